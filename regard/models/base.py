@@ -1,0 +1,51 @@
+"""What training and decoding ask of a model; a family says nothing about either."""
+
+from typing import Any, ClassVar, Protocol
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.config import nearest, override
+from regard.registry import models
+
+
+class State(Protocol):
+    """What a model remembers between steps: keys and values, or a recurrent state. Owned by the caller."""
+
+    length: int
+
+    def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
+        """Keeps rows of the batch (beams); `sources` where the sources that they read change too."""
+
+
+class Generator(Protocol):
+    """A model that writes: `features` and `head` for training, `prefill` and `step` for decoding."""
+
+    config: Any
+    head: nn.Module
+    presets: ClassVar[dict[str, dict[str, Any]]]
+
+    def features(self, **inputs: Tensor) -> Float[Tensor, "B T D"]: ...
+
+    def new_cache(self, room: int) -> State: ...
+
+    def prefill(
+        self, prefix: Int[Tensor, "B T"], cache: State, *, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B V"]:
+        """Reads a source and the first target tokens; returns the scores of the next."""
+
+    def step(self, ids: Int[Tensor, "B"], cache: State) -> Float[Tensor, "B V"]:
+        """Reads one more token a row; returns the scores of the next."""
+
+
+def preset(family: str, name: str, **changes: Any) -> Any:
+    """The config of a published (or otherwise named) size of a family."""
+    cls = models[family]
+    if name not in cls.presets:
+        raise ValueError(f"{family} has no preset {name!r}; {nearest(name, cls.presets)}")
+    return override(cls.config_class(**cls.presets[name]), changes)
+
+
+def build(family: str, config: Any) -> nn.Module:
+    """A freshly initialised model."""
+    return models[family](config)

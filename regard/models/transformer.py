@@ -1,0 +1,115 @@
+"""The encoder–decoder Transformer (Vaswani et al., 2017).
+
+Two stacks of the same block: the encoder sees the whole source, the decoder its own past and, through
+cross-attention, the encoder's output.
+source B S → embed → encoder B S D;  target B T → embed → decoder (causal, cross) B T D → scores B T V
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.block import BlockConfig
+from regard.nn.cache import Cache, KeyValues
+from regard.nn.embeddings import Embedding, Head
+from regard.nn.masks import Mask, padding
+from regard.nn.stack import Stack, build_position, glorot
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig(BlockConfig):
+    """Sizes of an encoder–decoder Transformer; the defaults are `base`."""
+
+    vocab_size: int = 32_000
+    """Entries of the vocabulary, shared by source and target."""
+    depth: int = 6
+    """Blocks of the encoder."""
+    decoder_depth: int | None = None
+    """Blocks of the decoder (none: as many)."""
+    tie: Literal["all", "output", "none"] = "all"
+    """Which of source embedding, target embedding and output share one matrix: all, the last two, or none."""
+    embedding_scale: bool = True
+    """Token vectors times √dim."""
+    head_bias: bool = False
+    """A bias on the scores over the vocabulary."""
+    final_norm: bool | None = None
+    """A norm behind each stack (none: where norms come first, and only there)."""
+
+    def __post_init__(self) -> None:
+        BlockConfig.__post_init__(self)
+        for name in ("vocab_size", "depth", "decoder_depth"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+
+
+@register_model("transformer")
+class Transformer(nn.Module):
+    """An encoder, a decoder, and the scores over the next token."""
+
+    config_class = TransformerConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=256, dropout=0.1),
+        "small": dict(dim=256, depth=4, heads=4, ffn_dim=1024),
+        "base": dict(dim=512, depth=6, heads=8, ffn_dim=2048),
+        "big": dict(dim=1024, depth=6, heads=16, ffn_dim=4096, dropout=0.3),
+    }
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.position = build_position(config)
+        final_norm = config.norm_place == "pre" if config.final_norm is None else config.final_norm
+        shape = dict(final_norm=final_norm)
+        self.encoder = Stack(config, self.position, depth=config.depth, causal=False, cross=False, **shape)
+        self.decoder_depth = config.decoder_depth or config.depth
+        self.decoder = Stack(config, self.position, depth=self.decoder_depth, causal=True, cross=True, **shape)
+        glorot(self)
+        self.target_embedding = self.new_embedding()
+        self.source_embedding = self.target_embedding if config.tie == "all" else self.new_embedding()
+        tied = None if config.tie == "none" else self.target_embedding
+        self.head = Head(config.vocab_size, config.dim, tied=tied, bias=config.head_bias)
+
+    def new_embedding(self) -> Embedding:
+        c = self.config
+        return Embedding(c.vocab_size, c.dim, self.position, dropout=c.dropout, scaled=c.embedding_scale)
+
+    def encode(
+        self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
+    ) -> tuple[Float[Tensor, "B S D"], Mask]:
+        mask = padding(lengths)
+        return self.encoder(self.source_embedding(source), mask=mask), mask
+
+    def features(
+        self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B T D"]:
+        """Everything but the scores. Targets are padded on the right, where the causal mask hides the padding."""
+        memory, mask = self.encode(source, lengths)
+        return self.decoder(self.target_embedding(target), memory, context_mask=mask)
+
+    def forward(
+        self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B T V"]:
+        return self.head(self.features(source, lengths, target))
+
+    def new_cache(self, room: int) -> Cache:
+        return Cache(self.decoder_depth, room)
+
+    def prefill(
+        self, prefix: Int[Tensor, "B T"], cache: Cache, *, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B V"]:
+        memory, cache.mask = self.encode(source, lengths)
+        cache.source = [KeyValues(source.shape[1], fixed=True) for _ in cache.own]
+        return self.next_scores(prefix, cache, memory)
+
+    def step(self, ids: Int[Tensor, "B"], cache: Cache) -> Float[Tensor, "B V"]:
+        return self.next_scores(ids[:, None], cache)
+
+    def next_scores(
+        self, ids: Int[Tensor, "B T"], cache: Cache, memory: Float[Tensor, "M S D"] | None = None
+    ) -> Float[Tensor, "B V"]:
+        x = self.target_embedding(ids, start=cache.length)
+        x = self.decoder(x, memory, context_mask=cache.mask, cache=cache)
+        return self.head(x[:, -1])

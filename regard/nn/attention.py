@@ -1,0 +1,102 @@
+"""THE core: project → split heads → position → cache → kernel → merge → project."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.cache import KeyValues
+from regard.nn.kernels import build_kernel
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias, Position
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionConfig:
+    """Sizes and kernel of one attention layer."""
+
+    dim: int
+    """Width of the queries' input and of the output."""
+    heads: int
+    """Query heads."""
+    kv_heads: int | None = None
+    """Key/value heads; fewer than `heads` share them (None: as many)."""
+    head_dim: int | None = None
+    """Size of a head (None: dim / heads)."""
+    context_dim: int | None = None
+    """Width of the keys' input (None: dim)."""
+    bias: bool = True
+    """Biases in the four projections."""
+    dropout: float = 0.0
+    """Dropout on the attention weights."""
+    kernel: str = "full"
+    """How weights are computed: a registered kernel's name."""
+    causal: bool = False
+    """Whether this layer must hide the future; checked against what the kernel supports."""
+    biased: bool = False
+    """Whether positions enter as a bias; checked as well."""
+
+    def __post_init__(self) -> None:
+        if self.head_dim is None and self.dim % self.heads:
+            raise ValueError(
+                f"heads={self.heads} does not divide dim={self.dim}; "
+                f"use {max(h for h in range(1, self.heads) if self.dim % h == 0)} or set head_dim"
+            )
+        if self.heads % (self.kv_heads or self.heads):
+            raise ValueError(f"kv_heads={self.kv_heads} does not divide heads={self.heads}")
+
+
+class Attention(nn.Module):
+    """Multi-head attention, self or cross, causal or not, with grouped heads: `mask` and `kernel` decide."""
+
+    def __init__(self, config: AttentionConfig, position: Position | None = None) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
+        self.head_dim = config.head_dim or config.dim // config.heads
+        self.dropout = config.dropout
+        inner, context_dim = self.heads * self.head_dim, config.context_dim or config.dim
+        self.query = nn.Linear(config.dim, inner, bias=config.bias)
+        self.key_value = nn.Linear(context_dim, 2 * self.kv_heads * self.head_dim, bias=config.bias)
+        self.out = nn.Linear(inner, config.dim, bias=config.bias)
+        self.kernel = build_kernel(
+            config.kernel, heads=self.heads, head_dim=self.head_dim,
+            causal=config.causal, cached=config.causal, biased=config.biased,
+        )  # fmt: skip
+        self.rotate = position.rotate if position is not None else _unturned
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S C"] | None = None,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        cache: KeyValues | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Self-attention without `context`. With a `cache`, new keys join those of earlier calls; a cache of a
+        fixed context is filled by the first call, and later ones need no `context`."""
+        fixed = cache is not None and cache.fixed
+        start = cache.length if cache is not None and not fixed else 0
+        q = self.rotate(self.split(self.query(x)), start)  # B H T K
+        if cache is not None and fixed and cache.length:
+            k, v = cache.all()
+        else:
+            k, v = self.keys_and_values(x if context is None else context, start)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        dropout = self.dropout if self.training else 0.0
+        mixed, _ = self.kernel(q, k, v, mask=mask, bias=bias, scale=None, dropout=dropout, weights=False)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def keys_and_values(
+        self, x: Float[Tensor, "B S C"], start: int = 0
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        k, v = self.key_value(x).chunk(2, dim=-1)
+        return self.rotate(self.split(k), start), self.split(v)
+
+    def split(self, x: Float[Tensor, "B T N"]) -> Float[Tensor, "B H T K"]:
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+
+def _unturned(x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
+    return x

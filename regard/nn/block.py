@@ -1,0 +1,122 @@
+"""One layer: attention, perhaps cross-attention, feed-forward, each with a residual and a norm."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.cache import KeyValues
+from regard.nn.feedforward import FeedForward
+from regard.nn.masks import Mask
+from regard.nn.norm import build_norm
+from regard.nn.positions import Bias, Position
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockConfig:
+    """What every stack of blocks has; families add to it."""
+
+    dim: int = 512
+    """Width of the token vectors."""
+    heads: int = 8
+    """Attention heads."""
+    kv_heads: int | None = None
+    """Key/value heads; fewer than `heads` share them (none: as many)."""
+    head_dim: int | None = None
+    """Size of a head (none: dim / heads)."""
+    ffn_dim: int = 2048
+    """Hidden width of the feed-forward layer."""
+    activation: Literal["relu", "gelu", "silu", "relu2", "swiglu", "geglu"] = "relu"
+    """Of the feed-forward layer."""
+    norm: Literal["layer", "rms"] = "layer"
+    """LayerNorm or RMSNorm."""
+    norm_place: Literal["pre", "post"] = "pre"
+    """Norm before each part, or after its residual as in the 2017 paper."""
+    norm_eps: float = 1e-5
+    """Added to the variance under the root."""
+    bias: bool = True
+    """Biases in the projections and the feed-forward layer."""
+    dropout: float = 0.1
+    """On the embeddings and on what each part adds to the residual stream."""
+    attention_dropout: float = 0.0
+    """On the attention weights; above 0, training leaves PyTorch's fused CPU kernel."""
+    ffn_dropout: float = 0.0
+    """On the feed-forward layer's hidden units."""
+    kernel: str = "full"
+    """How attention weights are computed."""
+    position: str = "sinusoidal"
+    """What order means: sinusoidal, learned, rotary, alibi, relative, …, none."""
+    max_len: int = 1024
+    """Longest sequence planned for; a hard limit only for learned positions."""
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout", "ffn_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is not in [0, 1)")
+        for name in ("dim", "heads", "ffn_dim", "max_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+
+    @property
+    def head_size(self) -> int:
+        return self.head_dim or self.dim // self.heads
+
+
+class Block(nn.Module):
+    """Self-attention and feed-forward; with `cross`, attention over a context between the two."""
+
+    def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
+        super().__init__()
+        self.pre, self.dropout = config.norm_place == "pre", config.dropout
+        sizes = dict(
+            dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
+            bias=config.bias, dropout=config.attention_dropout, kernel=config.kernel,
+        )  # fmt: skip
+        biased = position.bias() is not None
+        self.attention = Attention(AttentionConfig(**sizes, causal=causal, biased=biased), position)
+        self.cross = Attention(AttentionConfig(**sizes)) if cross else None
+        self.feedforward = FeedForward(
+            config.dim, config.ffn_dim, activation=config.activation, bias=config.bias, dropout=config.ffn_dropout
+        )
+        parts = ["attention", "cross", "feedforward"] if cross else ["attention", "feedforward"]
+        self.norms = nn.ModuleDict({part: build_norm(config.norm, config.dim, config.norm_eps) for part in parts})
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "M S D"] | None = None,
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        context_mask: Mask | None = None,
+        cache: KeyValues | None = None,
+        context_cache: KeyValues | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        x = self.add(x, "attention", lambda y: self.attention(y, mask=mask, bias=bias, cache=cache))
+        if self.cross is not None:
+            x = self.add(x, "cross", lambda y: self.look_at(y, context, context_mask, context_cache))
+        return self.add(x, "feedforward", self.feedforward)
+
+    def add(self, x: Float[Tensor, "B T D"], part: str, layer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
+        """The residual connection around one part, normalised before it or after it."""
+        if self.pre:
+            return x + F.dropout(layer(self.norms[part](x)), self.dropout, self.training)
+        return self.norms[part](x + F.dropout(layer(x), self.dropout, self.training))
+
+    def look_at(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "M S D"] | None,
+        mask: Mask | None,
+        cache: KeyValues | None,
+    ) -> Float[Tensor, "B T D"]:
+        """Cross-attention. The beams of a sentence (B = M · beams) become further queries to its one context."""
+        assert self.cross is not None
+        sources = len(x) if cache is None or not cache.length else cache.batch
+        folded = x.reshape(sources, -1, x.shape[-1])
+        return self.cross(folded, context, mask=mask, cache=cache).view_as(x)

@@ -1,0 +1,77 @@
+"""Keys and values kept between steps of decoding: preallocated, owned by the caller."""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class KeyValues:
+    """The keys and values of one attention layer, with room for `room` positions.
+
+    `fixed` ones belong to a context that does not grow: filled once, then only read.
+    """
+
+    def __init__(self, room: int, *, fixed: bool = False) -> None:
+        self.room, self.fixed, self.length = room, fixed, 0
+        self.k: Tensor | None = None
+        self.v: Tensor | None = None
+
+    def append(
+        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """Stores new positions and returns all so far."""
+        end = self.length + k.shape[2]
+        if end > self.room:
+            raise ValueError(f"the cache has room for {self.room} positions, got {end}; allocate a longer one")
+        if self.k is None or self.v is None:  # the first call knows batch, dtype and device
+            B, G, _, K = k.shape
+            self.k, self.v = k.new_empty(2, B, G, self.room, K)
+        self.k[:, :, self.length : end] = k
+        self.v[:, :, self.length : end] = v
+        self.length = end
+        return self.k[:, :, :end], self.v[:, :, :end]
+
+    @property
+    def batch(self) -> int:
+        return 0 if self.k is None else len(self.k)
+
+    def all(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        assert self.k is not None and self.v is not None
+        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def select(self, rows: Int[Tensor, "N"]) -> None:
+        """Keeps (or repeats, or reorders) rows of the batch."""
+        if self.k is None or self.v is None:
+            return
+        self.k, self.v = self._pick(self.k, rows), self._pick(self.v, rows)
+
+    def _pick(self, old: Float[Tensor, "B G S K"], rows: Int[Tensor, "N"]) -> Float[Tensor, "N G S K"]:
+        kept = old if len(rows) == len(old) else old.new_empty((len(rows), *old.shape[1:]))
+        kept[:, :, : self.length] = old[:, :, : self.length].index_select(0, rows)
+        return kept
+
+
+class Cache:
+    """All layers' keys and values: its own positions in `own`, a fixed source's in `source` (cross-attention).
+
+    `mask` hides the source's padding. Rows of `own` may outnumber the source's by a whole factor: those are the
+    beams of a sentence, which share its source.
+    """
+
+    def __init__(self, depth: int, room: int) -> None:
+        self.own = [KeyValues(room) for _ in range(depth)]
+        self.source: list[KeyValues] = []
+        self.mask = None
+
+    @property
+    def length(self) -> int:
+        return self.own[0].length
+
+    def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
+        """Keeps rows of the batch; `sources` names the sources kept, where those change too."""
+        for layer in self.own:
+            layer.select(rows)
+        if sources is not None:
+            for layer in self.source:
+                layer.select(sources)
+            if self.mask is not None:
+                self.mask = self.mask.select(sources)

@@ -1,0 +1,28 @@
+"""Additive scores, vᵀ tanh(q + k) (Bahdanau et al., 2015). q and k arrive projected to one width."""
+
+import torch
+from torch import nn
+
+from regard.nn.kernels.base import Kernel
+from regard.nn.kernels.full import attend, repeat_heads
+from regard.registry import register_kernel
+
+
+@register_kernel("additive")
+class Additive(Kernel):
+    """softmax(wᵀ tanh(q + k) · scale) · v with a vector w for each head; needs B·H·T·S·K numbers on the way."""
+
+    reference = False
+
+    def __init__(self, *, heads: int, head_dim: int) -> None:
+        super().__init__(heads=heads, head_dim=head_dim)
+        self.vector = nn.Parameter(torch.empty(heads, head_dim).uniform_(-1, 1) * (3 / head_dim) ** 0.5)
+
+    def forward(self, q, k, v, *, mask=None, bias=None, scale=None, dropout=0.0, weights=False):
+        T, S = q.shape[2], k.shape[2]
+        sums = q.unsqueeze(3) + repeat_heads(k, q.shape[1]).unsqueeze(2)  # B H T S K
+        scores = torch.einsum("bhtsk,hk->bhts", sums.tanh(), self.vector) * (1.0 if scale is None else scale)
+        if bias is not None:
+            scores = scores + bias.dense(T, S).to(scores.dtype)
+        out, found = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+        return out, found if weights else None

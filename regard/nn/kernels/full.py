@@ -1,0 +1,64 @@
+"""Full attention: PyTorch's fused kernel for the output, ten plain lines where the weights are wanted."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.nn.kernels.base import Kernel
+from regard.nn.masks import Mask
+from regard.registry import register_kernel
+
+
+def attend(
+    scores: Float[Tensor, "B H T S"],
+    v: Float[Tensor, "B G S C"],
+    *,
+    mask: Bool[Tensor, "#B 1 T S"] | None = None,
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"]]:
+    """mask → softmax → mix, and the weights. A query that may see nobody gets zeros."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    mixed = F.dropout(weights, dropout) @ repeat_heads(v, scores.shape[1])
+    return mixed, weights
+
+
+def repeat_heads(x: Float[Tensor, "B G S K"], heads: int) -> Float[Tensor, "B H S K"]:
+    """Each key/value head for the H/G query heads that share it."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+@register_kernel("full")
+class Full(Kernel):
+    """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot."""
+
+    def forward(self, q, k, v, *, mask=None, bias=None, scale=None, dropout=0.0, weights=False):
+        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        T, S = q.shape[2], k.shape[2]
+        if weights:
+            scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * scale
+            if bias is not None:
+                scores = scores + bias.dense(T, S).to(scores.dtype)
+            return attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+
+        causal = mask is not None and mask.is_causal and mask.start == 0 and T == S and bias is None
+        dense = None if causal or mask is None or sees_everything(mask, T, S) else mask.dense(T, S)
+        if bias is not None:
+            shift = bias.dense(T, S).to(q.dtype)
+            dense = shift if dense is None else torch.where(dense, shift, -math.inf)
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=dense, dropout_p=dropout, is_causal=causal, scale=scale,
+            enable_gqa=k.shape[1] != q.shape[1],
+        )  # fmt: skip
+        return out, None
+
+
+def sees_everything(mask: Mask, T: int, S: int) -> bool:
+    """One new query after all cached keys hides nothing: no mask tensor is needed."""
+    return mask.is_everything or (mask.is_causal and T == 1 and mask.start >= S - 1)

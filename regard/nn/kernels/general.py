@@ -1,0 +1,21 @@
+"""General scores, q·W·k (Luong et al., 2015): a learned bilinear form."""
+
+import torch
+from torch import nn
+
+from regard.nn.kernels.full import Full
+from regard.registry import register_kernel
+
+
+@register_kernel("general")
+class General(Full):
+    """softmax(q W kᵀ · scale) · v with a matrix for each head, and the identity at the start."""
+
+    reference = False
+
+    def __init__(self, *, heads: int, head_dim: int, key_dim: int | None = None) -> None:
+        super().__init__(heads=heads, head_dim=head_dim)
+        self.matrix = nn.Parameter(torch.eye(head_dim, key_dim or head_dim).repeat(heads, 1, 1))
+
+    def forward(self, q, k, v, **how):
+        return super().forward(q @ self.matrix, k, v, **how)

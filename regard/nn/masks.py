@@ -1,0 +1,254 @@
+"""Who may see whom: small rules over positions that combine with `&`, `|` and `~`.
+
+A rule answers for any block of query and key positions, so nobody needs an n × n tensor to state it:
+`(causal() & window(128) & padding(lengths)).dense(5, 5)` is evaluated only where it is asked.
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+class Mask:
+    """A rule: True where the query at position i may attend to the key at position j."""
+
+    is_causal = False
+    """Exactly "j ≤ i": a kernel may use its own causal path instead of a tensor."""
+    is_everything = False
+    """Every query sees every key: a kernel needs no mask at all."""
+    hides_future = False
+    """No query sees a key to its right, so a cache may be filled step by step."""
+    is_keywise = False
+    """Depends on the key alone (as padding does): queries may be regrouped."""
+
+    def allowed(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Bool[Tensor, "*B T S"]:
+        """The rule at the given absolute positions; a batch axis in front where rows of a batch differ."""
+        raise NotImplementedError
+
+    start = 0
+    """Absolute position of the first query: not 0 where a cache holds what came before."""
+
+    def dense(self, T: int, S: int) -> Bool[Tensor, "#B 1 T S"]:
+        """The rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S.
+
+        Remembered per shape: the layers of a stack ask the same question again.
+        """
+        known: dict[tuple[int, int], Tensor] = self.__dict__.setdefault("_dense", {})
+        if (T, S) not in known:
+            i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
+            j = torch.arange(S, device=self.device)[None, :]
+            block = self.allowed(i, j)
+            known[T, S] = block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
+        return known[T, S]
+
+    def at(self, start: int) -> "Mask":
+        """The same rule for queries that begin at position `start`."""
+        return placed(self, start)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def select(self, rows: Int[Tensor, "N"]) -> "Mask":
+        """The rule for some rows of the batch only."""
+        return self
+
+    def __and__(self, other: "Mask") -> "Mask":
+        if self.is_everything or other.is_everything:
+            return other if self.is_everything else self
+        return _Combined(self, other, operator.and_, "&")
+
+    def __or__(self, other: "Mask") -> "Mask":
+        if self.is_everything or other.is_everything:
+            return self if self.is_everything else other
+        return _Combined(self, other, operator.or_, "|")
+
+    def __invert__(self) -> "Mask":
+        return _Not(self)
+
+
+def placed(rule: Any, start: int) -> Any:
+    """A copy of a rule that begins at another position and remembers nothing."""
+    if rule.start == start:
+        return rule
+    moved = copy.copy(rule)
+    moved.__dict__.pop("_dense", None)
+    object.__setattr__(moved, "start", start)
+    return moved
+
+
+@dataclass(frozen=True)
+class _Combined(Mask):
+    left: Mask
+    right: Mask
+    combine: Callable[[Tensor, Tensor], Tensor]
+    symbol: str
+
+    @property
+    def hides_future(self) -> bool:  # type: ignore[override]
+        both = (self.left.hides_future, self.right.hides_future)
+        return any(both) if self.symbol == "&" else all(both)
+
+    @property
+    def is_keywise(self) -> bool:  # type: ignore[override]
+        return self.left.is_keywise and self.right.is_keywise
+
+    @property
+    def device(self) -> torch.device:
+        cpu = torch.device("cpu")
+        return self.left.device if self.left.device != cpu else self.right.device
+
+    def allowed(self, i, j):
+        return self.combine(self.left.allowed(i, j), self.right.allowed(i, j))
+
+    def select(self, rows):
+        return _Combined(self.left.select(rows), self.right.select(rows), self.combine, self.symbol)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} {self.symbol} {self.right!r})"
+
+
+@dataclass(frozen=True)
+class _Not(Mask):
+    rule: Mask
+
+    @property
+    def is_keywise(self) -> bool:  # type: ignore[override]
+        return self.rule.is_keywise
+
+    @property
+    def device(self) -> torch.device:
+        return self.rule.device
+
+    def allowed(self, i, j):
+        return ~self.rule.allowed(i, j)
+
+    def select(self, rows):
+        return _Not(self.rule.select(rows))
+
+    def __repr__(self) -> str:
+        return f"~{self.rule!r}"
+
+
+@dataclass(frozen=True)
+class everything(Mask):  # noqa: N801  rules read as words: causal() & padding(lengths)
+    """No restriction."""
+
+    is_everything = True
+    is_keywise = True
+
+    def allowed(self, i, j):
+        return (i >= 0) & (j >= 0)
+
+
+@dataclass(frozen=True)
+class causal(Mask):  # noqa: N801
+    """Keys up to and including the query's own position."""
+
+    is_causal = True
+    hides_future = True
+
+    def allowed(self, i, j):
+        return j <= i
+
+
+@dataclass(frozen=True, eq=False)
+class padding(Mask):  # noqa: N801
+    """Keys before each row's length: what was added to fill a batch is not seen."""
+
+    lengths: Int[Tensor, "B"]
+    is_keywise = True
+
+    @property
+    def device(self) -> torch.device:
+        return self.lengths.device
+
+    def allowed(self, i, j):
+        return ((j < self.lengths[:, None, None]) & (i >= 0)[None]).contiguous()
+
+    def select(self, rows):
+        return padding(self.lengths[rows])
+
+    def __repr__(self) -> str:
+        return f"padding({self.lengths.tolist()})"
+
+
+@dataclass(frozen=True)
+class window(Mask):  # noqa: N801
+    """Keys at most `radius` positions away, on both sides."""
+
+    radius: int
+
+    def allowed(self, i, j):
+        return (i - j).abs() <= self.radius
+
+
+@dataclass(frozen=True)
+class strided(Mask):  # noqa: N801
+    """Keys whose distance is a multiple of `stride`."""
+
+    stride: int
+
+    def allowed(self, i, j):
+        return (i - j) % self.stride == 0
+
+
+@dataclass(frozen=True)
+class global_tokens(Mask):  # noqa: N801
+    """The first `count` positions see everyone and are seen by everyone."""
+
+    count: int
+
+    def allowed(self, i, j):
+        return (i < self.count) | (j < self.count)
+
+
+@dataclass(frozen=True)
+class prefix(Mask):  # noqa: N801
+    """Keys among the first `length` positions, for everyone: `causal() | prefix(n)` is a prefix language model."""
+
+    length: int
+    is_keywise = True
+
+    def allowed(self, i, j):
+        return (j < self.length) & (i >= 0)
+
+
+@dataclass(frozen=True, eq=False)
+class segments(Mask):  # noqa: N801
+    """Keys of the query's own segment, as for several documents packed into one row."""
+
+    ids: Int[Tensor, "B N"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.ids.device
+
+    def allowed(self, i, j):
+        return self.ids[:, i[:, 0], None] == self.ids[:, None, j[0]]
+
+    def select(self, rows):
+        return segments(self.ids[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class edges(Mask):  # noqa: N801
+    """The edges of a graph: node i sees node j where `adjacency[…, i, j]` is True."""
+
+    adjacency: Bool[Tensor, "*B N N"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.adjacency.device
+
+    def allowed(self, i, j):
+        return self.adjacency[..., i, j]
+
+    def select(self, rows):
+        return self if self.adjacency.dim() == 2 else edges(self.adjacency[rows])

@@ -1,0 +1,244 @@
+"""What order means. A position scheme enters in one of three ways, and leaves the other two alone:
+
+`embed` adds to the token vectors · `rotate` turns q and k · `bias` shifts the scores.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.masks import placed
+from regard.registry import register_position
+
+
+class Bias:
+    """A rule like a mask, but with a number for each head: added to the scores before the softmax."""
+
+    def values(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Float[Tensor, "H T S"]:
+        raise NotImplementedError
+
+    start = 0
+
+    def dense(self, T: int, S: int) -> Float[Tensor, "1 H T S"]:
+        """The bias for queries start … start+T and keys 0 … S; remembered per shape, as masks are."""
+        known: dict[tuple[int, int], Tensor] = self.__dict__.setdefault("_dense", {})
+        if (T, S) not in known:
+            i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
+            j = torch.arange(S, device=self.device)[None, :]
+            known[T, S] = self.values(i, j)[None]
+        return known[T, S]
+
+    def at(self, start: int) -> "Bias":
+        """The same rule for queries that begin at position `start`."""
+        return placed(self, start)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+
+class Position(nn.Module):
+    """No position at all, and the interface of every scheme: override one of the three."""
+
+    def __init__(self, *, dim: int, heads: int, head_dim: int, max_len: int) -> None:
+        super().__init__()
+        self.dim, self.heads, self.head_dim, self.max_len = dim, heads, head_dim, max_len
+
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+        return x
+
+    def rotate(self, x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
+        return x
+
+    def bias(self, *, causal: bool = False) -> Bias | None:
+        """The rule for one forward pass; `causal` where only keys to the left are ever seen."""
+        return None
+
+
+register_position("none")(Position)
+
+
+def sinusoids(T: int, dim: int, *, start: int = 0, base: float = 10_000.0) -> Float[Tensor, "T D"]:
+    """PE(pos, 2i) = sin(pos / base^(2i/d)), PE(pos, 2i+1) = cos(same); pairs i = 0 … d/2 − 1."""
+    rates = base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    angles = torch.arange(start, start + T, dtype=torch.float64)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :dim].float()
+
+
+class _Table(Position):
+    """Adds row `pos` of a fixed table; the table grows when a longer input comes."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.register_buffer("table", self.rows(self.max_len), persistent=False)
+
+    def rows(self, T: int) -> Float[Tensor, "T D"]:
+        raise NotImplementedError
+
+    def embed(self, x, start=0):
+        end = start + x.shape[1]
+        if end > len(self.table):
+            self.table = self.rows(2 * end).to(self.table)
+        return x + self.table[start:end].to(x.dtype)
+
+
+@register_position("sinusoidal")
+class Sinusoidal(_Table):
+    """Fixed waves (Vaswani et al., 2017), for any length: PE(pos+k) is a fixed linear map of PE(pos)."""
+
+    def rows(self, T):
+        return sinusoids(T, self.dim)
+
+
+@register_position("sinusoidal-halves")
+class SinusoidalHalves(_Table):
+    """The same waves with all sines first, then all cosines, as Marian and BART-like checkpoints have them."""
+
+    def rows(self, T):
+        waves = sinusoids(T, self.dim)
+        return torch.cat([waves[:, 0::2], waves[:, 1::2]], dim=1)
+
+
+@register_position("grid")
+class Grid(Position):
+    """2-D waves: half of the width says the row, half the column, of a grid `columns` wide."""
+
+    def __init__(self, columns: int | None = None, **sizes: int) -> None:
+        super().__init__(**sizes)
+        if self.dim % 4:
+            raise ValueError(f"grid positions need a width divisible by 4, got dim={self.dim}")
+        self.columns = columns or max(1, math.isqrt(self.max_len))
+
+    def embed(self, x, start=0):
+        pos = torch.arange(start, start + x.shape[1])
+        side = int(pos[-1]) // self.columns + 1 + self.columns
+        waves = sinusoids(side, self.dim // 2).to(x)
+        return x + torch.cat([waves[pos // self.columns], waves[pos % self.columns]], dim=1)
+
+
+@register_position("learned")
+class Learned(Position):
+    """A trained vector for each position (BERT, GPT-2): there is none past the end."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.table = nn.Parameter(torch.randn(self.max_len, self.dim) * 0.02)
+
+    def embed(self, x, start=0):
+        end = start + x.shape[1]
+        if end > self.max_len:
+            raise ValueError(
+                f"position {end - 1} has no learned vector, max_len={self.max_len}; "
+                "shorten the input or train with a larger max_len (sinusoidal, rotary and alibi have no end)"
+            )
+        return x + self.table[start:end]
+
+
+@register_position("concatenated")
+class Concatenated(Position):
+    """Waves put beside the token vector instead of onto it, and projected back to the width."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.waves = Sinusoidal(**sizes)
+        self.project = nn.Linear(2 * self.dim, self.dim, bias=False)
+
+    def embed(self, x, start=0):
+        waves = self.waves.embed(torch.zeros_like(x), start)
+        return self.project(torch.cat([x, waves], dim=-1))
+
+
+@register_position("rotary")
+class Rotary(Position):
+    """Turns pairs of q and k by an angle that grows with position: q·k then depends on the distance only.
+
+    Pairs are (i, i + K/2), as in GPT-NeoX and the Hugging Face layout (Su et al., 2021, pairs neighbours).
+    """
+
+    def __init__(self, base: float = 10_000.0, **sizes: int) -> None:
+        super().__init__(**sizes)
+        if self.head_dim % 2:
+            raise ValueError(f"rotary positions turn pairs: head_dim={self.head_dim} must be even")
+        self.base = base
+        self.register_buffer("angles", self.rows(self.max_len), persistent=False)
+
+    def rows(self, T: int) -> Float[Tensor, "2 T K"]:
+        waves = sinusoids(T, self.head_dim, base=self.base)
+        return torch.stack([waves[:, 1::2].repeat(1, 2), waves[:, 0::2].repeat(1, 2)])
+
+    def rotate(self, x, start=0):
+        end = start + x.shape[2]
+        if end > self.angles.shape[1]:
+            self.angles = self.rows(2 * end).to(self.angles)
+        cos, sin = self.angles[:, start:end].to(x.dtype)
+        left, right = x.chunk(2, dim=-1)
+        return x * cos + torch.cat([-right, left], dim=-1) * sin
+
+
+class _DistanceBias(Bias):
+    """A number for each head and distance j − i, from the scheme that owns it."""
+
+    def __init__(self, scheme: "Alibi | RelativeBias", causal: bool) -> None:
+        self.scheme, self.causal = scheme, causal
+
+    def values(self, i, j):
+        return self.scheme.of_distance(j - i, causal=self.causal)
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter([*self.scheme.parameters(), *self.scheme.buffers()])).device
+
+
+@register_position("alibi")
+class Alibi(Position):
+    """Subtracts slope · distance from the scores, a slope for each head (Press et al., 2022): extrapolates."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.register_buffer("slopes", alibi_slopes(self.heads), persistent=False)
+
+    def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
+        return -self.slopes[:, None, None] * distance.abs()
+
+    def bias(self, *, causal=False):
+        return _DistanceBias(self, causal)
+
+
+def alibi_slopes(heads: int) -> Float[Tensor, "H"]:
+    """2^(−8i/H) for a power of two; otherwise those of the next smaller one, then every other of the next."""
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2.0 ** (-8 * (i + 1) / whole) for i in range(whole)]
+    slopes += [2.0 ** (-4 * (2 * i + 1) / whole) for i in range(heads - whole)]
+    return torch.tensor(slopes)
+
+
+@register_position("relative")
+class RelativeBias(Position):
+    """A learned number for each head and distance, far distances sharing logarithmic buckets (T5).
+
+    `inside_scale` puts it under the root with q·k, (q·k + r)/√d; otherwise it is added after scaling.
+    """
+
+    def __init__(self, buckets: int = 32, far: int = 128, inside_scale: bool = False, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.buckets, self.far = buckets, far
+        self.factor = self.head_dim**-0.5 if inside_scale else 1.0
+        self.table = nn.Parameter(torch.randn(buckets, self.heads) * 0.02)
+
+    def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
+        return self.table[self.bucket(distance, causal=causal)].permute(2, 0, 1) * self.factor
+
+    def bucket(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Int[Tensor, "T S"]:
+        """Half of the buckets for exact small distances, half logarithmic up to `far`; by side if not causal."""
+        count = self.buckets if causal else self.buckets // 2
+        side = torch.zeros_like(distance) if causal else (distance > 0).long() * count
+        reach = (-distance).clamp(min=0) if causal else distance.abs()
+        exact = count // 2
+        ratio = (reach.float().clamp(min=1) / exact).log() / math.log(self.far / exact)
+        log = exact + (ratio * (count - exact)).long()
+        return side + torch.where(reach < exact, reach, log.clamp(max=count - 1))
+
+    def bias(self, *, causal=False):
+        return _DistanceBias(self, causal)

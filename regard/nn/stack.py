@@ -1,0 +1,62 @@
+"""The same block, stacked."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.block import Block, BlockConfig
+from regard.nn.cache import Cache
+from regard.nn.masks import Mask, causal
+from regard.nn.norm import build_norm
+from regard.nn.positions import Position
+from regard.registry import positions
+
+
+def build_position(config: BlockConfig) -> Position:
+    sizes = dict(dim=config.dim, heads=config.heads, head_dim=config.head_size, max_len=config.max_len)
+    return positions[config.position](**sizes)
+
+
+class Stack(nn.Module):
+    """`depth` blocks and, for `final_norm`, a norm behind them. `causal` stacks hide the future by themselves."""
+
+    def __init__(
+        self, config: BlockConfig, position: Position, *, depth: int, causal: bool, cross: bool, final_norm: bool
+    ) -> None:
+        super().__init__()
+        self.position_bias, self.causal = position.bias, causal
+        self.blocks = nn.ModuleList(Block(config, position, causal=causal, cross=cross) for _ in range(depth))
+        self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "M S D"] | None = None,
+        *,
+        mask: Mask | None = None,
+        context_mask: Mask | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        start = cache.length if cache is not None else 0
+        if self.causal:
+            mask = (causal() if mask is None else causal() & mask).at(start)
+        bias = self.position_bias(causal=self.causal)
+        bias = bias.at(start) if bias is not None else None
+        own = cache.own if cache is not None else [None] * len(self.blocks)
+        source = cache.source if cache is not None and cache.source else [None] * len(self.blocks)
+        for block, keys, context_keys in zip(self.blocks, own, source, strict=True):
+            x = block(
+                x, context, mask=mask, bias=bias, context_mask=context_mask, cache=keys, context_cache=context_keys
+            )
+        return self.norm(x)
+
+
+def glorot(module: nn.Module) -> None:
+    """Glorot-uniform matrices, a fused one treated as the matrices that it holds; zero biases."""
+    for name, child in module.named_modules():
+        if isinstance(child, nn.Linear):
+            parts = 2 if name.endswith("key_value") else 1
+            for part in child.weight.detach().chunk(parts):
+                nn.init.xavier_uniform_(part)
+            if child.bias is not None:
+                torch.nn.init.zeros_(child.bias)
