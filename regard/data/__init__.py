@@ -1,0 +1,1 @@
+"""Raw files → examples → batches, and the embedded sets."""

@@ -1,0 +1,299 @@
+"""The embedded pairs: an endless, seeded stream of English → German phrases, from CLDR (Babel) and num2words.
+
+A phrase says one *value* (a number, a date, an amount …). Within its kind a value belongs to one split,
+whatever the format, currency, unit or sentence around it: no value of the test ever occurs in training.
+The same English never has two Germans. Nothing is stored, nothing is downloaded.
+"""
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from datetime import date, time
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any
+
+from babel import Locale
+from babel.dates import format_date, format_time, get_month_names
+from babel.lists import format_list
+from babel.numbers import format_currency, format_decimal, get_currency_name
+from babel.units import format_unit
+from num2words import num2words
+
+from regard.config import nearest
+
+SPLITS = ("train", "valid", "test")
+# One source a kind, all with values of the test split.
+SHOWCASE: tuple[str, ...] = (
+    "six thousand, eight hundred and twenty-five",
+    "The course starts on October 3, 2021.",
+    "We know that the train leaves at 5:25 PM.",
+    "I paid $25.90 for the book.",
+    "nine hours and twenty-five minutes",
+)
+
+Pair = tuple[str, str]
+Duration = tuple[tuple[int, str], ...]
+
+_ENGLISH, _GERMAN = Locale.parse("en"), Locale.parse("de")
+_PLAIN_SPACES = {0xA0: " ", 0x202F: " "}
+_FIRST_DAY, _END = date(1900, 1, 1).toordinal(), date(2100, 1, 1).toordinal()
+_PERIODS = {"year": 0, "month": 11, "week": 4, "day": 6, "hour": 23, "minute": 59, "second": 59}
+# Units whose CLDR names are right for 1, too: its short German mile is "1 Meilen".
+_UNITS = (
+    *("length-kilometer", "length-centimeter", "mass-kilogram", "mass-tonne", "area-square-meter"),
+    *("speed-kilometer-per-hour", "temperature-celsius", "energy-kilowatt-hour", "concentr-percent"),
+)
+_FEMININE = (
+    "mass-tonne energy-kilowatt-hour duration-week duration-hour duration-minute duration-second".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """An English phrase, its German translation, and what kind of value it says."""
+
+    source: str
+    target: str
+    kind: str
+
+
+class _Draw:
+    """Endless random choices from a key, the same in every process and on every version of Python."""
+
+    def __init__(self, key: str) -> None:
+        self._key, self._block, self._pool = key, 0, 0
+
+    def below(self, n: int) -> int:
+        if self._pool >> 64 == 0:  # the last bits would make small remainders likelier
+            digest = hashlib.blake2b(f"{self._key} {self._block}".encode()).digest()
+            self._pool, self._block = int.from_bytes(digest, "big"), self._block + 1
+        self._pool, choice = divmod(self._pool, n)
+        return choice
+
+    def of(self, items: tuple) -> Any:
+        return items[self.below(len(items))]
+
+    def sized(self, digits: int, least: int = 0) -> int:
+        """A number of at most so many digits, every length being equally frequent."""
+        size = self.below(digits)
+        low = 10**size if size else least
+        return low + self.below(10 ** (size + 1) - low)
+
+    def day(self) -> date:
+        return date.fromordinal(_FIRST_DAY + self.below(_END - _FIRST_DAY))
+
+    def minute(self) -> int:
+        return 5 * self.below(12) if self.below(2) else self.below(60)
+
+    def cents(self) -> int:
+        return 100 * self.sized(4) + self.below(2) * self.below(100) or 100
+
+    def duration(self) -> Duration:
+        first = self.below(len(_PERIODS))
+        periods = list(_PERIODS)[first : first + 1 + self.below(3)]
+        return (self.sized(2, 1), periods[0]), *((1 + self.below(_PERIODS[p]), p) for p in periods[1:])
+
+    def tenths(self) -> int:
+        return 10 * self.sized(4, 1) if self.below(3) else 1 + self.below(999)
+
+
+# From here on, how values are said: (English, German), or None where a style does not fit the value.
+@lru_cache(maxsize=1 << 17)
+def _babel(formatter: Callable[..., str], *args: Hashable) -> Pair:
+    return tuple(formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))
+
+
+@cache
+def _words(n: int, to: str = "cardinal") -> Pair:
+    return num2words(n, lang="en", to=to), num2words(n, lang="de", to=to)
+
+
+def _join(parts: list[Pair]) -> Pair:
+    english, german = zip(*parts, strict=True)
+    return format_list(english, locale=_ENGLISH), format_list(german, locale=_GERMAN)
+
+
+def _counted(n: int, noun: Pair, feminine: bool = False) -> Pair:
+    """A number in words before its noun, in the nominative; below 100 only "eins" changes there."""
+    english, german = _words(n)
+    if n == 1:
+        german = "eine" if feminine else "ein"
+    return f"{english} {noun[0]}", f"{german} {noun[1]}"
+
+
+def _measured(style: str, unit: str, n: int | float) -> Pair:
+    if style != "words":
+        return _babel(format_unit, n, unit, style)
+    english, german = _babel(format_unit, n, unit, "long")
+    return _counted(n, (english.split(" ", 1)[1], german.split(" ", 1)[1]), unit in _FEMININE)
+
+
+def _number(n: int) -> Pair:
+    """Joined from words below a thousand: fast, and right where num2words says "einhunderteinstausend"."""
+    thousands, rest = divmod(n, 1000)
+    if not thousands:
+        return _words(rest)
+    english, german = _words(thousands)
+    english, german = f"{english} thousand", f"{german}tausend".replace("einstausend", "eintausend")
+    if rest:
+        english += (", " if rest >= 100 else " and ") + _words(rest)[0]
+        german += _words(rest)[1]
+    return english, german
+
+
+def _date(style: str, day: date) -> Pair | None:
+    if style == "medium" and day.month == 5:
+        return None  # "May 5, 2021" is English for two CLDR formats: "5. Mai 2021" and "05.05.2021"
+    if style != "words":
+        return _babel(format_date, day, style)
+    english, german = _words(day.day, "ordinal")
+    months = [get_month_names("wide", locale=locale)[day.month] for locale in (_ENGLISH, _GERMAN)]
+    return f"the {english} of {months[0]} {day.year}", f"der {german} {months[1]} {day.year}"
+
+
+@cache
+def _time(style: str, at: time) -> Pair | None:
+    if style == "hour" and at.minute:
+        return None
+    english, german = ("h a", "H 'Uhr'") if style == "hour" else ("short", "HH:mm 'Uhr'")
+    english = format_time(at, english, locale=_ENGLISH).translate(_PLAIN_SPACES)
+    return english, format_time(at, german, locale=_GERMAN)
+
+
+def _clock(at: tuple[int, int]) -> Pair:
+    """A time as the twelve-hour clock is read aloud; "half past three" is "halb vier"."""
+    hour, minute = at
+    this, following = _words(hour), _words(hour % 12 + 1)
+    if minute == 0:
+        return f"{this[0]} o'clock", "ein Uhr" if hour == 1 else f"{this[1]} Uhr"
+    if minute == 30:
+        return f"half past {this[0]}", f"halb {following[1]}"
+    gap = min(minute, 60 - minute)
+    if gap == 15:
+        english, german = "a quarter", "Viertel"
+    else:
+        english, german = _words(gap) if gap % 5 == 0 else _measured("words", "duration-minute", gap)
+    if minute < 30:
+        return f"{english} past {this[0]}", f"{german} nach {this[1]}"
+    return f"{english} to {following[0]}", f"{german} vor {following[1]}"
+
+
+def _money(style: str, code: str, cents: int) -> Pair | None:
+    whole, rest = divmod(cents, 100)
+    amount = cents / 100 if rest else whole
+    if style == "symbol":
+        return _babel(format_currency, amount, code)
+    if style == "name":
+        number = _babel(format_decimal, amount, "#,##0.00" if rest else "#,##0")
+        name = _babel(get_currency_name, code, amount)
+        return f"{number[0]} {name[0]}", f"{number[1]} {name[1]}"
+    if whole >= 100:  # the number may be held out, and "einhunderteins Euro" is disputed German
+        return None
+    parts = [_counted(whole, _babel(get_currency_name, code, whole))] if whole else []
+    return _join(parts + ([_counted(rest, ("cent" if rest == 1 else "cents", "Cent"))] if rest else []))
+
+
+def _duration(style: str, parts: Duration) -> Pair | None:
+    if style == "short" and len(parts) == 1 and parts[0][1] == "day":
+        return None  # English has no shorter word for it, German has
+    pairs = [_measured(style, f"duration-{period}", n) for n, period in parts]
+    # CLDR joins short units by commas in both languages, but Babel lacks the German pattern for three.
+    return tuple(", ".join(side) for side in zip(*pairs, strict=True)) if style == "short" else _join(pairs)
+
+
+def _unit(style: str, unit: str, tenths: int) -> Pair | None:
+    if style == "words" and (tenths % 10 or tenths >= 1000):
+        return None
+    return _measured(style, unit, tenths / 10 if tenths % 10 else tenths // 10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    weight: int
+    draw: Callable[[_Draw], Hashable]
+    say: Callable[..., Pair | None]
+    forms: tuple[tuple[str, ...], ...]
+    """What `say` takes before the value, where the result is right in every sentence."""
+    alone: tuple[tuple[str, ...], ...] = ()
+    """The same where a sentence would need another case ("einen Tag") or the form ends in a full stop."""
+
+
+_PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))
+_MEASURES = tuple(product(["long", "short"], _UNITS))
+_KINDS = {
+    "number": _Kind(4, lambda draw: draw.sized(6), _number, ((),)),
+    "date": _Kind(2, _Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
+    "time": _Kind(1, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
+    "clock": _Kind(1, lambda draw: (1 + draw.below(12), draw.minute()), _clock, ((),)),
+    "money": _Kind(2, _Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
+    "duration": _Kind(2, _Draw.duration, _duration, (("long",),), (("short",), ("words",))),
+    "unit": _Kind(2, _Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
+}
+KINDS = tuple(_KINDS)
+_MENU = tuple(kind for kind in KINDS for _ in range(_KINDS[kind].weight))
+# In a main clause German splits the verb around the value ("fährt … ab"); after "dass" the verb comes last.
+_SENTENCES = (
+    ("number", "The answer is {}.", "Die Antwort lautet {}."),
+    ("number", "We know that the answer is {}.", "Wir wissen, dass die Antwort {} lautet."),
+    ("date", "The course starts on {}.", "Der Kurs fängt am {} an."),
+    ("date", "The contract expires on {}.", "Der Vertrag läuft am {} ab."),
+    ("date", "We know that the contract expires on {}.", "Wir wissen, dass der Vertrag am {} abläuft."),
+    ("time clock", "The train leaves at {}.", "Der Zug fährt um {} ab."),
+    ("time clock", "She gets up at {}.", "Sie steht um {} auf."),
+    ("time clock", "We know that the train leaves at {}.", "Wir wissen, dass der Zug um {} abfährt."),
+    ("money", "The ticket costs {}.", "Die Karte kostet {}."),
+    ("money", "I paid {} for the book.", "Ich habe {} für das Buch bezahlt."),
+    ("money", "We know that the ticket costs {}.", "Wir wissen, dass die Karte {} kostet."),
+    ("duration", "They waited for {}.", "Sie haben {} gewartet."),
+    ("duration", "We know that the journey takes {}.", "Wir wissen, dass die Reise {} dauert."),
+    ("unit", "The device shows {}.", "Das Gerät zeigt {} an."),
+    ("unit", "We know that the device shows {}.", "Wir wissen, dass das Gerät {} anzeigt."),
+)
+_FRAMES = {kind: tuple(frame for kinds, *frame in _SENTENCES if kind in kinds.split()) for kind in KINDS}
+# What no other value teaches is always learnt, never asked: the number words below a hundred (all kinds use
+# them; larger ones occur only as numbers), singulars, "0 Uhr", "ein Uhr", and the hour after "halb".
+_BLOCKS = {f"number {n}" for n in range(100)} | {f"clock {(hour, 30)}" for hour in range(1, 13)}
+_BLOCKS |= {"unit 10", "money 100", "time 00:00:00", "clock (1, 0)"}
+
+
+def split_of(kind: str, value: Hashable) -> str:
+    """The one split where this value may occur: about 96 % of all values train, 2 % valid, 2 % test.
+
+    A value is the number, `date`, `time`, (hour, minute) of the clock, amount in cents, measure in tenths, or
+    the ((count, period), …) of a duration. Currency, unit, format and sentence are no part of it.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"unknown kind {kind!r}; {nearest(kind, KINDS)}")
+    key = f"{kind} {value}"
+    percent = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % 100
+    return "train" if percent < 96 or key in _BLOCKS else "valid" if percent < 98 else "test"
+
+
+def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
+    """Every way in which the stream can say this value, alone and in sentences."""
+    for form in _KINDS[kind].forms + _KINDS[kind].alone:
+        if pair := _KINDS[kind].say(*form, value):
+            for english, german in (("{}", "{}"), *(_FRAMES[kind] if form in _KINDS[kind].forms else ())):
+                yield Phrase(english.format(pair[0]), german.format(pair[1]), kind)
+
+
+def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:
+    draw = _Draw(f"{split} {seed} {index}")
+    kind = _KINDS[name := draw.of(_MENU)]
+    while split_of(name, value := kind.draw(draw)) != split:
+        pass
+    while (pair := kind.say(*(form := draw.of(kind.forms + kind.alone)), value)) is None:
+        pass
+    framed = form in kind.forms and draw.below(3) == 0
+    english, german = draw.of(_FRAMES[name]) if framed else ("{}", "{}")
+    return value, Phrase(english.format(pair[0]), german.format(pair[1]), name)
+
+
+def phrases(split: str, count: int, *, seed: int = 0, start: int = 0) -> list[Phrase]:
+    """Items start … start + count of an endless stream; item i depends only on (split, seed, i)."""
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
+    if count < 0 or start < 0:
+        raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
+    return [_item(split, seed, index)[1] for index in range(start, start + count)]

@@ -1,0 +1,7 @@
+"""Raw examples to ids, patches, frames and nodes, and back."""
+
+from regard.tokens.corpus import read_chunks
+from regard.tokens.text import Tokenizer
+from regard.tokens.trace import Step, Trace, trace
+
+__all__ = ["Step", "Tokenizer", "Trace", "read_chunks", "trace"]

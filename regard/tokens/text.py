@@ -1,0 +1,275 @@
+"""Text to ids and back, by subwords, words or characters. Every Unicode string survives the round trip.
+
+    bpe    byte-level BPE: the 256 bytes, then the learned merges, which never cross a word
+    word   ASCII, bytes for the rest, then the most frequent words, each with the space before it
+    char   ASCII, bytes for the rest, then the other characters seen in training
+
+Nothing is unknown: what was not seen is spelled in characters or bytes. `bpe` splits numbers into single
+digits, so that 1999 and 2000 share their parts at any vocabulary size. `tokenizer.json` holds everything.
+"""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.config import nearest
+from regard.tokens.corpus import check_text, corpus
+
+Kind = Literal["bpe", "word", "char"]
+SPECIALS = ("<pad>", "<bos>", "<eos>")
+
+# The first that a vocabulary holds is taken. GPT-2 has one token for both ends and none for padding.
+USUAL_NAMES = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>"),
+    "bos": ("<bos>", "<s>", "[CLS]", "[BOS]", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
+    "eos": ("<eos>", "</s>", "[SEP]", "[EOS]", "<|end_of_text|>", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]", "<|mask|>"),
+    "unk": ("<unk>", "[UNK]"),
+}
+
+# GPT-2's pattern, except that marks stay with their letters, digits stand alone and 'tis is not 't + is.
+SUBWORDS = (
+    r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])| ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+)
+WORDS = r" ?[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}]+)*| ?[^\s\p{L}\p{M}\p{N}]|\s+(?!\S)|\s+"
+# Both patterns split a name of this form, so that no entry learned from text can be a special token.
+SPECIAL_FORM = re.compile(r"<(?!0x)\w*[a-zA-Z0-9]\w*>|\[\w*[a-zA-Z0-9]\w*\]", re.ASCII)
+ALPHABET = [chr(code) for code in range(128)] + [f"<0x{byte:02X}>" for byte in range(128, 256)]
+
+VISIBLE: dict[int, str] = {
+    **{code: f"⟨{code:02X}⟩" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)},
+    **{0xDC00 + byte: f"⟨{byte:02X}⟩" for byte in range(128, 256)},  # as "surrogateescape" leaves stray bytes
+    **{ord(" "): "·", ord("\n"): "↵", ord("\t"): "⇥"},
+}
+
+
+class Tokenizer:
+    """Text to ids and back; `encode` adds no special tokens, `decode` leaves them out.
+
+    `pad`, `bos`, `eos`, `mask` and `unk` are ids, None where the vocabulary has no such token. The name of a
+    special token inside a text is text, unless `parse_special`. `inner` is the library's object at work.
+    """
+
+    def __init__(
+        self,
+        inner: tokenizers.Tokenizer,
+        *,
+        names: Mapping[str, str | None] | None = None,
+        parse_special: bool = False,
+    ) -> None:
+        inner.encode_special_tokens = not parse_special  # not part of the JSON, hence set here
+        inner.no_truncation()  # published files may cut at 128 tokens without a word
+        inner.no_padding()
+        self.inner, self.parse_special = inner, parse_special
+        self.names = _find_names(inner, {}) if names is None else dict(names)
+        ids = {role: inner.token_to_id(name) if name else None for role, name in self.names.items()}
+        self.pad, self.bos, self.eos, self.mask, self.unk = (ids[role] for role in USUAL_NAMES)
+        self.vocab_size = 1 + max(inner.get_vocab().values())  # published vocabularies can have holes
+        self._added = {token.content for token in inner.get_added_tokens_decoder().values()}
+        byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
+        self._byte_of = _byte_symbols() if byte_level else {}
+
+    @classmethod
+    def train(
+        cls,
+        files: Sequence[Path | str] | None = None,
+        *,
+        texts: Iterable[str] | None = None,
+        kind: Kind = "bpe",
+        vocab_size: int,
+        lowercase: bool = False,
+        specials: Sequence[str] = (),
+    ) -> "Tokenizer":
+        """Learn a vocabulary of at most `vocab_size` from UTF-8 files or from texts, in bounded memory.
+
+        Ids: `<pad> <bos> <eos>`, your `specials`, the alphabet, then what was learned, most frequent first.
+        A pair that occurs once is never merged, so a small corpus gives fewer entries than asked for.
+        """
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind={kind!r} is no kind of tokenizer; {nearest(kind, get_args(Kind))}")
+        names = [*SPECIALS, *specials]
+        for name in names:
+            if not SPECIAL_FORM.fullmatch(name) or names.count(name) > 1:
+                raise ValueError(
+                    f"special token {name!r} must look like '<mask>' or '[MASK]', each only once"
+                )
+        if vocab_size < (minimum := len(names) + 256):
+            reason = f"{len(names)} special tokens and 256 bytes or characters come first"
+            raise ValueError(f"vocab_size={vocab_size} is too small; use {minimum} or more: {reason}")
+        return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase))
+
+    @classmethod
+    def load(cls, path: Path | str, *, parse_special: bool = False, **names: str) -> "Tokenizer":
+        """Read `tokenizer.json`, ours or a published one, from the file or its directory.
+
+        `pad=`, `bos=`, `eos=`, `mask=`, `unk=` name special tokens; for those not given,
+        `tokenizer_config.json` beside the file decides, or else the usual names.
+        """
+        path = _json_path(path)
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file; train a tokenizer and save it there")
+        try:
+            inner = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
+        for role in names.keys() - USUAL_NAMES.keys():
+            raise ValueError(f"{role!r} is no role of a special token; {nearest(role, USUAL_NAMES)}")
+        for role, name in names.items():
+            if inner.token_to_id(name) is None:
+                added = [token.content for token in inner.get_added_tokens_decoder().values()]
+                raise ValueError(f"{role}={name!r} is not in the vocabulary; {nearest(name, added)}")
+        beside = path.with_name("tokenizer_config.json")
+        config = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+        return cls(inner, names=_find_names(inner, config) | names, parse_special=parse_special)
+
+    def save(self, path: Path | str) -> Path:
+        """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory."""
+        path = _json_path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of several texts, on all cores."""
+        try:
+            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:  # what the library says of a lone surrogate does not mention it
+            for text in texts:
+                check_text(text)
+            raise
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; special tokens are left out, bytes that are no whole character become �."""
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The texts of several lists of ids."""
+        return self.inner.decode_batch([self._checked(ids) for ids in batch])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """A readable label for each id: · is a space, ↵ a newline, ⟨E2⟩ a byte of an incomplete character."""
+        return [self.visible(self.inner.id_to_token(id) or f"⟨{id}⟩") for id in self._checked(ids)]
+
+    def visible(self, token: str) -> str:
+        """The readable label of an entry of the vocabulary."""
+        if token in self._added:
+            return token
+        if self._byte_of:
+            raw = b"".join(self._byte_of.get(symbol) or symbol.encode() for symbol in token)
+        elif re.fullmatch("<0x[0-9A-F]{2}>", token):
+            raw = bytes.fromhex(token[3:5])
+        else:
+            raw = token.replace("▁", " ").encode()
+        return raw.decode("utf-8", errors="surrogateescape").translate(VISIBLE)
+
+    @cached_property
+    def kind(self) -> str:
+        """One of `Kind`, or for other published files the name of their model, such as "wordpiece"."""
+        model = json.loads(self.inner.model.__getstate__())
+        if model["type"] == "BPE" and model["byte_fallback"] and not model["merges"]:
+            return "word" if model["ignore_merges"] else "char"
+        return "word" if model["type"] == "WordLevel" else str(model["type"]).lower()
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(kind={self.kind!r}, vocab_size={self.vocab_size})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Tokenizer, names=self.names, parse_special=self.parse_special), (self.inner,)
+
+    def _checked(self, ids: Sequence[int]) -> list[int]:
+        """The library passes over an id that it does not know; here it is an error."""
+        for id in ids:
+            if not 0 <= id < self.vocab_size:
+                raise ValueError(
+                    f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer"
+                )
+        return list(ids)
+
+
+def _learn(
+    kind: Kind, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool
+) -> tokenizers.Tokenizer:
+    def build(model: models.Model, pattern: str | None) -> tokenizers.Tokenizer:
+        inner = tokenizers.Tokenizer(model)
+        if lowercase:
+            inner.normalizer = normalizers.Lowercase()
+        if pattern:
+            inner.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
+        return inner
+
+    options: dict[str, Any] = {"vocab_size": vocab_size, "show_progress": False}
+    if kind == "bpe":
+        inner = build(models.BPE(), SUBWORDS)
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        inner.pre_tokenizer = pre_tokenizers.Sequence([inner.pre_tokenizer, byte_level])
+        inner.decoder = decoders.ByteLevel()
+        options |= {"special_tokens": names, "initial_alphabet": byte_level.alphabet()}
+        inner.train_from_iterator(chunks, trainers.BpeTrainer(min_frequency=2, **options))
+        return inner
+
+    # The others are a BPE without merges: an entry as a whole, else its characters, else their bytes.
+    if kind == "word":
+        counter = build(models.WordLevel(), WORDS)
+        counter.train_from_iterator(chunks, trainers.WordLevelTrainer(min_frequency=1, **options))
+        ids = counter.get_vocab()
+        seen = sorted(ids, key=ids.__getitem__)
+    else:
+        lower = normalizers.Lowercase().normalize_str if lowercase else str
+        counts: Counter[str] = Counter()
+        for chunk in chunks:
+            counts.update(lower(chunk))
+        seen = sorted(counts, key=lambda character: (-counts[character], character))
+    entries = list(dict.fromkeys([*names, *ALPHABET, *seen]))[:vocab_size]
+    vocabulary = {entry: id for id, entry in enumerate(entries)}
+    model = models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, ignore_merges=kind == "word")
+    inner = build(model, WORDS if kind == "word" else None)
+    inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    inner.add_special_tokens(names)
+    return inner
+
+
+def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str | None]:
+    """The special token in each role: as `tokenizer_config.json` says, else the first usual name."""
+    names: dict[str, str | None] = {}
+    for role, usual in USUAL_NAMES.items():
+        keys = [f"{role}_token", *{"bos": ["cls_token"], "eos": ["sep_token"]}.get(role, [])]
+        written = [config[key] for key in keys if key in config]
+        candidates = [name["content"] if isinstance(name, dict) else name for name in written] or usual
+        names[role] = next(
+            (name for name in candidates if name and inner.token_to_id(name) is not None), None
+        )
+    return names
+
+
+def _json_path(path: Path | str) -> Path:
+    path = Path(path)
+    return path if path.suffix == ".json" else path / "tokenizer.json"
+
+
+def _byte_symbols() -> dict[str, bytes]:
+    """GPT-2's symbol for each byte: the character itself where it prints, else the next one from 256 on."""
+    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in prints]
+    symbols = [chr(code) for code in (*prints, *range(256, 256 + len(hidden)))]
+    return {symbol: bytes([byte]) for symbol, byte in zip(symbols, prints + hidden, strict=True)}
