@@ -4,10 +4,12 @@ Every field of a config is followed by a string literal: its one-line documentat
 """
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import inspect
 import json
+import math
 import tomllib
 import types
 import typing
@@ -51,10 +53,11 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def override(config: Any, changes: Mapping[str, Any]) -> Any:
+def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any:
     """A copy of `config` with dotted fields replaced; strings are read as the field's type.
 
     All changes to one dataclass are made at once, so that checks in `__post_init__` see the final state.
+    `under` is the dotted name of `config` itself, for errors.
     """
     names = {field.name for field in dataclasses.fields(config)}
     nested: dict[str, dict[str, Any]] = {}
@@ -62,25 +65,18 @@ def override(config: Any, changes: Mapping[str, Any]) -> Any:
     for key, value in changes.items():
         name, _, rest = key.replace("-", "_").partition(".")
         if name not in names:
-            raise ValueError(f"unknown key {key!r}; {nearest(name, names)}")
+            raise ValueError(f"unknown key {under + key!r}; {nearest(under + name, [under + n for n in names])}")
         if rest:
             nested.setdefault(name, {})[rest] = value
         else:
             flat[name] = value
     hints = typing.get_type_hints(type(config))
-    replaced = {name: parse(value, hints[name], name) for name, value in flat.items()}
+    replaced = {name: parse(value, hints[name], under + name) for name, value in flat.items()}
     for name, inner in nested.items():
         part = replaced.get(name, getattr(config, name))
         if not dataclasses.is_dataclass(part):
-            raise ValueError(f"{name!r} has no fields of its own, got {name}.{next(iter(inner))}")
-        try:
-            replaced[name] = override(part, inner)
-        except ValueError as error:
-            if str(error).startswith("unknown key"):
-                known = [f"{name}.{field.name}" for field in dataclasses.fields(part)]
-                key = f"{name}.{next(k for k in inner if k.replace('-', '_').split('.')[0] not in flatten(part))}"
-                raise ValueError(f"unknown key {key!r}; {nearest(key.replace('-', '_'), known)}") from None
-            raise
+            raise ValueError(f"{under + name!r} has no fields of its own, got {under}{name}.{next(iter(inner))}")
+        replaced[name] = override(part, inner, under=f"{under}{name}.")
     return dataclasses.replace(config, **replaced)
 
 
@@ -107,6 +103,8 @@ def _parse_one(value: Any, kind: Any) -> Any:
         return value if value in typing.get_args(kind) else _FAILED
     if origin is tuple:
         item = typing.get_args(kind)[0]
+        if not isinstance(value, (str, list, tuple)):
+            return _FAILED
         items = [part for part in value.split(",") if part] if isinstance(value, str) else list(value)
         parsed = [_parse_one(part, item) for part in items]
         return _FAILED if _FAILED in parsed else tuple(parsed)
@@ -115,11 +113,13 @@ def _parse_one(value: Any, kind: Any) -> Any:
     if kind in (int, float):
         if isinstance(value, bool):
             return _FAILED
-        try:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):  # of int(inf), int(nan)
+            if kind is int and isinstance(value, (int, str)) and "e" not in str(value).lower():
+                return int(value)
             number = float(value)
-        except (TypeError, ValueError):
-            return _FAILED
-        return number if kind is float else int(number) if number == int(number) else _FAILED
+            if kind is float or number == int(number):
+                return kind(number)
+        return _FAILED
     if kind is str:
         return value if isinstance(value, str) else _FAILED
     return value if isinstance(kind, type) and isinstance(value, kind) else _FAILED
@@ -158,16 +158,18 @@ def dotted(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def dump_toml(tree: Mapping[str, Any]) -> str:
+def dump_toml(tree: Mapping[str, Any], *, under: str = "") -> str:
     """Nested dictionaries of scalars and lists as TOML; None, which TOML lacks, is written as "none"."""
 
     def scalar(value: Any) -> str:
         if isinstance(value, (list, tuple)):
             return "[" + ", ".join(scalar(item) for item in value) + "]"
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
         return json.dumps("none" if value is None else value, ensure_ascii=False)
 
     lines = [f"{key} = {scalar(value)}" for key, value in tree.items() if not isinstance(value, Mapping)]
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            lines += ["", f"[{key}]", dump_toml(value).rstrip()]
+            lines += ["", f"[{under}{key}]", dump_toml(value, under=f"{under}{key}.").rstrip()]
     return "\n".join(lines).strip() + "\n"

@@ -1,6 +1,6 @@
 """What training and decoding ask of a model; a family says nothing about either."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from regard.config import nearest, override
 from regard.registry import models
 
 
+@runtime_checkable
 class State(Protocol):
     """What a model remembers between steps: keys and values, or a recurrent state. Owned by the caller."""
 
@@ -18,6 +19,7 @@ class State(Protocol):
         """Keeps rows of the batch (beams); `sources` where the sources that they read change too."""
 
 
+@runtime_checkable
 class Generator(Protocol):
     """A model that writes: `features` and `head` for training, `prefill` and `step` for decoding."""
 

@@ -62,15 +62,24 @@ class Mask:
     def __and__(self, other: "Mask") -> "Mask":
         if self.is_everything or other.is_everything:
             return other if self.is_everything else self
-        return _Combined(self, other, operator.and_, "&")
+        return _Combined(self, other, operator.and_, "&").at(_common_start(self, other))
 
     def __or__(self, other: "Mask") -> "Mask":
         if self.is_everything or other.is_everything:
             return self if self.is_everything else other
-        return _Combined(self, other, operator.or_, "|")
+        return _Combined(self, other, operator.or_, "|").at(_common_start(self, other))
 
     def __invert__(self) -> "Mask":
-        return _Not(self)
+        return _Not(self).at(self.start)
+
+
+def _common_start(left: Mask, right: Mask) -> int:
+    """Where both rules begin; one that was not moved begins where the other does."""
+    if left.start and right.start and left.start != right.start:
+        raise ValueError(
+            f"{left!r} begins at position {left.start}, {right!r} at {right.start}; combine them first, then use .at"
+        )
+    return left.start or right.start
 
 
 def placed(rule: Any, start: int) -> Any:
@@ -108,7 +117,7 @@ class _Combined(Mask):
         return self.combine(self.left.allowed(i, j), self.right.allowed(i, j))
 
     def select(self, rows):
-        return _Combined(self.left.select(rows), self.right.select(rows), self.combine, self.symbol)
+        return _Combined(self.left.select(rows), self.right.select(rows), self.combine, self.symbol).at(self.start)
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.symbol} {self.right!r})"
@@ -130,7 +139,7 @@ class _Not(Mask):
         return ~self.rule.allowed(i, j)
 
     def select(self, rows):
-        return _Not(self.rule.select(rows))
+        return _Not(self.rule.select(rows)).at(self.start)
 
     def __repr__(self) -> str:
         return f"~{self.rule!r}"
@@ -173,7 +182,7 @@ class padding(Mask):  # noqa: N801
         return ((j < self.lengths[:, None, None]) & (i >= 0)[None]).contiguous()
 
     def select(self, rows):
-        return padding(self.lengths[rows])
+        return padding(self.lengths[rows]).at(self.start)
 
     def __repr__(self) -> str:
         return f"padding({self.lengths.tolist()})"
@@ -234,7 +243,7 @@ class segments(Mask):  # noqa: N801
         return self.ids[:, i[:, 0], None] == self.ids[:, None, j[0]]
 
     def select(self, rows):
-        return segments(self.ids[rows])
+        return segments(self.ids[rows]).at(self.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,4 +260,4 @@ class edges(Mask):  # noqa: N801
         return self.adjacency[..., i, j]
 
     def select(self, rows):
-        return self if self.adjacency.dim() == 2 else edges(self.adjacency[rows])
+        return self if self.adjacency.dim() == 2 else edges(self.adjacency[rows]).at(self.start)

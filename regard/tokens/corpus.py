@@ -62,7 +62,7 @@ def _decoded(path: Path, size: int) -> Iterator[str]:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                bad = error.start  # below 0 where the character began in the block before
+                bad = error.start - pending  # below 0 where the character began in the block before
                 line += block[: max(bad, 0)].count(b"\n")
                 raise ValueError(
                     f"{path}: not UTF-8 at byte {start + bad} (line {line}); "

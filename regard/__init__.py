@@ -1,0 +1,57 @@
+"""Regard: every Transformer, from one attention core. Train it, run it, look inside it, on your own machine."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.cost import cost as cost
+    from regard.decode.sample import Sampling as Sampling
+    from regard.hub.translator import Translation as Translation
+    from regard.hub.translator import Translator as Translator
+    from regard.hub.translator import load as load
+    from regard.inside.capture import look as look
+    from regard.nn.attention import Attention as Attention
+    from regard.nn.attention import AttentionConfig as AttentionConfig
+    from regard.recipes import Recipe as Recipe
+    from regard.recipes import fit as fit
+    from regard.recipes import recipe as recipe
+    from regard.registry import register_kernel as register_kernel
+    from regard.registry import register_model as register_model
+    from regard.registry import register_position as register_position
+    from regard.registry import register_recipe as register_recipe
+    from regard.tokens import Tokenizer as Tokenizer
+
+# Where each public name lives: `import regard` itself imports nothing heavy.
+_HOMES = {
+    "Attention": "regard.nn.attention",
+    "AttentionConfig": "regard.nn.attention",
+    "Recipe": "regard.recipes",
+    "Sampling": "regard.decode.sample",
+    "Tokenizer": "regard.tokens",
+    "Translation": "regard.hub.translator",
+    "Translator": "regard.hub.translator",
+    "cost": "regard.cost",
+    "fit": "regard.recipes",
+    "load": "regard.hub.translator",
+    "look": "regard.inside.capture",
+    "masks": "regard.nn",
+    "recipe": "regard.recipes",
+    "register_kernel": "regard.registry",
+    "register_model": "regard.registry",
+    "register_position": "regard.registry",
+    "register_recipe": "regard.registry",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    import importlib
+
+    home = importlib.import_module(_HOMES[name])
+    return getattr(home, name, None) or importlib.import_module(f"{_HOMES[name]}.{name}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,230 @@
+"""What a model costs, from its config: parameters, FLOPs, memory. Nothing is built.
+
+A family is one function, registered for its config class, that adds up the pieces of `pieces.py`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.cost.report import render
+
+counts: dict[type, Callable[[Any, "Setting"], "Count"]] = {}
+"""By config class: the rule of a family."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What the costs are asked for."""
+
+    batch: int
+    """Sequences at once."""
+    length: int
+    """Tokens of each; of the target, where there is a source as well."""
+    source_length: int
+    """Tokens of each source."""
+    training: bool
+    """With gradients, or without."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flops:
+    """Of a forward pass. A multiply–add is 2; only matrix products count."""
+
+    matrices: int = 0
+    """Products with weights: the same for every length."""
+    attention: int = 0
+    """Queries with keys and weights with values: grows with the length."""
+
+    @property
+    def forward(self) -> int:
+        return self.matrices + self.attention
+
+    @property
+    def training(self) -> int:
+        """Backward costs twice forward. What a fused kernel computes a second time is not counted."""
+        return 3 * self.forward
+
+    def __add__(self, other: "Flops") -> "Flops":
+        return Flops(matrices=self.matrices + other.matrices, attention=self.attention + other.attention)
+
+    def __mul__(self, times: int) -> "Flops":
+        return Flops(matrices=self.matrices * times, attention=self.attention * times)
+
+    def to_dict(self) -> dict[str, int]:
+        return dataclasses.asdict(self) | {"forward": self.forward, "training": self.training}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Count:
+    """What a family's rule hands back: numbers, not bytes."""
+
+    parameters: dict[str, int]
+    """By part; the sum is the model's."""
+    flops_per_token: dict[str, Flops]
+    """Of one `source` token and of one `target` token, each at the setting's lengths."""
+    flops_per_sequence: int = 0
+    """What is computed once a sequence, whatever its length."""
+    activations: dict[str, int]
+    """By part: kept for the backward pass; without gradients, the widest moment."""
+    attention_matrices: dict[str, int]
+    """By kind of attention: entries of all layers, if they were held."""
+    matrices_held: bool
+    """Whether they are."""
+    cache: dict[str, int]
+    """Kept between the steps of decoding."""
+    scores: int
+    """Scores over the vocabulary at every position, if they were held at once."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the figures should know."""
+
+
+def register_count(config_class: type) -> Callable[[Callable], Callable]:
+    """Enrols the rule `(config, setting) -> Count` of a config class."""
+
+    def add(rule: Callable[[Any, Setting], Count]) -> Callable[[Any, Setting], Count]:
+        counts[config_class] = rule
+        return rule
+
+    return add
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Bytes. In training everything has the same number format, AdamW's two moments included."""
+
+    weights: int
+    """The parameters."""
+    gradients: int
+    """One a parameter; 0 without training."""
+    optimizer: int
+    """AdamW's two moments of each; 0 without training."""
+    activations: dict[str, int]
+    """Training: what autograd saves for the backward pass. Otherwise: the widest moment of one layer.
+
+    Counted as PyTorch on a CPU does: dropout keeps its noise in full numbers (a byte on a GPU), batches are padded to
+    one length with a mask, the loss goes through the vocabulary in chunks; token ids and passing results are left out.
+    """
+    cache: dict[str, int]
+    """Keys and values (a recurrent model: states) between the steps of decoding, a full cache."""
+    attention_matrices: dict[str, int]
+    """If they were held in all layers at once."""
+    scores: int
+    """Over the vocabulary, for every position at once, if they were held."""
+    matrices_held: bool
+    """Whether attention matrices are really held; fused kernels compute them tile by tile."""
+    training: bool = field(repr=False)
+    """Whether gradients, optimiser and kept activations belong to the total, or the cache."""
+
+    @property
+    def total(self) -> int:
+        """Training: weights, gradients, optimiser, activations. Otherwise: weights, activations, cache."""
+        rest = self.gradients + self.optimizer if self.training else sum(self.cache.values())
+        return self.weights + rest + sum(self.activations.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "training"} | {
+            "total": self.total
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """Parameters, FLOPs and memory of a config at a batch and length."""
+
+    model: str
+    """The family's name."""
+    setting: Setting
+    """Batch, lengths, training or not."""
+    bytes_per_number: int
+    """4 for float32, 2 for bfloat16."""
+    parameters: dict[str, int]
+    """By part, and the `total`."""
+    flops_per_token: dict[str, Flops]
+    """Of one `source` and of one `target` token. A target token is also what a step of cached decoding costs."""
+    flops_per_sequence: int
+    """What is computed once a sequence (a recurrent model's bridge)."""
+    flops: Flops
+    """Of the whole batch."""
+    memory: Memory
+    """In bytes."""
+    notes: tuple[str, ...]
+    """What a reader of the figures should know."""
+
+    def render(self) -> str:
+        """The figures as text, sizes in decimal and in binary units."""
+        return render(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`: bytes and FLOPs as whole numbers."""
+        return {
+            "model": self.model,
+            **dataclasses.asdict(self.setting),
+            "bytes_per_number": self.bytes_per_number,
+            "parameters": self.parameters,
+            "flops_per_token": {name: flops.to_dict() for name, flops in self.flops_per_token.items()},
+            "flops_per_sequence": self.flops_per_sequence,
+            "flops": self.flops.to_dict(),
+            "memory": self.memory.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def cost(
+    config: Any,
+    *,
+    batch: int = 1,
+    length: int = 1024,
+    source_length: int | None = None,
+    bytes_per_number: int = 4,
+    training: bool = False,
+) -> Cost:
+    """The cost of a model with this config, by arithmetic alone; `source_length` is `length` unless told."""
+    source_length = length if source_length is None else source_length
+    asked = dict(batch=batch, length=length, source_length=source_length, bytes_per_number=bytes_per_number)
+    for name, value in asked.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
+    setting = Setting(batch=batch, length=length, source_length=source_length, training=training)
+    found = rule_for(type(config))(config, setting)
+    parameters = sum(found.parameters.values())
+
+    def sized(numbers: dict[str, int]) -> dict[str, int]:
+        return {name: number * bytes_per_number for name, number in numbers.items()}
+
+    flops = Flops(matrices=batch * found.flops_per_sequence)
+    for name, one in found.flops_per_token.items():
+        flops += one * (batch * (source_length if name == "source" else length))
+    return Cost(
+        model=type(config).__name__.removesuffix("Config"),
+        setting=setting,
+        bytes_per_number=bytes_per_number,
+        parameters=found.parameters | {"total": parameters},
+        flops_per_token=found.flops_per_token,
+        flops_per_sequence=found.flops_per_sequence,
+        flops=flops,
+        memory=Memory(
+            weights=parameters * bytes_per_number,
+            gradients=parameters * bytes_per_number if training else 0,
+            optimizer=2 * parameters * bytes_per_number if training else 0,
+            activations=sized(found.activations),
+            cache=sized(found.cache),
+            attention_matrices=sized(found.attention_matrices),
+            scores=found.scores * bytes_per_number,
+            matrices_held=found.matrices_held,
+            training=training,
+        ),
+        notes=found.notes,
+    )
+
+
+def rule_for(config_class: type) -> Callable[[Any, Setting], Count]:
+    """The rule of a config class, or of the nearest class that it extends."""
+    for base in config_class.__mro__:
+        if base in counts:
+            return counts[base]
+    known = ", ".join(sorted(known.__name__ for known in counts))
+    raise ValueError(
+        f"no cost rule for {config_class.__name__}; known: {known}; add one with regard.cost.register_count"
+    )

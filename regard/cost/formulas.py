@@ -1,0 +1,49 @@
+"""The arithmetic that lectures and papers quote, for models of any make: no config needed."""
+
+
+def attention_entries(tokens: int, *, window: int | None = None) -> int:
+    """Comparisons of one attention matrix: n², or n · window where each token sees only its window's tokens."""
+    return tokens * (tokens if window is None else window)
+
+
+def attention_matrix_bytes(
+    *, batch: int = 1, heads: int, queries: int, keys: int, layers: int = 1, bytes_per_number: int = 4
+) -> int:
+    """Size of all attention matrices, if they were held: B · H · T · S · layers numbers."""
+    return batch * heads * queries * keys * layers * bytes_per_number
+
+
+def patches(side: int, patch: int) -> int:
+    """Tokens of a square image cut into square patches; patch 1 makes every pixel a token."""
+    if side % patch:
+        raise ValueError(f"patch={patch} does not divide side={side}; resize the image to a multiple of {patch}")
+    return (side // patch) ** 2
+
+
+def patch_values(patch: int, channels: int = 3) -> int:
+    """Numbers in one patch."""
+    return patch * patch * channels
+
+
+def forward_flops(parameters: int, tokens: int = 1) -> int:
+    """2 · N · D: each weight takes part in one multiply–add for each token; attention's own share is left out."""
+    return 2 * parameters * tokens
+
+
+def training_flops(parameters: int, tokens: int) -> int:
+    """6 · N · D: the backward pass costs twice the forward pass (Kaplan et al., 2020)."""
+    return 3 * forward_flops(parameters, tokens)
+
+
+def hardware_flops(devices: int, flops_per_second: float, seconds: float) -> float:
+    """What the machines could have computed in that time: an upper bound, as the 2017 paper reports its cost."""
+    return devices * flops_per_second * seconds
+
+
+def decoder_parameters(depth: int, dim: int, vocab_size: int, context: int) -> int:
+    """A decoder-only model as GPT-2 and GPT-3 are built: hidden width 4 · dim, all biases, learned positions,
+    the output tied to the embedding."""
+    attention = 4 * dim * dim + 4 * dim
+    feedforward = 8 * dim * dim + 5 * dim
+    norms = 4 * dim
+    return depth * (attention + feedforward + norms) + (vocab_size + context) * dim + 2 * dim

@@ -1,0 +1,149 @@
+"""One token after the other: the best one (greedy), or one drawn from what the filters leave."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.models.base import Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One output: its token ids without the marks of start and end, and its score."""
+
+    ids: list[int]
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How to draw a token. The filters apply in the order of the fields."""
+
+    temperature: float = 1.0
+    """Scores are divided by it: below 1 more cautious, above 1 more varied."""
+    top_k: int | None = None
+    """Only the k best tokens (none: all)."""
+    top_p: float | None = None
+    """Only the best tokens that together reach this probability (none: all)."""
+    min_p: float | None = None
+    """Only tokens at least this fraction as probable as the best one (none: all)."""
+    seed: int = 0
+    """The same seed gives the same text."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature={self.temperature} must be above 0; leave out sampling for greedy decoding")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k={self.top_k} must be at least 1; use none to keep all tokens")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p} is not in (0, 1]; use none to keep all tokens")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p={self.min_p} is not in [0, 1]; use none to keep all tokens")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed} must be 0 or more")
+
+
+def filter_scores(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+    """The scores that are drawn from: −∞ where a filter removes a token. The best token always stays."""
+    scores = scores / sampling.temperature
+    if sampling.top_k is not None:
+        worst = scores.topk(min(sampling.top_k, scores.shape[-1])).values[:, -1:]
+        scores = scores.masked_fill(scores < worst, -math.inf)
+    if sampling.top_p is not None:
+        ordered, order = scores.sort(dim=-1)  # ascending: what goes is the tail that together has at most 1 − p
+        gone = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - sampling.top_p
+        gone[:, -1] = False
+        scores = scores.masked_fill(torch.zeros_like(gone).scatter(1, order, gone), -math.inf)
+    if sampling.min_p is not None:
+        odds = (scores - scores.amax(dim=-1, keepdim=True)).exp()  # p / p of the best
+        scores = scores.masked_fill(odds < sampling.min_p, -math.inf)
+    return scores
+
+
+def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
+    """Inverts the cumulative distribution: one number in [0, 1) a row decides its token."""
+    reached = scores.double().softmax(dim=-1).cumsum(dim=-1)
+    return torch.searchsorted(reached, uniform[:, None] * reached[:, -1:], right=True)[:, 0]
+
+
+def uniforms(seed: int, rows: Sequence[int], steps: int) -> Float[Tensor, "B N"]:
+    """The noise of each row comes from the seed and the row's number alone, not from the rest of its batch."""
+    return torch.from_numpy(np.stack([np.random.default_rng([seed, row]).random(steps) for row in rows]))
+
+
+def until(eos: int, ids: list[int]) -> list[int]:
+    return ids[: ids.index(eos)] if eos in ids else ids
+
+
+@contextmanager
+def evaluating(model: Generator) -> Iterator[None]:
+    """Without dropout and without gradients; afterwards the model is in the mode it was in."""
+    was = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was)
+
+
+def generate(
+    model: Generator,
+    source: Int[Tensor, "B S"],
+    lengths: Int[Tensor, "B"],
+    *,
+    bos: int,
+    eos: int,
+    max_len: int,
+    sampling: Sampling | None = None,
+    forbidden: Sequence[int] = (),
+    force_end: bool = True,
+    rows: Sequence[int] | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis a source: greedy, or drawn as `sampling` says. Scores are sums of log-probabilities.
+
+    `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
+    `forbidden` tokens are never chosen; the others keep their probabilities.
+    `rows` numbers the sources for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
+    the same samples.
+    """
+    if max_len < 1:
+        raise ValueError(f"max_len={max_len} must be at least 1")
+    if len(source) == 0:
+        return []
+    B, device = len(source), source.device
+    banned = torch.tensor(list(forbidden), dtype=torch.long, device=device)
+    noise = uniforms(sampling.seed, rows or range(B), max_len).to(device) if sampling else None
+    written = torch.full((B, max_len), eos, device=device)
+    totals = torch.zeros(B, dtype=torch.float64, device=device)
+    going = torch.arange(B, device=device)  # the source that each row of the shrinking batch belongs to
+    cache = model.new_cache(max_len)
+    with evaluating(model):
+        scores = model.prefill(torch.full((B, 1), bos, device=device), cache, source=source, lengths=lengths)
+        for step in range(max_len - force_end):
+            log_probs = scores.log_softmax(dim=-1).index_fill_(1, banned, -math.inf)
+            if noise is None or sampling is None:
+                chosen, ids = log_probs.max(dim=-1)
+            else:
+                ids = draw(filter_scores(log_probs, sampling), noise[going, step])
+                chosen = log_probs.gather(1, ids[:, None])[:, 0]
+            written[going, step] = ids
+            totals[going] += chosen
+            kept = (ids != eos).nonzero()[:, 0]
+            if len(kept) < len(going):
+                going, ids = going[kept], ids[kept]
+                if len(kept) == 0:
+                    break
+                cache.select(kept, sources=kept)
+            if step + 1 < max_len - force_end:
+                scores = model.step(ids, cache)
+    return [
+        Hypothesis(ids=until(eos, ids), score=total)
+        for ids, total in zip(written.tolist(), totals.tolist(), strict=True)
+    ]

@@ -1,0 +1,65 @@
+"""How a model is meant to be decoded: `generation_config.json`, in the Hugging Face layout."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.hub.files import CONFIG, GENERATION, read_json, write_json
+
+
+def save_generation(
+    directory: str | Path,
+    *,
+    bos: int,
+    eos: int,
+    pad: int,
+    forbidden: Sequence[int] | None = None,
+    beams: int = 4,
+    length_penalty: float = 1.0,
+    max_len: int = 512,
+    force_end: bool = True,
+) -> dict[str, Any]:
+    """Writes the defaults for decoding, and returns what was written. `forbidden` None is the padding token alone."""
+    content = {
+        "bos_token_id": bos,
+        "eos_token_id": eos,
+        "pad_token_id": pad,
+        "decoder_start_token_id": bos,
+        "forced_eos_token_id": eos if force_end else None,
+        "bad_words_ids": [[token] for token in ([pad] if forbidden is None else forbidden)] or None,
+        "num_beams": beams,
+        "length_penalty": length_penalty,
+        "max_length": max_len + 1,  # they count the token of the start
+    }
+    write_json(Path(directory) / GENERATION, content)
+    return content
+
+
+def load_generation(directory: str | Path) -> dict[str, Any]:
+    """What a directory says about decoding: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
+    `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts the start token too:
+    `beam_search` takes `bos=decoder_start` and `max_len=max_length - 1`."""
+    path = Path(directory) / GENERATION
+    fields = read_json(Path(directory) / CONFIG)
+    longest = fields.get("max_len") or fields.get("max_position_embeddings") or 512
+    fields |= {name: value for name, value in read_json(path).items() if value is not None} if path.exists() else {}
+    banned = fields.get("bad_words_ids") or []
+    if any(len(word) != 1 for word in banned):
+        raise ValueError(f"{path}: bad_words_ids has a word of several tokens; only single tokens can be forbidden")
+    bos = fields.get("bos_token_id")
+    start = fields.get("decoder_start_token_id")
+    return {
+        "bos": bos,
+        "eos": _first(fields.get("eos_token_id")),
+        "pad": fields.get("pad_token_id"),
+        "decoder_start": bos if start is None else start,
+        "forbidden": [word[0] for word in banned],
+        "num_beams": fields.get("num_beams") or 1,
+        "length_penalty": 1.0 if fields.get("length_penalty") is None else fields["length_penalty"],
+        "force_end": fields.get("forced_eos_token_id") is not None,
+        "max_length": fields.get("max_length") or longest,
+    }
+
+
+def _first(ids: int | list[int] | None) -> int | None:
+    return ids[0] if isinstance(ids, list) else ids

@@ -1,0 +1,43 @@
+"""Pictures of a translator at work: which source tokens it looked at for each target token."""
+
+from pathlib import Path
+
+import torch
+
+from regard.hub.translator import Translation, Translator
+from regard.inside.capture import alignment, look
+from regard.inside.views import draw_alignment, draw_heads
+
+
+def draw_translation(translator: Translator, text: str, translation: Translation, path: Path) -> None:
+    """The alignment of a text and its translation, mean over all layers and heads of the cross-attention."""
+    source, target = tensors(translator, text, translation.ids)
+    weights = alignment(translator.model, source, torch.tensor([source.shape[1]]), target)[0]
+    draw_alignment(weights, *labels(translator, source, translation.ids), path)
+
+
+def draw_all_heads(translator: Translator, text: str, target: str | None, kind: str, path: Path) -> None:
+    """Every layer and head of one kind of attention, for the given translation or the model's own."""
+    ids = translator.translate([text])[0][0].ids if target is None else tuple(translator.tokenizer.encode(target))
+    source, written = tensors(translator, text, ids)
+    with torch.no_grad(), look(translator.model, layers=kind) as seen:
+        translator.model.features(source=source, lengths=torch.tensor([source.shape[1]]), target=written)
+    if not seen.names:
+        raise ValueError(f"this model has no {kind} attention to draw")
+    read, wrote = labels(translator, source, ids)
+    before = ["<bos>", *wrote[:-1]]
+    columns = {"cross": read, "encoder": read, "decoder": before}[kind]
+    rows = {"cross": wrote, "encoder": read, "decoder": before}[kind]
+    draw_heads({name: seen.attention[name][0] for name in seen.names_of(kind)}, columns, rows, path)
+
+
+def tensors(translator: Translator, text: str, ids: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The source as the encoder reads it, and the target as the decoder reads it."""
+    source = translator.encode([text], max_source=512)
+    return torch.tensor(source), torch.tensor([[translator.generation["decoder_start"], *ids]])
+
+
+def labels(translator: Translator, source: torch.Tensor, ids: tuple[int, ...]) -> tuple[list[str], list[str]]:
+    """Readable source pieces, and the piece that the decoder writes at each step."""
+    pieces = translator.tokenizer.pieces
+    return pieces(source[0].tolist()), pieces([*ids, translator.generation["eos"]])

@@ -1,0 +1,332 @@
+"""Attention weights of any model, captured while it runs: `with look(model) as seen: model(...)`.
+
+The model keeps its fast kernels and its answer. A hook sees each kernel's q, k and v, and asks the same kernel once
+more, for the weights, only where they are wanted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.config import nearest
+from regard.nn.attention import Attention
+from regard.nn.kernels import Kernel
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias
+
+KINDS = {
+    "self": ("encoder", "decoder"),
+    "encoder": ("encoder",),  # self-attention that sees both sides
+    "decoder": ("decoder",),  # self-attention that hides the future
+    "cross": ("cross", "recurrent"),
+    "recurrent": ("recurrent",),  # a recurrent decoder that looks back at its source
+}
+
+Layers = int | str | Iterable[int | str]
+
+
+@contextmanager
+def look(
+    model: nn.Module, *, layers: Layers | None = None, heads: int | Iterable[int] | None = None
+) -> Iterator["Seen"]:
+    """Captures attention weights of everything that `model` does inside the block; its output stays bit for bit.
+
+    `layers`: places in the model's list of attention layers, their names, patterns of names ("decoder.*") or kinds
+    ("self", "encoder", "decoder", "cross", "recurrent"). `heads`: head numbers. Default: everything.
+    """
+    kernels = find_kernels(model)
+    names, kinds = choose(layers, list(kernels))
+    chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
+    seen = Seen(list(kernels), chosen)
+    watched = list(kernels) if kinds else names
+    for name in watched:
+        check_heads(name, kernels[name], chosen)
+    owners = {name: owner_of(model, kernels[name]) for name in watched}
+    handles = []
+    try:
+        for name in watched:
+            spy = _Spy(seen, name, kinds if name not in names else set(KINDS))
+            handles.append(kernels[name].register_forward_hook(spy.after_kernel, with_kwargs=True))
+            owner = owners[name]
+            if owner is not None:
+                handles.append(owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True))
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def find_kernels(model: nn.Module) -> dict[str, Kernel]:
+    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one."""
+    found: dict[str, Kernel] = {}
+    inner: set[nn.Module] = set()
+    for path, module in model.named_modules():
+        if isinstance(module, Kernel) and module not in inner:
+            found[path.removesuffix(".kernel") or "kernel"] = module
+            inner.update(module.modules())
+    if not found:
+        raise ValueError(
+            f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
+            "(a seq2seq needs score additive, dot or general)"
+        )
+    return found
+
+
+def owner_of(model: nn.Module, kernel: Kernel) -> Attention | None:
+    """The attention layer that calls the kernel; a recurrent decoder calls its own."""
+    return next((m for m in model.modules() if isinstance(m, Attention) and kernel in m.children()), None)
+
+
+def choose(layers: Layers | None, names: list[str]) -> tuple[list[str], set[str]]:
+    """The layers named, and the kinds asked for, which show only when a layer is called."""
+    if layers is None:
+        return names, set()
+    chosen: list[str] = []
+    kinds: set[str] = set()
+    for layer in [layers] if isinstance(layers, int | str) else layers:
+        if isinstance(layer, str) and layer in KINDS and layer not in names:
+            kinds.add(layer)
+        else:
+            chosen += matching(layer, names)
+    return list(dict.fromkeys(chosen)), kinds
+
+
+def matching(layer: int | str, names: list[str]) -> list[str]:
+    """The names that a place in the list, a name or a pattern stands for; at least one."""
+    if isinstance(layer, int):
+        if not -len(names) <= layer < len(names):
+            raise ValueError(f"no attention layer {layer}: the model has {len(names)}, 0 to {len(names) - 1}")
+        return [names[layer]]
+    found = [name for name in names if name == layer or fnmatchcase(name, layer)]
+    if not found:
+        raise ValueError(f"no attention layer {layer!r}; {nearest(layer, [*names, *KINDS])}")
+    return found
+
+
+def check_heads(name: str, kernel: Kernel, heads: tuple[int, ...] | None) -> None:
+    wrong = [head for head in heads or () if not 0 <= head < kernel.heads]
+    if wrong:
+        raise ValueError(f"{name} has no head {wrong[0]}: it has {kernel.heads}, 0 to {kernel.heads - 1}")
+
+
+class _Spy:
+    """The hooks of one layer. They return nothing, so that PyTorch leaves inputs and outputs alone."""
+
+    def __init__(self, seen: "Seen", name: str, kinds: set[str]) -> None:
+        self.seen, self.name = seen, name
+        self.kinds = {kind for group in kinds for kind in KINDS[group]}
+        self.crosses: bool | None = None
+
+    def before_attention(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = dict(zip(("x", "context"), args, strict=False)) | kwargs
+        context, cache = given.get("context"), given.get("cache")
+        self.crosses = context is not None and context is not given["x"] or cache is not None and cache.fixed
+
+    def after_kernel(self, kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        given = dict(zip(("q", "k", "v"), args, strict=False)) | kwargs
+        kind = self.kind(given.get("mask"))
+        if kind in self.kinds:
+            found = weights_of(kernel, **given, heads=self.seen.heads)
+            self.seen.calls.setdefault(self.name, []).append(Call(kind, found, given["k"]))
+
+    def kind(self, mask: Mask | None) -> str:
+        if self.crosses is None:
+            return "recurrent"
+        if self.crosses:
+            return "cross"
+        return "decoder" if mask is not None and mask.hides_future else "encoder"
+
+
+@torch.no_grad()
+def weights_of(
+    kernel: nn.Module,
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S J"],
+    v: Float[Tensor, "B G S C"],
+    *,
+    heads: tuple[int, ...] | None = None,
+    mask: Mask | None = None,
+    bias: Bias | None = None,
+    scale: float | None = None,
+    **ignored: Any,
+) -> Float[Tensor, "B N T S"]:
+    """The weights of one call, of some heads only, computed again without dropout and without touching the RNG."""
+    plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
+    alone = heads if plain else None
+    if alone is not None:
+        share = q.shape[1] // k.shape[1]
+        groups = [head // share for head in alone]
+        q, k, v = q[:, alone], k[:, groups], v[:, groups]
+    if plain:  # half-precision weights would not sum to one
+        q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
+    exact = torch.autocast(q.device.type, enabled=False) if plain else nullcontext()
+    with exact, torch.random.fork_rng([q.device] if q.is_cuda else []):
+        some = None if bias is None else _SomeHeads(bias, alone)
+        _, found = kernel.forward(q, k, v, mask=mask, bias=some, scale=scale, dropout=0.0, weights=True)
+    if found is None:
+        raise ValueError(f"kernel {type(kernel).__name__} has no weights to show; look(model, layers=…) without it")
+    kept = found if heads is None or alone is not None else found[:, heads]
+    return kept.float().cpu()
+
+
+class _SomeHeads(Bias):
+    """A bias for some heads. It is asked afresh: a value remembered here, without gradient, must not stay behind."""
+
+    def __init__(self, bias: Bias, heads: tuple[int, ...] | None) -> None:
+        self.bias, self.heads, self.start = bias, heads, bias.start
+
+    def values(self, i, j):
+        every = self.bias.values(i, j)
+        return every if self.heads is None else every[list(self.heads)]
+
+    @property
+    def device(self) -> torch.device:
+        return self.bias.device
+
+
+class Call:
+    """The weights of one call of a kernel, and a mark of its keys that tells whether a later call goes on with them."""
+
+    def __init__(self, kind: str, weights: Float[Tensor, "B H T S"], keys: Float[Tensor, "B G N K"]) -> None:
+        self.kind, self.weights = kind, weights
+        self.keys = keys.detach()[:, 0, :, 0].cpu().clone()  # B N
+
+    def continued_by(self, later: "Call") -> bool:
+        """Self-attention goes on with new keys for its new queries, cross-attention with the same keys."""
+        old, grown = self.keys.shape[1], later.weights.shape[2] if later.kind in KINDS["self"] else 0
+        return later.keys.shape[1] == old + grown and torch.equal(later.keys[:, :old], self.keys)
+
+
+class Seen:
+    """What was looked at: `attention["decoder.blocks.0.cross"]` B H T S, `attention[layer, head]` B T S, `of(kind)`."""
+
+    def __init__(self, layers: list[str], heads: tuple[int, ...] | None) -> None:
+        self.layers, self.heads = layers, heads
+        self.calls: dict[str, list[Call]] = {}
+        self.attention = Weights(self)
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the layers seen so far, in the model's order."""
+        return [name for name in self.layers if name in self.calls]
+
+    def of(self, kind: str) -> list[Float[Tensor, "B H T S"]]:
+        """The weights of all layers of a kind, by layer: self, encoder, decoder, cross or recurrent."""
+        return [self.attention[name] for name in self.names_of(kind)]
+
+    def names_of(self, kind: str) -> list[str]:
+        """Paths of the layers of a kind."""
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of attention {kind!r}; {nearest(kind, KINDS)}")
+        return [name for name in self.names if self.calls[name][0].kind in KINDS[kind]]
+
+    def passes(self, layer: int | str) -> list[Float[Tensor, "B H T S"]]:
+        """The weights of each pass through a layer: a whole forward, or a prefill joined with the steps after it."""
+        groups: list[list[Call]] = []
+        for call in self.calls[self.resolve(layer)]:
+            if groups and groups[-1][-1].continued_by(call):
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+        return [join(group) for group in groups]
+
+    def resolve(self, layer: int | str) -> str:
+        """The name of a layer that was seen."""
+        name = matching(layer, self.layers)[0]
+        if name not in self.calls:
+            raise ValueError(f"{name} was not seen: ask for it in look(model, layers=…) and run the model in the block")
+        return name
+
+    def clear(self) -> None:
+        """Forgets what was seen, for the next input."""
+        self.calls.clear()
+
+    def plot(self, path: str | Path | None = None, *, kind: str | None = None, row: int = 0, **labels: Any) -> Any:
+        """A grid of heads by layers for one row of the batch; `kind` where a model has several of different shape."""
+        from regard.inside.views import draw_heads
+
+        kind = kind or ("cross" if self.names_of("cross") else "self")
+        return draw_heads({name: self.attention[name][row] for name in self.names_of(kind)}, path=path, **labels)
+
+    def _repr_html_(self) -> str:
+        from regard.inside.canvas import as_html
+
+        return as_html(self.plot()) if self.names else "<em>nothing seen yet</em>"
+
+
+class Weights(Mapping[Any, Tensor]):
+    """Weights by name, by place in the model's list of attention layers, or by layer and head."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    def __getitem__(self, key: int | str | tuple[int | str, int]) -> Float[Tensor, "..."]:
+        layer, head = key if isinstance(key, tuple) else (key, None)
+        passes = self.seen.passes(layer)
+        if len(passes) > 1:
+            raise ValueError(
+                f"{self.seen.resolve(layer)} was run {len(passes)} times on different keys; look at one input (and one "
+                "beam) at a time, call seen.clear() between inputs, or take them apart with seen.passes(layer)"
+            )
+        return passes[0] if head is None else passes[0][:, self.place(head, passes[0].shape[1])]
+
+    def place(self, head: int, count: int) -> int:
+        """Where a head of the model stands among those that were kept."""
+        known = list(self.seen.heads) if self.seen.heads is not None else list(range(count))
+        if head not in known:
+            raise ValueError(f"head {head} was not seen; seen: {', '.join(map(str, known))}")
+        return known.index(head)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.seen.names)
+
+    def __len__(self) -> int:
+        return len(self.seen.names)
+
+
+def join(calls: list[Call]) -> Float[Tensor, "B H T S"]:
+    """Calls one below the other; keys that an earlier call did not have yet are zeros."""
+    width = max(call.weights.shape[3] for call in calls)
+    return torch.cat([F.pad(call.weights, (0, width - call.weights.shape[3])) for call in calls], dim=2)
+
+
+@torch.no_grad()
+def alignment(
+    model: nn.Module,
+    source: Int[Tensor, "B S"],
+    lengths: Int[Tensor, "B"],
+    target: Int[Tensor, "B T"],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+) -> Float[Tensor, "B T S"]:
+    """Which source tokens each target position looked at: the mean of all cross-attention, or one layer, or head.
+
+    Row t is what the model saw while it read target[t], that is, while it wrote target[t + 1].
+    """
+    if getattr(getattr(model, "config", None), "score", None) == "none":
+        raise ValueError(
+            f"{type(model).__name__} with score 'none' has no attention: its whole source is one fixed vector; "
+            "train one with score additive, dot or general"
+        )
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with look(model, layers="cross", heads=head) as seen:
+            model.features(source=source, lengths=lengths, target=target)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    maps = seen.of("cross")
+    if not maps:
+        raise ValueError(f"{type(model).__name__} has no attention from target to source; look(model) shows its own")
+    if layer is not None and not -len(maps) <= layer < len(maps):
+        raise ValueError(f"no cross-attention layer {layer}: the model has {len(maps)}, 0 to {len(maps) - 1}")
+    return torch.stack(maps if layer is None else [maps[layer]]).mean(dim=(0, 2))

@@ -1,0 +1,335 @@
+"""The lectures' figures, computed: `draw("positions", "waves.png", scheme="rotary")`.
+
+A figure is a function `name(path, **settings)`; its settings have defaults and their documentation is its docstring.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.config import nearest, parse
+from regard.inside.canvas import (
+    INK,
+    LINES,
+    SOFT,
+    chart,
+    check_suffix,
+    colors,
+    fit,
+    name_lines,
+    new_figure,
+    pen,
+    place,
+    save,
+    shades,
+    tidy,
+)
+from regard.inside.views import draw_masks
+from regard.nn import masks
+from regard.nn.positions import Position
+from regard.registry import Registry, positions
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+FIGURES = Registry("figure")
+Target = str | Path | None
+
+
+def draw(name: str, path: Target = None, **settings: Any) -> "matplotlib.figure.Figure":
+    """Draws a registered figure; settings may be strings, as they come from a command line."""
+    figure = FIGURES[name]
+    if path is not None:
+        check_suffix(path)
+    known = {key: each.annotation for key, each in inspect.signature(figure).parameters.items() if key != "path"}
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"figure {name!r} has no setting {key!r}; {nearest(key, known)}")
+    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in settings.items()}
+    return figure(path, **read)
+
+
+@FIGURES.register("positions")
+def draw_positions(
+    path: Target = None,
+    *,
+    scheme: str = "sinusoidal",
+    dim: int = 128,
+    heads: int = 8,
+    length: int = 100,
+    position: Position | None = None,
+) -> "matplotlib.figure.Figure":
+    """What a position scheme does: its vectors or angles, or its bias, and how nearness falls with distance."""
+    if position is None:
+        position = positions[scheme](dim=dim, heads=heads, head_dim=dim, max_len=2 * length)
+        scheme += ", untrained" if any(True for _ in position.parameters()) else ""
+    with torch.no_grad():
+        bias = position.bias()
+        if bias is not None:
+            return save(_draw_bias(bias.values, length, scheme), path)
+        table = position.embed(torch.zeros(1, length, position.dim))[0]
+        if table.any():
+            return save(_draw_table(table, scheme), path)
+        turned = position.rotate(torch.ones(1, 1, length, position.head_dim))[0, 0]
+        if (turned == 1).all():
+            raise ValueError(f"scheme {scheme!r} leaves no trace of order to draw; choose another registered one")
+        return save(_draw_turns(turned, scheme), path)
+
+
+def _draw_table(table: Float[Tensor, "T D"], scheme: str) -> "matplotlib.figure.Figure":
+    figure = new_figure(11, 5)
+    axes = _heat(figure, table, 1, 1, 4.2, 3, title=f"{scheme}: the vector of each position")
+    axes.set_xlabel("dimension", **pen(8.5, color=SOFT))
+    axes.set_ylabel("position", **pen(8.5, color=SOFT))
+    unit = table / table.norm(dim=1, keepdim=True).clamp(min=1e-9)
+    return _draw_nearness(figure, unit @ unit.T, "dot product of two positions, as a cosine")
+
+
+def _draw_turns(turned: Float[Tensor, "T K"], scheme: str) -> "matplotlib.figure.Figure":
+    figure = new_figure(11, 5)
+    axes = _heat(figure, turned, 1, 1, 4.2, 3, title=f"{scheme}: a vector of ones, turned at each position")
+    axes.set_xlabel("dimension of a head", **pen(8.5, color=SOFT))
+    axes.set_ylabel("position", **pen(8.5, color=SOFT))
+    return _draw_nearness(figure, turned @ turned.T / turned.shape[1], "q·k / d for q = k = 1")
+
+
+def _draw_nearness(
+    figure: "matplotlib.figure.Figure", similar: Float[Tensor, "T T"], title: str
+) -> "matplotlib.figure.Figure":
+    """The mean over all pairs at one distance, and the spread where it is not the same for all."""
+    reach = len(similar) * 3 // 4
+    bands = [similar.diagonal(distance) for distance in range(reach)]
+    axes = chart(figure, 6.2, 1, 3.6, 3, title=title, xlabel="distance")
+    lows, highs = [float(band.min()) for band in bands], [float(band.max()) for band in bands]
+    axes.fill_between(range(reach), lows, highs, color=LINES[0], alpha=0.15, linewidth=0)
+    axes.plot([float(band.mean()) for band in bands], color=LINES[0], linewidth=1.6)
+    axes.axhline(0, color=SOFT, linewidth=0.6)
+    tidy(axes)
+    return fit(figure)
+
+
+def _heat(
+    figure: "matplotlib.figure.Figure", values: Float[Tensor, "T S"], *box: float, title: str
+) -> "matplotlib.axes.Axes":
+    """Signed values in two colours around white, with a scale."""
+    axes = place(figure, *box)
+    top = float(values.abs().max()) or 1.0
+    image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+    axes.set_title(title, loc="left", **pen(9.5, fontweight="bold"))
+    tidy(axes)
+    scale = place(figure, box[0] + box[2] + 0.1, box[1], 0.1, box[3])
+    bar = figure.colorbar(image, cax=scale, ticks=[-top, 0, top], format="%.2g")
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    tidy(scale)
+    return axes
+
+
+def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str) -> "matplotlib.figure.Figure":
+    """By distance for each head, and as the table that is added to the scores of one head."""
+    distance = torch.arange(-length, length + 1)
+    by_head = values(torch.zeros(1, 1, dtype=torch.long), distance[None])[:, 0]
+    figure = new_figure(11, 5)
+    axes = chart(figure, 1, 1, 4.6, 3, title=f"{scheme}: added to the scores", xlabel="distance, key − query")
+    ends = []
+    for head, (color, curve) in enumerate(zip(shades(len(by_head)), by_head, strict=True)):
+        axes.plot(distance, curve, color=color, linewidth=1.3, drawstyle="steps-mid")
+        ends.append((float(length), float(curve[-1]), f"head {head}", color))
+    axes.margins(x=0)
+    name_lines(axes, ends)
+    tidy(axes)
+    shown = min(length, 40)
+    i, j = torch.arange(shown)[:, None], torch.arange(shown)[None]
+    table = _heat(figure, values(i, j)[0], 6.8, 1, 3, 3, title="head 0, query by key")
+    table.set_xlabel("key", **pen(8.5, color=SOFT))
+    table.set_ylabel("query", **pen(8.5, color=SOFT))
+    return fit(figure)
+
+
+@FIGURES.register("masks")
+def draw_rules(path: Target = None, *, length: int = 12) -> "matplotlib.figure.Figure":
+    """Who may see whom: the rules alone, and combined with & and |."""
+    third, quarter = max(length // 3, 1), max(length // 4, 1)
+    ids = torch.arange(length)[None] * 3 // length
+    short = torch.tensor([max(length * 2 // 3, 1)])
+    rules = {
+        "everything": masks.everything(),
+        "causal": masks.causal(),
+        "padding": masks.padding(short),
+        "causal & padding": masks.causal() & masks.padding(short),
+        "window": masks.window(2),
+        "causal & window": masks.causal() & masks.window(quarter),
+        "strided": masks.strided(quarter),
+        "causal & (window | strided)": masks.causal() & (masks.window(quarter) | masks.strided(quarter)),
+        "global": masks.global_tokens(2),
+        "window | global": masks.window(1) | masks.global_tokens(2),
+        "causal | prefix": masks.causal() | masks.prefix(third),
+        "causal & segments": masks.causal() & masks.segments(ids),
+    }
+    return draw_masks(rules, path, length=length)
+
+
+def inverse_square_root(step: int, *, dim: int = 512, warmup: int = 4000) -> float:
+    """d^-½ · min(step^-½, step · warmup^-3/2), from step 1 on (Vaswani et al., 2017, equation 3)."""
+    return dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+@FIGURES.register("schedule")
+def draw_schedule(
+    path: Target = None,
+    *,
+    dims: tuple[int, ...] = (256, 512, 1024),
+    warmups: tuple[int, ...] = (2000, 4000, 8000),
+    steps: int = 20_000,
+    schedules: Mapping[str, Callable[[int], float]] | None = None,
+) -> "matplotlib.figure.Figure":
+    """Warm-up, then the inverse square root of the step, for some widths and warm-ups; or any `schedules` given."""
+    figure = new_figure(11, 4)
+    if schedules is not None:
+        _draw_rates(figure, 1.0, schedules, steps, "learning rate")
+    else:
+        middle_dim, middle = dims[len(dims) // 2], warmups[len(warmups) // 2]
+        by_dim = {f"d = {dim}": lambda step, dim=dim: inverse_square_root(step, dim=dim, warmup=middle) for dim in dims}
+        by_warmup = {
+            f"warm-up {warmup:,}": lambda step, warmup=warmup: inverse_square_root(step, dim=middle_dim, warmup=warmup)
+            for warmup in warmups
+        }
+        _draw_rates(figure, 1.0, by_dim, steps, f"learning rate by width, warm-up {middle:,}")
+        _draw_rates(figure, 6.2, by_warmup, steps, f"learning rate by warm-up, d = {middle_dim}")
+    return save(fit(figure), path)
+
+
+def _draw_rates(
+    figure: "matplotlib.figure.Figure", left: float, schedules: Mapping[str, Callable[[int], float]], steps: int,
+    title: str,
+) -> None:  # fmt: skip
+    from matplotlib.ticker import MaxNLocator
+
+    shown = sorted({1, steps, *range(1, steps + 1, max(steps // 1000, 1))})
+    curves = {name: [rate(step) for step in shown] for name, rate in schedules.items()}
+    power = math.floor(math.log10(max(max(curve) for curve in curves.values())))
+    axes = chart(
+        figure, left, 1, 3.6, 2.4, title=title, xlabel="step", ylabel=f"learning rate · 10{superscript(-power)}"
+    )
+    for color, (name, rates) in zip(colors(len(curves)), curves.items(), strict=True):
+        axes.plot(shown, rates, color=color, linewidth=1.5, label=name)
+    axes.margins(x=0)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value / 10**power:g}")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    write_legend(axes)
+    tidy(axes)
+
+
+def superscript(number: int) -> str:
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def write_legend(axes: "matplotlib.axes.Axes") -> None:
+    axes.legend(frameon=False, prop={"size": 8, "family": pen()["fontfamily"]}, labelcolor=INK)
+
+
+@FIGURES.register("softmax")
+def draw_softmax(
+    path: Target = None,
+    *,
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    keys: int = 32,
+    samples: int = 400,
+    temperatures: tuple[float, ...] = (0.1, 0.5, 1.0, 2.0, 10.0),
+) -> "matplotlib.figure.Figure":
+    """Why scores are divided by √d: without it the softmax saturates and its gradient dies; and temperature."""
+    figure = new_figure(14, 4)
+    largest = chart(figure, 1, 1, 3, 2.4, title="largest weight", xlabel="size of a head, d")
+    gradient = chart(figure, 5.4, 1, 3, 2.4, title="norm of the softmax's gradient", xlabel="size of a head, d")
+    largest_ends, gradient_ends = [], []
+    for color, (name, power) in zip(LINES, {"q·k": 0.0, "q·k / √d": -0.5}.items(), strict=False):
+        found = [saturation(size, keys, samples, size**power) for size in sizes]
+        for axes, ends, which in ((largest, largest_ends, 0), (gradient, gradient_ends, 1)):
+            low, middle, high = torch.stack([each[which] for each in found]).T.tolist()
+            axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.plot(sizes, middle, color=color, linewidth=1.6, marker="o", markersize=3)
+            ends.append((float(sizes[-1]), middle[-1], name, color))
+    for axes, ends in ((largest, largest_ends), (gradient, gradient_ends)):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_ylim(bottom=0)
+        name_lines(axes, ends)
+        tidy(axes)
+    _draw_temperatures(figure, temperatures)
+    return save(fit(figure), path)
+
+
+def saturation(
+    size: int, keys: int, samples: int, scale: float
+) -> tuple[Float[Tensor, "quantiles"], Float[Tensor, "quantiles"]]:
+    """The 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
+    draws = torch.Generator().manual_seed(size)
+    q = torch.randn(samples, 1, size, generator=draws)
+    k = torch.randn(samples, keys, size, generator=draws)
+    p = ((q * k).sum(-1) * scale).softmax(dim=-1)
+    shares = torch.tensor([0.1, 0.5, 0.9])
+    norm = (p.pow(2).sum(-1) - 2 * p.pow(3).sum(-1) + p.pow(2).sum(-1) ** 2).clamp(min=0).sqrt()
+    return p.amax(-1).quantile(shares), norm.quantile(shares)
+
+
+def _draw_temperatures(figure: "matplotlib.figure.Figure", temperatures: Sequence[float]) -> None:
+    """One row of scores at several temperatures: towards 0 a lookup, towards infinity the mean."""
+    scores = torch.tensor([2.1, 1.8, 0.9, 0.3, 0.0, -0.5])
+    axes = chart(figure, 9.8, 1, 3, 2.4, title="weights at temperature τ", xlabel="score")
+    for color, temperature in zip(shades(len(temperatures)), sorted(temperatures), strict=True):
+        weights = (scores / temperature).softmax(-1)
+        axes.plot(range(len(scores)), weights, color=color, linewidth=1.5, marker="o", markersize=3,
+                  label=f"τ = {temperature:g}")  # fmt: skip
+    axes.set_xticks(range(len(scores)), [f"{score:g}" for score in scores.tolist()])
+    axes.set_ylim(0, 1.05)
+    write_legend(axes)
+    tidy(axes)
+
+
+@FIGURES.register("attention-cost")
+def draw_attention_cost(
+    path: Target = None, *, dim: int = 512, heads: int = 8, window: int = 256, longest: int = 65_536
+) -> "matplotlib.figure.Figure":
+    """What n tokens cost one layer: multiply–adds and the memory of the weights, full against a window."""
+    lengths = [2**i for i in range(6, int(math.log2(longest)) + 1)]
+    figure = new_figure(11, 4)
+    near = [min(n, window) for n in lengths]
+    work = {
+        "full attention, 2n²d": [2.0 * n * n * dim for n in lengths],
+        f"window of {window}": [2.0 * n * w * dim for n, w in zip(lengths, near, strict=True)],
+        "projections, 4nd²": [4.0 * n * dim * dim for n in lengths],
+        "feed-forward, 8nd²": [8.0 * n * dim * dim for n in lengths],
+    }
+    memory = {
+        "full attention, 4hn²": [4.0 * heads * n * n for n in lengths],
+        f"window of {window}": [4.0 * heads * n * w for n, w in zip(lengths, near, strict=True)],
+        "keys and values, 8nd": [8.0 * n * dim for n in lengths],
+    }
+    _draw_growth(figure, 1.0, lengths, work, f"multiply–adds of a layer, d = {dim}")
+    _draw_growth(figure, 6.4, lengths, memory, f"bytes of attention weights, {heads} heads, float32")
+    return save(fit(figure), path)
+
+
+def _draw_growth(
+    figure: "matplotlib.figure.Figure", left: float, lengths: Sequence[int], curves: Mapping[str, list[float]],
+    title: str,
+) -> None:  # fmt: skip
+    axes = chart(figure, left, 1, 3.2, 2.6, title=title, xlabel="tokens, n")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    ends = []
+    for color, (name, values) in zip(colors(len(curves)), curves.items(), strict=True):
+        axes.plot(lengths, values, color=color, linewidth=1.6)
+        ends.append((float(lengths[-1]), values[-1], name, color))
+    axes.set_xticks([n for n in lengths if n.bit_length() % 2])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    name_lines(axes, ends)
+    tidy(axes)

@@ -1,0 +1,81 @@
+"""Cross-entropy of the next token, without ever holding all scores at once.
+
+For a small model most of the time goes into scores over the vocabulary. Here padding is dropped first, and the
+rest goes through the output layer in chunks whose scores fit the cache; their gradient is taken on the spot.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.data.batches import IGNORE, Batch
+
+CHUNK_BYTES = 8 << 20
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Sum over rows of cross-entropy(x Wᵀ + b, targets); gradients are computed in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
+        vocab = len(weight)
+        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        total = x.new_zeros((), dtype=torch.float64)
+        grads = [torch.empty_like(x), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
+        rows = max(64, CHUNK_BYTES // (4 * vocab))
+        for part in torch.arange(len(x)).split(rows):
+            rows_ = slice(int(part[0]), int(part[-1]) + 1)
+            scores = F.linear(x[rows_], weight, bias)
+            total += _entropy_(scores, targets[rows_], smoothing)  # scores now hold their own gradient
+            if wanted:
+                torch.mm(scores, weight, out=grads[0][rows_])
+                grads[1].addmm_(scores.t(), x[rows_])
+                if grads[2] is not None:
+                    grads[2] += scores.sum(0)
+        ctx.grads = grads
+        return total.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias = (None if grad is None else grad * outer for grad in ctx.grads)
+        return x, weight, bias, None, None
+
+
+def _entropy_(scores: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
+    """The summed loss; `scores` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
+    column = targets[:, None]
+    scores -= scores.amax(1, keepdim=True)
+    right = scores.gather(1, column).sum(dtype=torch.float64)
+    mean = scores.sum(dtype=torch.float64) / scores.shape[1] if smoothing else 0.0
+    total = scores.exp_().sum(1, keepdim=True)
+    loss = total.log().sum(dtype=torch.float64) - (1 - smoothing) * right - smoothing * mean
+    scores /= total
+    scores.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=scores.dtype))
+    if smoothing:
+        scores -= smoothing / scores.shape[1]
+    return loss
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+    targets: Int[Tensor, "N"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Σ cross-entropy(x Wᵀ + b, target) with label smoothing as `torch.nn.functional.cross_entropy` means it."""
+    return _LinearCrossEntropy.apply(x, weight, bias, targets, smoothing)
+
+
+def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """The summed loss over real (not padded) target tokens, and how many those are."""
+    x = model.features(**batch.inputs)
+    real = batch.targets != IGNORE
+    targets = batch.targets[real]
+    head = model.head
+    return linear_cross_entropy(x[real], head.weight, head.bias, targets, smoothing), len(targets)

@@ -1,0 +1,54 @@
+"""A recipe is a frozen record of model, data and training; any field can be overridden by its dotted name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from regard.config import dotted, override, read_toml, to_dict
+from regard.data.pairs import PairsConfig
+from regard.models import preset
+from regard.registry import models, recipes
+from regard.train.config import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """Everything that decides a run."""
+
+    name: str
+    """The recipe that this came from."""
+    family: str = "transformer"
+    """The model's family; `--model NAME` on the command line."""
+    model: Any
+    """The model's config."""
+    data: PairsConfig
+    """The data's config."""
+    train: TrainConfig
+    """The training's config."""
+
+    def save(self, path: Path) -> None:
+        from regard.config import dump_toml
+
+        path.write_text(dump_toml(to_dict(self)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Recipe":
+        tree = read_toml(path)
+        return configure(recipe(tree.pop("name")), dotted(tree))
+
+
+def recipe(name: str, **changes: Any) -> Recipe:
+    """The recipe of that name; `changes` as in `recipe("translate", train__steps=100)` or `**{"train.steps": 100}`."""
+    return configure(recipes[name](), {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
+    changes = dict(changes)
+    family = changes.pop("model", None) or changes.pop("family", None) or base.family
+    size = changes.pop("model.preset", None)
+    if family != base.family or size is not None:
+        base = replace(base, family=family, model=preset(family, size or "tiny", vocab_size=base.model.vocab_size))
+    assert isinstance(base.model, models[family].config_class)
+    return override(base, changes)

@@ -1,0 +1,149 @@
+"""Checkpoints: complete or absent. Tensors in safetensors, numbers in JSON, never a pickle.
+
+A checkpoint is a directory that is written under another name, flushed to the disk, and then renamed.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands."""
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    """Lowest validation loss so far."""
+    waited: int = 0
+    """Validations since then."""
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once: a tied matrix appears under its first name only."""
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def save(
+    directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress
+) -> Path:
+    """Writes `directory/step-N`; after a crash at any moment it is either whole or not there."""
+    final = directory / f"step-{progress.step:08d}"
+    draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
+    draft.mkdir(parents=True)
+    try:
+        save_file(weights_of(model), draft / "model.safetensors")
+        tensors, numbers = _flatten(optimizers)
+        tensors["rng"] = torch.get_rng_state()
+        save_file(tensors, draft / "optimizer.safetensors")
+        state = {"progress": asdict(progress), "optimizers": numbers}
+        (draft / "state.json").write_text(json.dumps(state))
+        for path in (*draft.iterdir(), draft):
+            _flush(path)
+        _remove(final)
+        draft.rename(final)
+        _flush(directory)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return final
+
+
+def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Progress:
+    """Puts model, optimizers and the random state back to what they were."""
+    try:
+        load_weights(path, model)
+        tensors = load_file(path / "optimizer.safetensors")
+        state = json.loads((path / "state.json").read_text())
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"checkpoint {path} cannot be read ({error}); delete it to resume from the one before") from None
+    torch.set_rng_state(tensors.pop("rng"))
+    _restore(optimizers, tensors, state["optimizers"])
+    return Progress(**state["progress"])
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    stored = load_file(path / "model.safetensors")
+    own = dict(model.named_parameters())
+    if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
+        raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
+    with torch.no_grad():
+        for name, p in own.items():
+            p.copy_(stored[name])
+
+
+def found(directory: Path) -> list[Path]:
+    """Complete checkpoints, oldest first."""
+    return sorted(directory.glob("step-*"))
+
+
+def prune(directory: Path, keep: int) -> None:
+    """Keeps the newest `keep` checkpoints, all but the last two without optimizer state; removes broken drafts."""
+    for draft in directory.glob(".draft-*"):
+        shutil.rmtree(draft, ignore_errors=True)
+    kept = found(directory)
+    for path in kept[:-keep]:
+        _remove(path)
+    for path in kept[-keep:-2]:
+        (path / "optimizer.safetensors").unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Deletes a checkpoint; under another name first, so that half of one never looks like a whole."""
+    if path.exists():
+        shutil.rmtree(path.rename(path.with_name(f".draft-{path.name}-{os.getpid()}")))
+
+
+def average(paths: list[Path], model: nn.Module) -> None:
+    """Gives the model the mean of several checkpoints' weights."""
+    sums: dict[str, Tensor] = {}
+    for path in paths:
+        for name, value in load_file(path / "model.safetensors").items():
+            sums[name] = sums.get(name, torch.zeros_like(value, dtype=torch.float64)) + value
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(sums[name] / len(paths))
+
+
+def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """The tensors of the optimizers' state by `optimizer/parameter/name`, and what is left as plain numbers."""
+    tensors: dict[str, Tensor] = {}
+    numbers = []
+    for o, optimizer in enumerate(optimizers):
+        plain: dict[str, Any] = {}
+        for p, entries in optimizer.state_dict()["state"].items():
+            for name, value in entries.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{o}/{p}/{name}"] = value.contiguous()
+                else:
+                    plain[f"{p}/{name}"] = value
+        numbers.append(plain)
+    return tensors, numbers
+
+
+def _restore(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]) -> None:
+    for o, (optimizer, plain) in enumerate(zip(optimizers, numbers, strict=True)):
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in [*((k[len(f"{o}/") :], v) for k, v in tensors.items() if k.startswith(f"{o}/")), *plain.items()]:
+            p, name = key.split("/")
+            state.setdefault(int(p), {})[name] = value
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

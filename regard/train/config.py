@@ -1,0 +1,60 @@
+"""How a model is trained."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """Budget, optimisation, and what is kept."""
+
+    steps: int = 100_000
+    """Updates of the weights."""
+    minutes: float | None = None
+    """Time budget instead of `steps`: the schedule then follows the clock, so two runs are not bit for bit equal."""
+    batch_tokens: int = 4096
+    """Tokens in a batch, padding included (the longer side of a pair counts)."""
+    accumulate: int = 1
+    """Batches whose gradients are summed before an update."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the matrices inside the blocks and AdamW for the rest."""
+    lr: float | None = None
+    """Peak learning rate (none: (dim · warmup)^−½, the 2017 paper's)."""
+    schedule: Literal["inverse-sqrt", "cosine", "linear", "trapezoid", "constant"] = "inverse-sqrt"
+    """What follows the warm-up."""
+    warmup: int = 4000
+    """Steps of linear warm-up."""
+    beta1: float = 0.9
+    """AdamW's decay of the mean."""
+    beta2: float = 0.98
+    """AdamW's decay of the square."""
+    weight_decay: float = 0.01
+    """Decoupled decay of matrices."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 never clips."""
+    smoothing: float = 0.1
+    """Label smoothing."""
+    eval_every: int = 500
+    """Steps between validations."""
+    save_every: int = 500
+    """Steps between checkpoints."""
+    average: int = 1
+    """The final model is the mean of this many last checkpoints; 1 keeps the best by validation loss."""
+    patience: int = 0
+    """Stop after this many validations without improvement; 0 never stops early."""
+    seed: int = 0
+    """Of the weights, the order of batches and dropout."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "average"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("warmup", "weight_decay", "clip", "patience"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+        if self.lr is not None and self.lr <= 0 or self.minutes is not None and self.minutes <= 0:
+            raise ValueError("lr and minutes must be positive, or none")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing={self.smoothing} is not in [0, 1)")
+        if self.lr is None and not self.warmup:
+            raise ValueError("the default peak (dim · warmup)^−½ needs a warm-up; set lr or warmup")

@@ -1,0 +1,219 @@
+"""The training loop: one for every model, readable from top to bottom."""
+
+import json
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batches import Batch
+from regard.train import checkpoint
+from regard.train.checkpoint import Progress
+from regard.train.config import TrainConfig
+from regard.train.optim import build_optimizers
+from regard.train.progress import Line, clock
+from regard.train.schedule import SCHEDULES
+
+
+class Stream(Protocol):
+    """Endless batches, from any place on."""
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]: ...
+
+
+Objective = Callable[..., tuple[Tensor, int]]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM, after everything was saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """How a run ended: its last step, its training seconds and the validation loss of the weights it kept."""
+
+    step: int
+    seconds: float
+    valid_loss: float
+
+
+def fit(
+    model: nn.Module,
+    stream: Stream,
+    valid: Callable[[], Iterable[Batch]],
+    objective: Objective,
+    config: TrainConfig,
+    out: Path,
+    *,
+    publish: Callable[[], None],
+    resume: bool = False,
+    quiet: bool = False,
+) -> Fitted:
+    """Trains `model` in place and keeps its run in `out`; `publish` writes the model file that others load.
+
+    The weights that remain are the best by validation loss, or the mean of the last checkpoints.
+    """
+    torch.manual_seed(config.seed)
+    line, saved = Line(quiet), out / "checkpoints"
+    peak = config.lr if config.lr is not None else (model.config.dim * config.warmup) ** -0.5  # type: ignore[union-attr]
+    optimizers = build_optimizers(
+        model, name=config.optimizer, lr=peak, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
+    )
+    at = Progress()
+    if resume and (existing := checkpoint.found(saved)):
+        at = checkpoint.load(existing[-1], model, optimizers)
+        line.say(f"resuming {out} at step {at.step}")
+    batches = stream.batches(at.epoch, at.index)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    started, speed = time.monotonic() - at.seconds, Speed()
+
+    def used() -> float:
+        """The share of the budget that is used up."""
+        return at.step / config.steps if config.minutes is None else at.seconds / (60 * config.minutes)
+
+    def finished() -> bool:
+        return used() >= 1 or 0 < config.patience <= at.waited
+
+    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", at.step) as metrics:
+        while not finished():
+            step = at.step + 1
+            rate = peak * SCHEDULES[config.schedule](step, config.warmup, used())
+            for group in [group for optimizer in optimizers for group in optimizer.param_groups]:
+                group["lr"] = rate
+
+            model.train()
+            loss, tokens = 0.0, 0
+            for _ in range(config.accumulate):
+                epoch, index, batch = next(batches)
+                summed, count = objective(model, batch, smoothing=config.smoothing)
+                summed.backward()
+                loss, tokens = loss + summed.item(), tokens + count
+            torch._foreach_div_([p.grad for p in parameters if p.grad is not None], tokens)
+            loss /= tokens
+            norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
+            if not math.isfinite(loss + norm):
+                raise ValueError(divergence(step, epoch, index, batch, f"loss {loss}, gradient norm {norm}", saved))
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+
+            at = replace(at, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
+            speed.add(tokens)
+            metrics.add(step=step, loss=loss, lr=rate, norm=norm, tokens=tokens, seconds=round(at.seconds, 3))
+            line.show(
+                f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}  {speed.tokens:>7,.0f} tokens/s"
+                f"  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
+            )
+            if step % config.eval_every == 0 or finished():
+                value = evaluate(model, valid(), objective)
+                metrics.add(step=step, valid_loss=value, seconds=round(at.seconds, 3))
+                line.say(f"step {step:>6}  validation loss {value:.4f}  {clock(at.seconds)}")
+                at = replace(at, waited=at.waited + 1)
+                if at.best is None or value < at.best:
+                    at = replace(at, best=value, waited=0)
+                    publish()
+            if step % config.save_every == 0 or finished() or interrupted():
+                checkpoint.save(saved, model, optimizers, at)
+                checkpoint.prune(saved, keep=max(2, config.average))
+            if interrupted() and not finished():
+                raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
+    if config.average > 1:
+        checkpoint.average(checkpoint.found(saved)[-config.average :], model)
+        publish()
+        return Fitted(at.step, at.seconds, evaluate(model, valid(), objective))
+    return Fitted(at.step, at.seconds, at.best if at.best is not None else math.nan)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -> float:
+    """Mean loss a token, without smoothing."""
+    model.eval()
+    loss, tokens = 0.0, 0
+    for batch in batches:
+        summed, count = objective(model, batch)
+        loss, tokens = loss + summed.item(), tokens + count
+    return loss / max(1, tokens)
+
+
+def divergence(step: int, epoch: int, index: int, batch: Batch, what: str, saved: Path) -> str:
+    examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
+    return (
+        f"training diverged at step {step} (epoch {epoch}, batch {index}, examples {examples}): {what}; lower --train.lr "
+        f"or lengthen --train.warmup, the checkpoints in {saved} are untouched"
+    )
+
+
+class Speed:
+    """Tokens a second over the last steps."""
+
+    def __init__(self) -> None:
+        self.recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=50)
+
+    def add(self, tokens: int) -> None:
+        self.recent.append((time.monotonic(), tokens))
+
+    @property
+    def tokens(self) -> float:
+        seconds = self.recent[-1][0] - self.recent[0][0]
+        return sum(tokens for _, tokens in list(self.recent)[1:]) / max(seconds, 1e-9)
+
+
+class Metrics:
+    """`metrics.jsonl`, one line a step; on resuming, lines past the checkpoint are dropped, as they come again."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        kept = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []
+        draft = path.with_suffix(".draft")
+        draft.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        draft.replace(path)
+        self.file = path.open("a", buffering=1)
+
+    def add(self, **row: float) -> None:
+        self.file.write(json.dumps(row) + "\n")
+
+    def __enter__(self) -> "Metrics":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Every complete line; a run that was killed may have left half of one."""
+    rows = []
+    for text in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return rows
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C or SIGTERM into a wish that the loop grants after the step; the second one kills."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,69 @@
+"""AdamW, and Muon for the matrices inside the blocks."""
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Muon(torch.optim.Muon):
+    """`torch.optim.Muon` with matrices of one shape orthogonalised together, in float32.
+
+    The original does them one by one in bfloat16, which CPUs without bfloat16 units compute a hundred times slower.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        assert closure is None
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    by_shape[p.shape].append(p)
+            for shape, params in by_shape.items():
+                self._step_together(group, shape, params)
+
+    def _step_together(self, group: dict[str, Any], shape: torch.Size, params: list[Tensor]) -> None:
+        momentum = group["momentum"]
+        updates = []
+        for p in params:
+            assert p.grad is not None
+            buffer = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+            buffer.lerp_(p.grad, 1 - momentum)
+            updates.append(p.grad.lerp(buffer, momentum) if group["nesterov"] else buffer)
+        turned = orthogonalize(torch.stack(updates), group["ns_coefficients"], group["ns_steps"], group["eps"])
+        # 0.2·√max matches the size of AdamW's updates, so that one learning rate serves both.
+        rate = group["lr"] * 0.2 * max(shape) ** 0.5
+        for p, update in zip(params, turned, strict=True):
+            p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
+
+
+def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """Newton–Schulz: each matrix of the batch with its singular values brought near 1."""
+    a, b, c = coefficients
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
+def build_optimizers(
+    model: nn.Module, *, name: str, lr: float, betas: tuple[float, float], weight_decay: float
+) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    inner = [p for n, p in named if name == "muon" and p.dim() == 2 and ".blocks." in f".{n}"]
+    known = set(map(id, inner))
+    rest = [p for _, p in named if id(p) not in known]
+    groups = [
+        {"params": [p for p in rest if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)]
+    if inner:
+        optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95))
+    return optimizers

@@ -1,0 +1,44 @@
+"""Learning rates over a run. Steps count from 1: the lectures' formula divides by zero at step 0."""
+
+import math
+from collections.abc import Callable
+
+
+def inverse_sqrt(step: int, *, dim: int, warmup: int) -> float:
+    """d^−½ · min(step^−½, step · warmup^−3⁄2) (Vaswani et al., 2017): the learning rate itself."""
+    return dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def warm(step: int, warmup: int) -> float:
+    return min(1.0, step / max(1, warmup))
+
+
+def _inverse_sqrt(step: int, warmup: int, progress: float) -> float:
+    return warm(step, warmup) * min(1.0, math.sqrt(warmup / step)) if warmup else step**-0.5
+
+
+def _cosine(step: int, warmup: int, progress: float) -> float:
+    return warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+
+
+def _linear(step: int, warmup: int, progress: float) -> float:
+    return warm(step, warmup) * max(0.0, 1 - progress)
+
+
+def _trapezoid(step: int, warmup: int, progress: float) -> float:
+    """Constant, then down to zero over the last third."""
+    return warm(step, warmup) * min(1.0, 3 * max(0.0, 1 - progress))
+
+
+def _constant(step: int, warmup: int, progress: float) -> float:
+    return warm(step, warmup)
+
+
+SCHEDULES: dict[str, Callable[[int, int, float], float]] = {
+    "inverse-sqrt": _inverse_sqrt,
+    "cosine": _cosine,
+    "linear": _linear,
+    "trapezoid": _trapezoid,
+    "constant": _constant,
+}
+"""Factor on the peak learning rate from (step, warm-up steps, share of the budget that is used up)."""
