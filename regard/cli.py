@@ -158,9 +158,7 @@ def translate(
         raise ValueError("sampling draws one translation; leave out --beam and --n-best")
     filters = {"temperature": temperature or 1.0, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     sampling = Sampling(**filters) if drawn else None
-    found = translator.translate(
-        texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling
-    )
+    found = translator.translate(texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
     for source, hypotheses in zip(texts, found, strict=True):
         if as_json:
             best = [{"text": h.text, "score": round(h.score, 6)} for h in hypotheses]

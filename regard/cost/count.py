@@ -70,8 +70,8 @@ class Count:
     """By part: kept for the backward pass; without gradients, the widest moment."""
     attention_matrices: dict[str, int]
     """By kind of attention: entries of all layers, if they were held."""
-    matrices_held: bool
-    """Whether they are."""
+    matrices_held: tuple[str, ...]
+    """The kinds that are."""
     cache: dict[str, int]
     """Kept between the steps of decoding."""
     scores: int
@@ -112,8 +112,8 @@ class Memory:
     """If they were held in all layers at once."""
     scores: int
     """Over the vocabulary, for every position at once, if they were held."""
-    matrices_held: bool
-    """Whether attention matrices are really held; fused kernels compute them tile by tile."""
+    matrices_held: tuple[str, ...]
+    """The kinds of attention whose matrices are really held (without training by one layer at a time)."""
     training: bool = field(repr=False)
     """Whether gradients, optimiser and kept activations belong to the total, or the cache."""
 
@@ -124,9 +124,8 @@ class Memory:
         return self.weights + rest + sum(self.activations.values())
 
     def to_dict(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "training"} | {
-            "total": self.total
-        }
+        figures = dataclasses.asdict(self) | {"total": self.total}
+        return {name: figure for name, figure in figures.items() if name != "training"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

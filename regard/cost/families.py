@@ -1,7 +1,6 @@
 """The rule of each family: which pieces it has, how many, and over which tokens they run."""
 
 from regard.cost.count import Count, Flops, Setting, register_count
-from regard.cost.formulas import attention_matrix_bytes
 from regard.cost.pieces import (
     GATES,
     PositionCost,
@@ -65,9 +64,7 @@ def stack_kept(
     tokens, parts = batch * length, 2 if context is None else 3
     noise = config.dim if config.dropout else 0
     around = parts * (norm_kept(config.norm, config.dim) + noise)
-    feedforward = feedforward_kept(
-        config.dim, config.ffn_dim, activation=config.activation, dropout=config.ffn_dropout
-    )
+    feedforward = feedforward_kept(config.dim, config.ffn_dim, activation=config.activation, dropout=config.ffn_dropout)
     sizes = dict(batch=batch, queries=length)
     own = attention_of(config, causal=causal)
     attention = attention_kept(own, position, **sizes, keys=length, own=True)
@@ -123,11 +120,6 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
         decoding = stack_live(config, position, batch=B, length=T, context=S, causal=True)
         activations = {"widest_layer": max(encoding, decoding)}
 
-    def matrices(queries: int, keys: int, layers: int) -> int:
-        return attention_matrix_bytes(
-            batch=B, heads=config.heads, queries=queries, keys=keys, layers=layers, bytes_per_number=1
-        )
-
     return Count(
         parameters={
             "embeddings": table * (1 if config.tie == "all" else 2),
@@ -157,12 +149,14 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
         },
         activations=activations,
         attention_matrices={
-            "encoder": matrices(S, S, depth),
-            "decoder_self": matrices(T, T, decoder_depth),
-            "decoder_cross": matrices(T, S, decoder_depth),
+            "encoder": B * config.heads * S * S * depth,
+            "decoder_self": B * config.heads * T * T * decoder_depth,
+            "decoder_cross": B * config.heads * T * S * decoder_depth,
         },
-        matrices_held=not all(
-            is_fused(layer, position, training=at.training) for layer in (encoder_own, own, cross)
+        matrices_held=tuple(
+            kind
+            for kind, layer in {"encoder": encoder_own, "decoder_self": own, "decoder_cross": cross}.items()
+            if not is_fused(layer, position, training=at.training)
         ),
         cache={
             "self": decoder_depth * B * T * 2 * key_width,
@@ -186,26 +180,26 @@ def seq2seq(config: Seq2SeqConfig, at: Setting) -> Count:
     noise = D if config.dropout else 0
     if at.training:
         dropped = dict(**layers, dropout=config.dropout)
-        # Each step of a decoder that looks back first is a call of its own and hands over a copied state.
-        copied = parts * config.depth * D if additive else 0
+        # A decoder that looks back first takes each step by itself; the plain cell then hands over a copied state.
+        copied = config.depth * D if additive and config.cell == "rnn" else 0
         attention = {
             "none": 0,
             "additive": T * S * (D + 2),
             "dot": T * (2 * D + S + 1),
-            "general": T * (3 * D + S + 1) + D * D,
+            "general": T * (3 * D + S + 1),
         }
         activations = {
             "embeddings": B * (S + T) * noise,
             "encoder": B * S * (recurrent_kept(*encoder, **dropped, bidirectional=True) + (D if looks else 0)),
             "decoder": B * T * (recurrent_kept(*decoder, **dropped) + copied),
             "attention": B * attention[config.score],
-            "readout": B * T * (2 * D + D + noise + (D if config.dropout else 0)),
+            "readout": B * T * (3 * D + 2 * noise),
         }
     else:
         gates = GATES[config.cell] * D
-        activations = {
-            "widest_layer": B * max(S * (3 * D + gates), S * 2 * D * (2 if additive else 1) + T * (4 * D + gates))
-        }
+        reading = S * (3 * D + gates)
+        writing = S * 2 * D * (2 if additive else 1) + T * (4 * D + (0 if additive else gates))
+        activations = {"widest_layer": B * max(reading, writing)}
     states = 2 if additive else 1
     return Count(
         parameters={
@@ -233,10 +227,10 @@ def seq2seq(config: Seq2SeqConfig, at: Setting) -> Count:
         flops_per_sequence=2 * D * D * parts * config.depth,
         activations=activations,
         attention_matrices={"decoder_cross": B * T * S} if looks else {},
-        matrices_held=additive,
+        matrices_held=("decoder_cross",) if additive else (),
         cache={"state": B * parts * config.depth * D, "source": B * D * (S * states if looks else 1)},
         scores=B * T * config.vocab_size,
-        notes=("an LSTM on a CPU runs in oneDNN, whose workspace in training is two to five times what is counted",)
+        notes=("an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted",)
         if config.cell == "lstm" and at.training
         else (),
     )

@@ -205,12 +205,10 @@ def recurrent_flops(cell: str, inputs: int, dim: int, *, depth: int, bidirection
     return 2 * (recurrent_parameters(cell, inputs, dim, depth=depth, bidirectional=bidirectional) - biases)
 
 
-def recurrent_kept(
-    cell: str, inputs: int, dim: int, *, depth: int, dropout: float, bidirectional: bool = False
-) -> int:
+def recurrent_kept(cell: str, inputs: int, dim: int, *, depth: int, dropout: float, bidirectional: bool = False) -> int:
     """Of one token: each layer's input, and of each unit the gates, the new state and what lies between them.
 
-    As PyTorch's own loop keeps them; oneDNN's LSTM (the default on a CPU) holds a workspace of two to five times that.
+    As PyTorch's own loop keeps them; oneDNN's LSTM (the default on a CPU) holds a workspace of two to ten times that.
     """
     units = {"rnn": 1, "gru": 7, "lstm": 7}[cell]
     width = dim * (2 if bidirectional else 1)

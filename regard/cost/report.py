@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.cost.count import Cost
+    from regard.cost.count import Cost, Flops
 
 DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -38,40 +38,41 @@ def render(cost: "Cost") -> str:
         f"{cost.model}: batch {at.batch}, length {at.length}, source length {at.source_length}, "
         f"{cost.bytes_per_number} bytes a number, {'training' if at.training else 'inference'}"
     ]
-    lines += ["", row("parameters")] + [row(words(part), f"{n:,}") for part, n in cost.parameters.items()]
+    lines += ["", "parameters", *(row("  " + words(part), f"{number:,}") for part, number in cost.parameters.items())]
 
-    lines += ["", row("FLOPs (a multiply–add is 2)", "matrices", "attention", "forward", "training")]
-    rows = {f"{name} token": flops for name, flops in cost.flops_per_token.items()} | {"whole batch": cost.flops}
-    for name, flops in rows.items():
-        lines.append(row("  " + name, *map(quantity, (flops.matrices, flops.attention, flops.forward, flops.training))))
+    lines += ["", row("FLOPs", "matrices", "attention", "forward", "training")]
+    for name, flops in cost.flops_per_token.items():
+        lines.append(flops_row(f"  {name} token", flops))
+    if cost.flops_per_sequence:
+        once = cost.flops_per_sequence
+        lines.append(row("  once a sequence", quantity(once), "0", quantity(once), quantity(3 * once)))
+    lines.append(flops_row("  whole batch", cost.flops))
 
-    held: dict[str, int] = {"weights": memory.weights}
+    held = {"weights": memory.weights}
     if at.training:
         held |= {"gradients": memory.gradients, "AdamW moments": memory.optimizer}
-    kind = "activations" if at.training else "working set"
-    held |= {f"{kind}: {words(part).strip()}": size for part, size in memory.activations.items()}
-    cache = {f"cache: {words(part).strip()}": size for part, size in memory.cache.items()}
-    apart = {f"attention matrices: {words(part).strip()}": size for part, size in memory.attention_matrices.items()}
-    apart["scores over the vocabulary"] = memory.scores
+    held |= named("activations" if at.training else "working set", memory.activations)
+    cache = named("cache", memory.cache)
+    apart = named("attention matrices", memory.attention_matrices) | {"scores over the vocabulary": memory.scores}
     if at.training:
         apart = cache | apart
     else:
         held |= cache
     lines += ["", *sizes("memory", held | {"total": memory.total})]
-    lines += ["", *sizes("apart from the total", apart), "", *(f"note: {note}" for note in notes(cost))]
+    lines += ["", *sizes("not in the total", apart), "", *notes(cost)]
     return "\n".join(lines)
 
 
 def notes(cost: "Cost") -> list[str]:
-    """What stands below the table."""
-    found = list(cost.notes)
+    """What stands below the tables."""
+    found = ["FLOPs: matrix products only, a multiply–add is 2; training is three times forward", *cost.notes]
     if cost.memory.attention_matrices:
+        held = ", ".join(words(kind) for kind in cost.memory.matrices_held)
         found.append(
-            "attention matrices are held by this kernel and setting"
-            if cost.memory.matrices_held
-            else "attention matrices are what holding all weights would take; the fused kernel does not"
+            "attention matrices: what all layers would take; "
+            + (f"really held: {held}" if held else "the fused kernel works tile by tile and holds none")
         )
-    found.append("scores are what all positions at once would take; the loss goes through them in chunks")
+    found.append("scores: what all positions would take at once; the loss goes through them in chunks")
     return found
 
 
@@ -80,8 +81,17 @@ def sizes(title: str, table: dict[str, int]) -> list[str]:
     return [row(title, "decimal", "binary"), *rows]
 
 
+def named(what: str, parts: dict[str, int]) -> dict[str, int]:
+    return {f"{what}: {words(part)}": size for part, size in parts.items()}
+
+
 def words(part: str) -> str:
-    return "  " + part.replace("_", " ").replace("feedforward", "feed-forward")
+    """A part's name as a reader sees it."""
+    return part.replace("_attention", "-attention").replace("encoder-", "encoder ").replace("_", " ")
+
+
+def flops_row(name: str, flops: "Flops") -> str:
+    return row(name, *map(quantity, (flops.matrices, flops.attention, flops.forward, flops.training)))
 
 
 def row(name: str, *columns: str) -> str:

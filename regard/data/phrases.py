@@ -44,9 +44,7 @@ _UNITS = (
     *("length-kilometer", "length-centimeter", "mass-kilogram", "mass-tonne", "area-square-meter"),
     *("speed-kilometer-per-hour", "temperature-celsius", "energy-kilowatt-hour", "concentr-percent"),
 )
-_FEMININE = (
-    "mass-tonne energy-kilowatt-hour duration-week duration-hour duration-minute duration-second".split()
-)
+_FEMININE = "mass-tonne energy-kilowatt-hour duration-week duration-hour duration-minute duration-second".split()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import matplotlib.colors
     import matplotlib.figure
 
+Number = int | float
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, SOFT, FAINT = "#1f2328", "#6b7280", "#e5e7eb"
 LINES = (
@@ -49,7 +50,7 @@ def families() -> tuple[str, ...]:
     return tuple(name for name in FAMILIES if name in known) or ("sans-serif",)
 
 
-def pen(size: float = 8.0, **more: Any) -> dict[str, Any]:
+def pen(size: Number = 8.0, **more: Any) -> dict[str, Any]:
     """Text as we write it: our fonts, and a token such as `$` is a dollar, not mathematics."""
     return {
         "fontsize": max(size, SMALLEST_FONT),
@@ -79,7 +80,7 @@ def ramp() -> "matplotlib.colors.Colormap":
     return ListedColormap(screen.T, name="paper-to-blue")
 
 
-def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
+def new_figure(width: Number, height: Number) -> "matplotlib.figure.Figure":
     """A white figure of that many inches, with a canvas of its own."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def new_figure(width: float, height: float) -> "matplotlib.figure.Figure":
 
 
 def place(
-    figure: "matplotlib.figure.Figure", left: float, bottom: float, width: float, height: float
+    figure: "matplotlib.figure.Figure", left: Number, bottom: Number, width: Number, height: Number
 ) -> "matplotlib.axes.Axes":
     """Axes at a place given in inches."""
     whole_width, whole_height = figure.get_size_inches()
@@ -100,7 +101,7 @@ def place(
     return axes
 
 
-def chart(figure: "matplotlib.figure.Figure", left: float, bottom: float, width: float, height: float,
+def chart(figure: "matplotlib.figure.Figure", left: Number, bottom: Number, width: Number, height: Number,
           *, title: str = "", xlabel: str = "", ylabel: str = "") -> "matplotlib.axes.Axes":  # fmt: skip
     """Axes for lines: two spines, a faint grid, a title at the left."""
     axes = place(figure, left, bottom, width, height)
@@ -132,7 +133,7 @@ def shades(count: int) -> list[Any]:
     return [colormaps["viridis"](0.05 + 0.8 * i / max(count - 1, 1)) for i in range(count)]
 
 
-def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[float, float, str, Any]]) -> None:
+def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[Number, Number, str, Any]]) -> None:
     """Names beside the right ends (x, y) of lines, moved apart where they would touch."""
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     apart = 0.15 / (axes.get_position().height * axes.figure.get_size_inches()[1])  # type: ignore[union-attr]
@@ -144,9 +145,9 @@ def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[float, float, 
                       annotation_clip=False, **pen(8.5, color=color))  # fmt: skip
 
 
-def spread(rising: Sequence[float], apart: float) -> list[float]:
+def spread(rising: Sequence[Number], apart: Number) -> list[Number]:
     """Rising places moved up until they are `apart`, and down again where that led above the top."""
-    places: list[float] = []
+    places: list[Number] = []
     for each in rising:
         places.append(max(each, places[-1] + apart) if places else each)
     ceiling = max(1.0, max(rising, default=1.0))
@@ -166,7 +167,7 @@ def readable(labels: Sequence[str], longest: int = 24) -> list[str]:
     return shown
 
 
-def fit(figure: "matplotlib.figure.Figure", pad: float = 0.12) -> "matplotlib.figure.Figure":
+def fit(figure: "matplotlib.figure.Figure", pad: Number = 0.12) -> "matplotlib.figure.Figure":
     """Cuts or enlarges the paper to what is drawn on it; axes keep their size in inches."""
     with quiet():
         box = figure.get_tightbbox(figure.canvas.get_renderer())  # type: ignore[attr-defined]

@@ -320,7 +320,7 @@ def alignment(
     model.eval()
     try:
         with look(model, layers="cross", heads=head) as seen:
-            model.features(source=source, lengths=lengths, target=target)
+            model.features(source=source, lengths=lengths, target=target)  # type: ignore[operator]
     finally:
         for module, mode in modes:
             module.training = mode

@@ -6,6 +6,7 @@ A figure is a function `name(path, **settings)`; its settings have defaults and 
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from regard.inside.canvas import (
     INK,
     LINES,
     SOFT,
+    Number,
     chart,
     check_suffix,
     colors,
@@ -34,6 +36,7 @@ from regard.inside.views import draw_masks
 from regard.nn import masks
 from regard.nn.positions import Position
 from regard.registry import Registry, positions
+from regard.train.schedule import SCHEDULES, inverse_sqrt
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -49,10 +52,11 @@ def draw(name: str, path: Target = None, **settings: Any) -> "matplotlib.figure.
     if path is not None:
         check_suffix(path)
     known = {key: each.annotation for key, each in inspect.signature(figure).parameters.items() if key != "path"}
-    for key in settings:
+    given = {key.replace("-", "_"): value for key, value in settings.items()}
+    for key in given:
         if key not in known:
             raise ValueError(f"figure {name!r} has no setting {key!r}; {nearest(key, known)}")
-    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in settings.items()}
+    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in given.items()}
     return figure(path, **read)
 
 
@@ -73,7 +77,7 @@ def draw_positions(
     with torch.no_grad():
         bias = position.bias()
         if bias is not None:
-            return save(_draw_bias(bias.values, length, scheme), path)
+            return save(_draw_bias(bias.values, length, scheme, learned=any(True for _ in position.parameters())), path)
         table = position.embed(torch.zeros(1, length, position.dim))[0]
         if table.any():
             return save(_draw_table(table, scheme), path)
@@ -116,7 +120,7 @@ def _draw_nearness(
 
 
 def _heat(
-    figure: "matplotlib.figure.Figure", values: Float[Tensor, "T S"], *box: float, title: str
+    figure: "matplotlib.figure.Figure", values: Float[Tensor, "T S"], *box: Number, title: str
 ) -> "matplotlib.axes.Axes":
     """Signed values in two colours around white, with a scale."""
     axes = place(figure, *box)
@@ -131,7 +135,7 @@ def _heat(
     return axes
 
 
-def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str) -> "matplotlib.figure.Figure":
+def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str, *, learned: bool) -> "matplotlib.figure.Figure":
     """By distance for each head, and as the table that is added to the scores of one head."""
     distance = torch.arange(-length, length + 1)
     by_head = values(torch.zeros(1, 1, dtype=torch.long), distance[None])[:, 0]
@@ -139,7 +143,7 @@ def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str) -> "matp
     axes = chart(figure, 1, 1, 4.6, 3, title=f"{scheme}: added to the scores", xlabel="distance, key − query")
     ends = []
     for head, (color, curve) in enumerate(zip(shades(len(by_head)), by_head, strict=True)):
-        axes.plot(distance, curve, color=color, linewidth=1.3, drawstyle="steps-mid")
+        axes.plot(distance, curve, color=color, linewidth=1.3, drawstyle="steps-mid" if learned else "default")
         ends.append((float(length), float(curve[-1]), f"head {head}", color))
     axes.margins(x=0)
     name_lines(axes, ends)
@@ -175,11 +179,6 @@ def draw_rules(path: Target = None, *, length: int = 12) -> "matplotlib.figure.F
     return draw_masks(rules, path, length=length)
 
 
-def inverse_square_root(step: int, *, dim: int = 512, warmup: int = 4000) -> float:
-    """d^-½ · min(step^-½, step · warmup^-3/2), from step 1 on (Vaswani et al., 2017, equation 3)."""
-    return dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
 @FIGURES.register("schedule")
 def draw_schedule(
     path: Target = None,
@@ -187,26 +186,29 @@ def draw_schedule(
     dims: tuple[int, ...] = (256, 512, 1024),
     warmups: tuple[int, ...] = (2000, 4000, 8000),
     steps: int = 20_000,
-    schedules: Mapping[str, Callable[[int], float]] | None = None,
+    schedules: Mapping[str, Callable[[int], Number]] | None = None,
 ) -> "matplotlib.figure.Figure":
-    """Warm-up, then the inverse square root of the step, for some widths and warm-ups; or any `schedules` given."""
-    figure = new_figure(11, 4)
-    if schedules is not None:
-        _draw_rates(figure, 1.0, schedules, steps, "learning rate")
+    """Warm-up, then the inverse square root, by width and by warm-up; and the other schedules, or those given."""
+    dim, warmup = dims[len(dims) // 2], warmups[len(warmups) // 2]
+    figure = new_figure(15, 4)
+    if schedules is None:
+        by_dim = {f"d = {each}": partial(inverse_sqrt, dim=each, warmup=warmup) for each in dims}
+        by_warmup = {f"warm-up {each:,}": partial(inverse_sqrt, dim=dim, warmup=each) for each in warmups}
+        _draw_rates(figure, 1.0, by_dim, steps, f"inverse square root, warm-up {warmup:,}")
+        _draw_rates(figure, 5.4, by_warmup, steps, f"inverse square root, d = {dim}")
+        shapes = {name: partial(_share_of_peak, shape, warmup, steps) for name, shape in SCHEDULES.items()}
+        _draw_rates(figure, 9.8, shapes, steps, f"shapes, warm-up {warmup:,}")
     else:
-        middle_dim, middle = dims[len(dims) // 2], warmups[len(warmups) // 2]
-        by_dim = {f"d = {dim}": lambda step, dim=dim: inverse_square_root(step, dim=dim, warmup=middle) for dim in dims}
-        by_warmup = {
-            f"warm-up {warmup:,}": lambda step, warmup=warmup: inverse_square_root(step, dim=middle_dim, warmup=warmup)
-            for warmup in warmups
-        }
-        _draw_rates(figure, 1.0, by_dim, steps, f"learning rate by width, warm-up {middle:,}")
-        _draw_rates(figure, 6.2, by_warmup, steps, f"learning rate by warm-up, d = {middle_dim}")
+        _draw_rates(figure, 1.0, schedules, steps, "learning rate")
     return save(fit(figure), path)
 
 
+def _share_of_peak(shape: Callable[[int, int, Number], Number], warmup: int, steps: int, step: int) -> Number:
+    return shape(step, warmup, step / steps)
+
+
 def _draw_rates(
-    figure: "matplotlib.figure.Figure", left: float, schedules: Mapping[str, Callable[[int], float]], steps: int,
+    figure: "matplotlib.figure.Figure", left: Number, schedules: Mapping[str, Callable[[int], Number]], steps: int,
     title: str,
 ) -> None:  # fmt: skip
     from matplotlib.ticker import MaxNLocator
@@ -214,15 +216,14 @@ def _draw_rates(
     shown = sorted({1, steps, *range(1, steps + 1, max(steps // 1000, 1))})
     curves = {name: [rate(step) for step in shown] for name, rate in schedules.items()}
     power = math.floor(math.log10(max(max(curve) for curve in curves.values())))
-    axes = chart(
-        figure, left, 1, 3.6, 2.4, title=title, xlabel="step", ylabel=f"learning rate · 10{superscript(-power)}"
-    )
+    ylabel = f"learning rate · 10{superscript(-power)}" if power else "share of the peak"
+    axes = chart(figure, left, 1, 3.3, 2.4, title=title, xlabel="step", ylabel=ylabel)
     for color, (name, rates) in zip(colors(len(curves)), curves.items(), strict=True):
         axes.plot(shown, rates, color=color, linewidth=1.5, label=name)
     axes.margins(x=0)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value / 10**power:g}")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     write_legend(axes)
     tidy(axes)
@@ -268,7 +269,7 @@ def draw_softmax(
 
 
 def saturation(
-    size: int, keys: int, samples: int, scale: float
+    size: int, keys: int, samples: int, scale: Number
 ) -> tuple[Float[Tensor, "quantiles"], Float[Tensor, "quantiles"]]:
     """The 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
     draws = torch.Generator().manual_seed(size)
@@ -280,7 +281,7 @@ def saturation(
     return p.amax(-1).quantile(shares), norm.quantile(shares)
 
 
-def _draw_temperatures(figure: "matplotlib.figure.Figure", temperatures: Sequence[float]) -> None:
+def _draw_temperatures(figure: "matplotlib.figure.Figure", temperatures: Sequence[Number]) -> None:
     """One row of scores at several temperatures: towards 0 a lookup, towards infinity the mean."""
     scores = torch.tensor([2.1, 1.8, 0.9, 0.3, 0.0, -0.5])
     axes = chart(figure, 9.8, 1, 3, 2.4, title="weights at temperature τ", xlabel="score")
@@ -319,7 +320,7 @@ def draw_attention_cost(
 
 
 def _draw_growth(
-    figure: "matplotlib.figure.Figure", left: float, lengths: Sequence[int], curves: Mapping[str, list[float]],
+    figure: "matplotlib.figure.Figure", left: Number, lengths: Sequence[int], curves: Mapping[str, list[Number]],
     title: str,
 ) -> None:  # fmt: skip
     axes = chart(figure, left, 1, 3.2, 2.6, title=title, xlabel="tokens, n")

@@ -18,6 +18,7 @@ from regard.inside.canvas import (
     LINES,
     SMALLEST_FONT,
     SOFT,
+    Number,
     chart,
     check_suffix,
     colors,
@@ -84,17 +85,17 @@ def start(weights: Any, source_labels: Sequence[str], target_labels: Sequence[st
         raise ValueError(f"weights are {T} × {S}: there is nothing to draw; give at least one token on each side")
 
 
-def cell_size(tokens: int, largest: float = LARGEST_CELL) -> float:
+def cell_size(tokens: int, largest: Number = LARGEST_CELL) -> Number:
     """Inches: few tokens get large cells; many get the smallest whose label can still be read."""
     return min(largest, max(SMALLEST_CELL, 7.0 / tokens))
 
 
-def font_size(cell: float) -> float:
+def font_size(cell: Number) -> Number:
     """Points that fit a cell's height."""
     return max(SMALLEST_FONT, min(10.0, cell * 72 * 0.62))
 
 
-def shade(axes: "matplotlib.axes.Axes", values: Any, top: float) -> "matplotlib.image.AxesImage":
+def shade(axes: "matplotlib.axes.Axes", values: Any, top: Number) -> "matplotlib.image.AxesImage":
     T, S = values.shape
     axes.spines[:].set(color=FAINT)
     if max(T, S) <= 40:
@@ -106,7 +107,7 @@ def shade(axes: "matplotlib.axes.Axes", values: Any, top: float) -> "matplotlib.
     return axes.imshow(values, cmap=ramp(), vmin=0, vmax=top, aspect="auto", interpolation="nearest")
 
 
-def label_cells(axes: "matplotlib.axes.Axes", source: Sequence[str], target: Sequence[str], cell: float) -> None:
+def label_cells(axes: "matplotlib.axes.Axes", source: Sequence[str], target: Sequence[str], cell: Number) -> None:
     """Source tokens above, turned as far as they must be; target tokens at the left."""
     size = font_size(cell)
     axes.xaxis.tick_top()
@@ -118,7 +119,7 @@ def label_cells(axes: "matplotlib.axes.Axes", source: Sequence[str], target: Seq
     axes.set_yticks(range(len(target)), target, **pen(size))
 
 
-def print_numbers(axes: "matplotlib.axes.Axes", values: Any, top: float) -> None:
+def print_numbers(axes: "matplotlib.axes.Axes", values: Any, top: Number) -> None:
     for (t, s), value in np.ndenumerate(values):
         text = f"{value:.2f}".removeprefix("0") if value < 0.995 else "1"
         if value >= 0.005:
@@ -126,14 +127,18 @@ def print_numbers(axes: "matplotlib.axes.Axes", values: Any, top: float) -> None
             axes.text(s, t, text, ha="center", va="center", **pen(8, color=color))
 
 
-def round_up(largest: float) -> float:
+def round_up(largest: Number) -> Number:
     """The end of a scale: the next tenth, or hundredth where weights are small."""
     unit = 0.1 if largest > 0.2 else 0.02
     return max(math.ceil(largest / unit - 1e-6) * unit, unit)
 
 
 def add_scale(
-    figure: "matplotlib.figure.Figure", image: "matplotlib.image.AxesImage", left: float, bottom: float, height: float
+    figure: "matplotlib.figure.Figure",
+    image: "matplotlib.image.AxesImage",
+    left: Number,
+    bottom: Number,
+    height: Number,
 ) -> None:
     axes = place(figure, left, bottom, 0.1, height)
     bar = figure.colorbar(image, cax=axes, ticks=np.linspace(0, image.get_clim()[1], 3))
@@ -142,7 +147,7 @@ def add_scale(
     axes.set_yticklabels([f"{tick:.2f}".rstrip("0").rstrip(".") for tick in bar.get_ticks()], **pen(7.5, color=SOFT))
 
 
-def write_title(axes: "matplotlib.axes.Axes", title: str, size: float = 10.5) -> None:
+def write_title(axes: "matplotlib.axes.Axes", title: str, size: Number = 10.5) -> None:
     """Above everything that stands on the axes, however long the labels are."""
     if not title:
         return
@@ -197,9 +202,9 @@ def draw_panels(
     panels: Sequence[tuple[int, int, str, int, Any]],
     source: Sequence[str] | None,
     target: Sequence[str] | None,
-    cell: float,
-    size: tuple[float, float],
-    gap: float,
+    cell: Number,
+    size: tuple[Number, Number],
+    gap: Number,
 ) -> "matplotlib.figure.Figure":
     """Heads at their row and column. Source labels stand on the first row only, target labels at the first column."""
     (width, height), big = size, min(18.0, max(8.5, 1.8 * size[0]))
@@ -221,7 +226,7 @@ def draw_panels(
     return figure
 
 
-def label_side(axes: "matplotlib.axes.Axes", side: str, labels: Sequence[str], cell: float, **turn: Any) -> None:
+def label_side(axes: "matplotlib.axes.Axes", side: str, labels: Sequence[str], cell: Number, **turn: Any) -> None:
     axes.tick_params(axis=side, which="major", length=2, pad=2, top=side == "x", labeltop=side == "x", bottom=False,
                      labelbottom=False)  # fmt: skip
     ticks = axes.set_xticks if side == "x" else axes.set_yticks
@@ -284,7 +289,7 @@ def draw_masks(rules: Mapping[str, Mask], path: Target = None, *, length: int = 
 
 
 def draw_by_length(
-    series: Mapping[str, Sequence[tuple[str, float | None, int]]],
+    series: Mapping[str, Sequence[tuple[str, Number | None, int]]],
     path: Target = None,
     ylabel: str = "",
     title: str = "",
@@ -349,7 +354,7 @@ def draw_training(
 
 def draw_loss(
     axes: "matplotlib.axes.Axes", records: Sequence[Mapping[str, Any]], key: str, color: str
-) -> tuple[float, float]:
+) -> tuple[Number, Number]:
     """One loss of one run, its noise faint behind a running mean; where the line ends."""
     steps, values = column(records, key)
     if key.startswith(("val", "test", "dev", "eval", "held")):
@@ -357,12 +362,12 @@ def draw_loss(
         return steps[-1], values[-1]
     if len(values) > 100:
         axes.plot(steps, values, color=color, linewidth=0.6, alpha=0.3)
-        values = running_mean(values, keep=1 - 50 / (50 * 10 + len(values)))
+        values = running_mean(values, keep=1 - 50 / (50 + len(values)))
     axes.plot(steps, values, color=color, linewidth=1.6)
     return steps[-1], values[-1]
 
 
-def running_mean(values: Sequence[float], keep: float) -> list[float]:
+def running_mean(values: Sequence[Number], keep: Number) -> list[Number]:
     """An exponential mean without the bias of its start."""
     smooth, mean = [], 0.0
     for i, value in enumerate(values, start=1):
@@ -371,7 +376,7 @@ def running_mean(values: Sequence[float], keep: float) -> list[float]:
     return smooth
 
 
-def column(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], list[float]]:
+def column(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[Number], list[Number]]:
     """Steps and values of the records that have them."""
     pairs = [(record["step"], record[key]) for record in records if record.get(key) is not None]
     return [step for step, _ in pairs], [value for _, value in pairs]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import Mask, padding
@@ -127,7 +127,7 @@ class Seq2Seq(nn.Module):
             z, cache.state = self.decoder(torch.cat([y, c], dim=-1), cache.state)
             joined = torch.cat([z, c], dim=-1)
         cache.length += ids.shape[1]
-        return F.dropout(self.readout(joined).tanh(), self.config.dropout, self.training)
+        return dropout(self.readout(joined).tanh(), self.config.dropout, self.training)
 
     def look_back(self, z: Float[Tensor, "B T D"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
         """The context of each decoder state. The beams of a sentence are further queries to its one source."""

@@ -76,9 +76,7 @@ class Transformer(nn.Module):
         c = self.config
         return Embedding(c.vocab_size, c.dim, self.position, dropout=c.dropout, scaled=c.embedding_scale)
 
-    def encode(
-        self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
-    ) -> tuple[Float[Tensor, "B S D"], Mask]:
+    def encode(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Mask]:
         mask = padding(lengths)
         return self.encoder(self.source_embedding(source), mask=mask), mask
 

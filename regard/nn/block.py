@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
+from regard.nn.dropout import dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
@@ -105,8 +105,8 @@ class Block(nn.Module):
     def add(self, x: Float[Tensor, "B T D"], part: str, layer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
         """The residual connection around one part, normalised before it or after it."""
         if self.pre:
-            return x + F.dropout(layer(self.norms[part](x)), self.dropout, self.training)
-        return self.norms[part](x + F.dropout(layer(x), self.dropout, self.training))
+            return x + dropout(layer(self.norms[part](x)), self.dropout, self.training)
+        return self.norms[part](x + dropout(layer(x), self.dropout, self.training))
 
     def look_at(
         self,

@@ -24,7 +24,7 @@ class KeyValues:
             raise ValueError(f"the cache has room for {self.room} positions, got {end}; allocate a longer one")
         if self.k is None or self.v is None:  # the first call knows batch, dtype and device
             B, G, _, K = k.shape
-            self.k, self.v = k.new_empty(2, B, G, self.room, K)
+            self.k, self.v = k.new_empty(B, G, self.room, K), v.new_empty(B, G, self.room, K)
         self.k[:, :, self.length : end] = k
         self.v[:, :, self.length : end] = v
         self.length = end

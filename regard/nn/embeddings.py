@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.nn.dropout import dropout
 from regard.nn.positions import Position
 
 
@@ -20,7 +21,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
         x = F.embedding(ids, self.weight) * self.scale
-        return F.dropout(self.embed_position(x, start), self.dropout, self.training)
+        return dropout(self.embed_position(x, start), self.dropout, self.training)
 
 
 class Head(nn.Module):

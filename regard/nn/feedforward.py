@@ -4,6 +4,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.dropout import dropout
+
 
 def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
     return F.relu(x).square()
@@ -32,4 +34,4 @@ class FeedForward(nn.Module):
             hidden = self.activation(gate) * value
         else:
             hidden = self.activation(hidden)
-        return self.down(F.dropout(hidden, self.dropout, self.training))
+        return self.down(dropout(hidden, self.dropout, self.training))

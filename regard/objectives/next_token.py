@@ -27,13 +27,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         total = x.new_zeros((), dtype=torch.float64)
         grads = [torch.empty_like(x), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
         rows = max(64, CHUNK_BYTES // (4 * vocab))
-        for part in torch.arange(len(x)).split(rows):
-            rows_ = slice(int(part[0]), int(part[-1]) + 1)
-            scores = F.linear(x[rows_], weight, bias)
-            total += _entropy_(scores, targets[rows_], smoothing)  # scores now hold their own gradient
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            scores = F.linear(x[part], weight, bias)
+            total += _entropy_(scores, targets[part], smoothing)  # scores now hold their own gradient
             if wanted:
-                torch.mm(scores, weight, out=grads[0][rows_])
-                grads[1].addmm_(scores.t(), x[rows_])
+                torch.mm(scores, weight, out=grads[0][part])
+                grads[1].addmm_(scores.t(), x[part])
                 if grads[2] is not None:
                     grads[2] += scores.sum(0)
         ctx.grads = grads
@@ -51,7 +51,7 @@ def _entropy_(scores: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing
     column = targets[:, None]
     scores -= scores.amax(1, keepdim=True)
     right = scores.gather(1, column).sum(dtype=torch.float64)
-    mean = scores.sum(dtype=torch.float64) / scores.shape[1] if smoothing else 0.0
+    mean = scores.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
     total = scores.exp_().sum(1, keepdim=True)
     loss = total.log().sum(dtype=torch.float64) - (1 - smoothing) * right - smoothing * mean
     scores /= total

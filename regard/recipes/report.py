@@ -114,7 +114,10 @@ def compare_by_length(
     if out is not None:
         from regard.inside.views import draw_by_length
 
-        series = {name: [(row["words"], row["bleu"], row["sentences"]) for row in rows] for name, rows in result["runs"].items()}
+        series = {
+            name: [(row["words"], row["bleu"], row["sentences"]) for row in rows]
+            for name, rows in result["runs"].items()
+        }
         draw_by_length(series, out, "BLEU")
     return result
 
@@ -162,4 +165,3 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
         return preset(family, size, **changes)
     known = [*models[family].presets, *(f"{name}:{size}" for name in models for size in models[name].presets)]
     raise ValueError(f"{what!r} is no preset, run or .toml file; {nearest(what, known)}")
-

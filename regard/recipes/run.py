@@ -83,9 +83,7 @@ def streams(
     def epoch(number: int) -> tuple[Sequence[Ids], Sequence[Ids]]:
         if not data.embedded or number == 0:
             return first.sources, first.targets
-        fresh = Encoded.of(
-            embedded("train", data.epoch_size, start=number * data.epoch_size), tokenizer, data.max_len
-        )
+        fresh = Encoded.of(embedded("train", data.epoch_size, start=number * data.epoch_size), tokenizer, data.max_len)
         return fresh.sources, fresh.targets
 
     assert tokenizer.bos is not None and tokenizer.eos is not None and tokenizer.pad is not None

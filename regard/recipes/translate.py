@@ -1,6 +1,6 @@
 """Translate: an encoder–decoder Transformer on sentence pairs, yours or the embedded English → German phrases.
 
-    regard train translate --out runs/demo
+regard train translate --out runs/demo
 """
 
 from regard.data.pairs import PairsConfig

@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 CHUNK = 1 << 16
@@ -19,7 +19,7 @@ def read_chunks(path: Path | str, size: int = CHUNK) -> Iterator[str]:
     return _cut_at_spaces(_decoded(Path(path), size))
 
 
-def corpus(files: Sequence[Path | str] | None, texts: Iterable[str] | None) -> Iterator[str]:
+def corpus(files: Iterable[Path | str] | None, texts: Iterable[str] | None) -> Iterator[str]:
     """Every chunk of the files or of the texts; a ValueError where there is no text."""
     if isinstance(files, str | Path) or isinstance(texts, str):
         raise ValueError("files and texts are lists; put a single one in brackets")
@@ -34,9 +34,7 @@ def corpus(files: Sequence[Path | str] | None, texts: Iterable[str] | None) -> I
         yield from _cut_at_spaces(text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
         empty = empty and not text
     if empty:
-        raise ValueError(
-            "there is no text to train on; give at least one file, or one text that is not empty"
-        )
+        raise ValueError("there is no text to train on; give at least one file, or one text that is not empty")
 
 
 def check_text(text: str) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -23,7 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from regard.config import nearest
 from regard.tokens.corpus import check_text, corpus
 
-Kind = Literal["bpe", "word", "char"]
+KINDS = ("bpe", "word", "char")
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 
 # The first that a vocabulary holds is taken. GPT-2 has one token for both ends and none for padding.
@@ -36,9 +36,7 @@ USUAL_NAMES = {
 }
 
 # GPT-2's pattern, except that marks stay with their letters, digits stand alone and 'tis is not 't + is.
-SUBWORDS = (
-    r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])| ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
-)
+SUBWORDS = r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])| ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 WORDS = r" ?[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}]+)*| ?[^\s\p{L}\p{M}\p{N}]|\s+(?!\S)|\s+"
 # Both patterns split a name of this form, so that no entry learned from text can be a special token.
 SPECIAL_FORM = re.compile(r"<(?!0x)\w*[a-zA-Z0-9]\w*>|\[\w*[a-zA-Z0-9]\w*\]", re.ASCII)
@@ -80,10 +78,10 @@ class Tokenizer:
     @classmethod
     def train(
         cls,
-        files: Sequence[Path | str] | None = None,
+        files: Iterable[Path | str] | None = None,
         *,
         texts: Iterable[str] | None = None,
-        kind: Kind = "bpe",
+        kind: str = "bpe",
         vocab_size: int,
         lowercase: bool = False,
         specials: Sequence[str] = (),
@@ -93,14 +91,12 @@ class Tokenizer:
         Ids: `<pad> <bos> <eos>`, your `specials`, the alphabet, then what was learned, most frequent first.
         A pair that occurs once is never merged, so a small corpus gives fewer entries than asked for.
         """
-        if kind not in get_args(Kind):
-            raise ValueError(f"kind={kind!r} is no kind of tokenizer; {nearest(kind, get_args(Kind))}")
+        if kind not in KINDS:
+            raise ValueError(f"kind={kind!r} is no kind of tokenizer; {nearest(kind, KINDS)}")
         names = [*SPECIALS, *specials]
         for name in names:
             if not SPECIAL_FORM.fullmatch(name) or names.count(name) > 1:
-                raise ValueError(
-                    f"special token {name!r} must look like '<mask>' or '[MASK]', each only once"
-                )
+                raise ValueError(f"special token {name!r} must look like '<mask>' or '[MASK]', each only once")
         if vocab_size < (minimum := len(names) + 256):
             reason = f"{len(names)} special tokens and 256 bytes or characters come first"
             raise ValueError(f"vocab_size={vocab_size} is too small; use {minimum} or more: {reason}")
@@ -182,7 +178,7 @@ class Tokenizer:
 
     @cached_property
     def kind(self) -> str:
-        """One of `Kind`, or for other published files the name of their model, such as "wordpiece"."""
+        """One of `KINDS`, or for other published files the name of their model, such as "wordpiece"."""
         model = json.loads(self.inner.model.__getstate__())
         if model["type"] == "BPE" and model["byte_fallback"] and not model["merges"]:
             return "word" if model["ignore_merges"] else "char"
@@ -201,14 +197,12 @@ class Tokenizer:
         """The library passes over an id that it does not know; here it is an error."""
         for id in ids:
             if not 0 <= id < self.vocab_size:
-                raise ValueError(
-                    f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer"
-                )
+                raise ValueError(f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer")
         return list(ids)
 
 
 def _learn(
-    kind: Kind, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool
+    kind: str, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool
 ) -> tokenizers.Tokenizer:
     def build(model: models.Model, pattern: str | None) -> tokenizers.Tokenizer:
         inner = tokenizers.Tokenizer(model)
@@ -256,9 +250,7 @@ def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[
         keys = [f"{role}_token", *{"bos": ["cls_token"], "eos": ["sep_token"]}.get(role, [])]
         written = [config[key] for key in keys if key in config]
         candidates = [name["content"] if isinstance(name, dict) else name for name in written] or usual
-        names[role] = next(
-            (name for name in candidates if name and inner.token_to_id(name) is not None), None
-        )
+        names[role] = next((name for name in candidates if name and inner.token_to_id(name) is not None), None)
     return names
 
 

@@ -35,9 +35,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def save(
-    directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress
-) -> Path:
+def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress) -> Path:
     """Writes `directory/step-N`; after a crash at any moment it is either whole or not there."""
     final = directory / f"step-{progress.step:08d}"
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
@@ -67,7 +65,9 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
         tensors = load_file(path / "optimizer.safetensors")
         state = json.loads((path / "state.json").read_text())
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"checkpoint {path} cannot be read ({error}); delete it to resume from the one before") from None
+        raise ValueError(
+            f"checkpoint {path} cannot be read ({error}); delete it to resume from the one before"
+        ) from None
     torch.set_rng_state(tensors.pop("rng"))
     _restore(optimizers, tensors, state["optimizers"])
     return Progress(**state["progress"])
@@ -132,10 +132,13 @@ def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor]
     return tensors, numbers
 
 
-def _restore(optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]) -> None:
+def _restore(
+    optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]
+) -> None:
     for o, (optimizer, plain) in enumerate(zip(optimizers, numbers, strict=True)):
+        own = {key.removeprefix(f"{o}/"): value for key, value in tensors.items() if key.startswith(f"{o}/")}
         state: dict[int, dict[str, Any]] = {}
-        for key, value in [*((k[len(f"{o}/") :], v) for k, v in tensors.items() if k.startswith(f"{o}/")), *plain.items()]:
+        for key, value in (own | plain).items():
             p, name = key.split("/")
             state.setdefault(int(p), {})[name] = value
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -110,8 +110,8 @@ def fit(
             speed.add(tokens)
             metrics.add(step=step, loss=loss, lr=rate, norm=norm, tokens=tokens, seconds=round(at.seconds, 3))
             line.show(
-                f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}  {speed.tokens:>7,.0f} tokens/s"
-                f"  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
+                f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}"
+                f"  {speed.tokens:>7,.0f} tokens/s  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
             )
             if step % config.eval_every == 0 or finished():
                 value = evaluate(model, valid(), objective)
@@ -147,8 +147,8 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -
 def divergence(step: int, epoch: int, index: int, batch: Batch, what: str, saved: Path) -> str:
     examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
     return (
-        f"training diverged at step {step} (epoch {epoch}, batch {index}, examples {examples}): {what}; lower --train.lr "
-        f"or lengthen --train.warmup, the checkpoints in {saved} are untouched"
+        f"training diverged at step {step} (epoch {epoch}, batch {index}, examples {examples}): {what}; "
+        f"lower --train.lr or lengthen --train.warmup, the checkpoints in {saved} are untouched"
     )
 
 
