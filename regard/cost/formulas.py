@@ -35,7 +35,7 @@ def training_flops(parameters: int, tokens: int) -> int:
     return 3 * forward_flops(parameters, tokens)
 
 
-def hardware_flops(devices: int, flops_per_second: float, seconds: float) -> float:
+def hardware_flops(devices: int, flops_per_second: float, seconds: int | float) -> float:
     """What the machines could have computed in that time: an upper bound, as the 2017 paper reports its cost."""
     return devices * flops_per_second * seconds
 

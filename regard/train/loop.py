@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from regard.train.progress import Line, clock
 from regard.train.schedule import SCHEDULES
 
 
+@runtime_checkable
 class Stream(Protocol):
     """Endless batches, from any place on."""
 
@@ -177,7 +178,7 @@ class Metrics:
         draft.replace(path)
         self.file = path.open("a", buffering=1)
 
-    def add(self, **row: float) -> None:
+    def add(self, **row: float | int) -> None:
         self.file.write(json.dumps(row) + "\n")
 
     def __enter__(self) -> "Metrics":

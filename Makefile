@@ -1,0 +1,38 @@
+# Everything on a fresh machine: `make demo` trains and shows the default model, `make test` runs the tests.
+PYTHON ?= python3
+PIP := .venv/bin/pip --disable-pip-version-check --quiet
+
+.PHONY: demo test test-slow check bench clean
+
+demo: .venv/installed
+	rm -rf runs/demo
+	.venv/bin/regard train translate --out runs/demo
+
+test: .venv/installed-tests
+	.venv/bin/python -m pytest
+
+test-slow: .venv/installed-tests
+	.venv/bin/python -m pytest --slow --timeout 3600
+
+check: .venv/installed-tests
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: .venv/installed-tests
+	.venv/bin/python benchmarks/peers.py
+
+# torch goes first, by its exact version: whatever comes later finds it there and takes no other build.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(PIP) install torch==2.13.0
+	$(PIP) install --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed-tests: .venv/installed
+	$(PIP) install --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,130 @@
+"""One stack of blocks with every kernel, and with every position: what each may see, and what a cache changes."""
+
+import pytest
+import torch
+
+from regard.nn.block import BlockConfig
+from regard.nn.cache import Cache
+from regard.nn.masks import padding
+from regard.nn.stack import Stack, build_position
+from regard.registry import kernels, positions
+from tests.laws.laws import close, differs, direction
+
+B, T, D, DEPTH = 3, 7, 20, 2
+COMBINATIONS = [(kernel, "sinusoidal") for kernel in kernels] + [("full", position) for position in positions]
+PRODUCT = [(kernel, position) for kernel in kernels for position in positions]
+every_combination = pytest.mark.parametrize(
+    ("kernel", "position"),
+    [pytest.param(*pair, marks=[] if pair in COMBINATIONS else pytest.mark.slow) for pair in PRODUCT],
+)
+
+
+class Small(torch.nn.Module):
+    """Positions and a stack, on vectors."""
+
+    def __init__(self, kernel: str, position: str, causal: bool) -> None:
+        super().__init__()
+        config = BlockConfig(
+            dim=D, heads=3, head_dim=10, ffn_dim=29, max_len=31, dropout=0.0, kernel=kernel, position=position
+        )
+        self.position = build_position(config)
+        self.stack = Stack(config, self.position, depth=DEPTH, causal=causal, cross=False, final_norm=True)
+        with torch.no_grad():
+            for parameter in self.position.parameters():
+                parameter.normal_()
+
+    def forward(self, x, *, lengths=None, cache=None):
+        x = self.position.embed(x, cache.length if cache else 0)
+        return self.stack(x, mask=None if lengths is None else padding(lengths), cache=cache)
+
+
+def make(kernel, position, *, causal):
+    supported = kernels[kernel]
+    biased = build_position(BlockConfig(dim=D, heads=3, head_dim=10, position=position, max_len=9)).bias() is not None
+    if (causal and not supported.causal) or (biased and not supported.biased):
+        with pytest.raises(ValueError, match="cannot be"):
+            Small(kernel, position, causal)
+        pytest.skip(f"{kernel} says that it cannot do this")
+    return Small(kernel, position, causal).double().eval()
+
+
+def vectors():
+    return torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
+
+
+@every_combination
+def test_no_position_sees_the_future(kernel, position):
+    model, x = make(kernel, position, causal=True), vectors()
+    out = model(x)
+    for t in range(T):
+        (grad,) = torch.autograd.grad((out[:, t] * direction(out)).sum(), x, retain_graph=True)
+        assert grad[:, t + 1 :].eq(0).all(), f"position {t} has a gradient from its future"
+        assert grad[:, : t + 1].abs().sum(-1).gt(0).all(), f"position {t} has no gradient from its past"
+        changed = x.detach().clone()
+        changed[:, t + 1 :] = torch.randn(B, T - t - 1, D, dtype=x.dtype)
+        close(model(changed)[:, : t + 1], out[:, : t + 1], f"positions after {t} were changed")
+
+
+@every_combination
+def test_everyone_sees_everyone_without_a_mask(kernel, position):
+    model, x = make(kernel, position, causal=False), vectors()
+    out = model(x)
+    for t in (0, T - 1):
+        (grad,) = torch.autograd.grad((out[:, t] * direction(out)).sum(), x, retain_graph=True)
+        assert grad.abs().sum(-1).gt(0).all()
+
+
+@every_combination
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_changes_nothing(kernel, position, causal):
+    model, x = make(kernel, position, causal=causal), vectors()
+    lengths = torch.tensor([7, 2, 5])
+    out = model(x, lengths=lengths)
+    real = torch.arange(T) < lengths[:, None]
+    (grad,) = torch.autograd.grad((out[real] * direction(out)).sum(), x)
+    assert grad[~real].eq(0).all() and grad[real].abs().sum(-1).gt(0).all()
+    for row, length in enumerate(lengths.tolist()):
+        close(model(x[row : row + 1, :length]), out[row : row + 1, :length], f"row {row}, alone and without padding")
+
+
+@every_combination
+@torch.no_grad()
+def test_cached_equals_uncached(kernel, position):
+    model, x = make(kernel, position, causal=True), vectors()
+    out = model(x)
+    for parts in ([1] * T, [3, 1, 1, 2], [T]):
+        cache, got = Cache(DEPTH, T), []
+        for part in x.split(parts, dim=1):
+            got.append(model(part, cache=cache))
+        close(torch.cat(got, dim=1), out, f"in parts of {parts}")
+
+
+@every_combination
+def test_order_is_known_with_positions_and_only_with_them(kernel, position):
+    model, x = make(kernel, position, causal=False), vectors()
+    order = torch.tensor([3, 0, 6, 1, 5, 4, 2])
+    if position == "none":
+        close(model(x[:, order]), model(x)[:, order], "permuted in is not permuted out")
+    else:
+        differs(model(x[:, order]), model(x)[:, order], "the tokens were permuted")
+
+
+@every_combination
+def test_every_parameter_receives_a_gradient(kernel, position):
+    model = make(kernel, position, causal=True)
+    out = model(vectors())
+    (out * direction(out)).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, f"{name} has no gradient"
+
+
+@every_combination
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_finite(kernel, position, dtype):
+    model = make(kernel, position, causal=True).to(dtype)
+    x = vectors().detach().to(dtype).requires_grad_()
+    out = model(x, lengths=torch.tensor([7, 0, 5]))  # a row of nothing but padding, too
+    assert out.dtype == dtype and out.isfinite().all()
+    out.float().square().sum().backward()
+    assert x.grad.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
