@@ -206,7 +206,9 @@ def main() -> None:
         for shape in ("tiny", "base"):
             for beams in (1, 4):
                 how = "greedy" if beams == 1 else f"beam {beams}"
-                speeds = bench_translate(shape, beams, options.repeats if shape == "tiny" else max(3, options.repeats // 2))
+                speeds = bench_translate(
+                    shape, beams, options.repeats if shape == "tiny" else max(3, options.repeats // 2)
+                )
                 tables.append(show(f"Translation, {shape}, {how}", speeds, "tokens/s"))
     if options.json:
         print(json.dumps(tables))

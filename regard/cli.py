@@ -104,8 +104,7 @@ def train(
     out = out or Path("runs") / name
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
-    base = Recipe.load(out / "recipe.toml") if resume else recipe(name)
-    plan = configure(base, changes)
+    plan = configure(Recipe.load(out / "recipe.toml"), changes) if resume else recipe(name, **changes)
     if wants_help:
         click.echo(ctx.get_help() + "\n\n" + show_fields(plan))
         return

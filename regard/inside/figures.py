@@ -139,15 +139,20 @@ def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str, *, learn
     """By distance for each head, and as the table that is added to the scores of one head."""
     distance = torch.arange(-length, length + 1)
     by_head = values(torch.zeros(1, 1, dtype=torch.long), distance[None])[:, 0]
-    figure = new_figure(11, 5)
-    axes = chart(figure, 1, 1, 4.6, 3, title=f"{scheme}: added to the scores", xlabel="distance, key − query")
-    ends = []
-    for head, (color, curve) in enumerate(zip(shades(len(by_head)), by_head, strict=True)):
-        axes.plot(distance, curve, color=color, linewidth=1.3, drawstyle="steps-mid" if learned else "default")
-        ends.append((float(length), float(curve[-1]), f"head {head}", color))
-    axes.margins(x=0)
-    name_lines(axes, ends)
-    tidy(axes)
+    figure, title, right = new_figure(11, 5), f"{scheme}: added to the scores", "distance, key − query"
+    if learned:
+        axes = _heat(figure, by_head, 1, 1, 4.6, 3, title=title)
+        axes.images[0].set_extent((-length - 0.5, length + 0.5, len(by_head) - 0.5, -0.5))
+        axes.set_xlabel(right, **pen(8.5, color=SOFT))
+        axes.set_ylabel("head", **pen(8.5, color=SOFT))
+    else:
+        axes = chart(figure, 1, 1, 4.6, 3, title=title, xlabel=right)
+        inks = shades(len(by_head))
+        for ink, curve in zip(inks, by_head, strict=True):
+            axes.plot(distance, curve, color=ink, linewidth=1.3)
+        axes.margins(x=0)
+        name_lines(axes, [(length, float(by_head[i, -1]), f"head {i}", ink) for i, ink in enumerate(inks)])
+        tidy(axes)
     shown = min(length, 40)
     i, j = torch.arange(shown)[:, None], torch.arange(shown)[None]
     table = _heat(figure, values(i, j)[0], 6.8, 1, 3, 3, title="head 0, query by key")
@@ -234,7 +239,10 @@ def superscript(number: int) -> str:
 
 
 def write_legend(axes: "matplotlib.axes.Axes") -> None:
-    axes.legend(frameon=False, prop={"size": 8, "family": pen()["fontfamily"]}, labelcolor=INK)
+    """In the emptiest corner; beside the axes where lines are too many for that."""
+    many = len(axes.lines) > 3
+    spot: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
+    axes.legend(frameon=False, prop={"size": 8, "family": pen()["fontfamily"]}, labelcolor=INK, **spot)
 
 
 @FIGURES.register("softmax")
@@ -250,7 +258,8 @@ def draw_softmax(
     figure = new_figure(14, 4)
     largest = chart(figure, 1, 1, 3, 2.4, title="largest weight", xlabel="size of a head, d")
     gradient = chart(figure, 5.4, 1, 3, 2.4, title="norm of the softmax's gradient", xlabel="size of a head, d")
-    largest_ends, gradient_ends = [], []
+    largest_ends: list[tuple[Number, Number, str, Any]] = []
+    gradient_ends: list[tuple[Number, Number, str, Any]] = []
     for color, (name, power) in zip(LINES, {"q·k": 0.0, "q·k / √d": -0.5}.items(), strict=False):
         found = [saturation(size, keys, samples, size**power) for size in sizes]
         for axes, ends, which in ((largest, largest_ends, 0), (gradient, gradient_ends, 1)):

@@ -6,7 +6,7 @@ Cells and labels have a size in inches, and the paper grows with them: sixty tok
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -114,7 +114,9 @@ def label_cells(axes: "matplotlib.axes.Axes", source: Sequence[str], target: Seq
     axes.tick_params(which="major", length=2, pad=2)
     widest = max(map(len, source)) * size * 0.62 / 72
     turn = 0 if widest < cell * 0.95 else 45 if cell >= 0.26 else 90
-    side = {} if turn == 0 else dict(ha="left", rotation_mode="anchor") if turn == 45 else dict(va="bottom")
+    side: dict[str, Any] = (
+        {} if turn == 0 else dict(ha="left", rotation_mode="anchor") if turn == 45 else dict(va="bottom")
+    )
     axes.set_xticks(range(len(source)), source, rotation=turn, **side, **pen(size))
     axes.set_yticks(range(len(target)), target, **pen(size))
 
@@ -151,11 +153,9 @@ def write_title(axes: "matplotlib.axes.Axes", title: str, size: Number = 10.5) -
     """Above everything that stands on the axes, however long the labels are."""
     if not title:
         return
-    figure = axes.figure
     with quiet():
-        above = figure.get_tightbbox(figure.canvas.get_renderer()).y1  # type: ignore[attr-defined]
-    edge = axes.get_position().y1 * figure.get_size_inches()[1]  # type: ignore[union-attr]
-    axes.annotate(title, (0, 1), (0, (above - edge) * 72 + size), xycoords="axes fraction",
+        above = (axes.get_tightbbox().y1 - axes.bbox.y1) / axes.figure.dpi  # type: ignore[union-attr]
+    axes.annotate(title, (0, 1), (0, above * 72 + size), xycoords="axes fraction",
                   textcoords="offset points", annotation_clip=False, **pen(size, fontweight="bold"))  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def draw_panels(
 ) -> "matplotlib.figure.Figure":
     """Heads at their row and column. Source labels stand on the first row only, target labels at the first column."""
     (width, height), big = size, min(18.0, max(8.5, 1.8 * size[0]))
-    rows, columns = (1 + max(panel[axis] for panel in panels) for axis in (0, 1))
+    rows, columns = 1 + max(panel[0] for panel in panels), 1 + max(panel[1] for panel in panels)
     figure = new_figure(columns * (width + gap) + 3, rows * (height + gap) + 3)
     top = round_up(max(float(panel[4].max()) for panel in panels))
     for row, column, name, head, values in panels:
@@ -226,7 +226,9 @@ def draw_panels(
     return figure
 
 
-def label_side(axes: "matplotlib.axes.Axes", side: str, labels: Sequence[str], cell: Number, **turn: Any) -> None:
+def label_side(
+    axes: "matplotlib.axes.Axes", side: Literal["x", "y"], labels: Sequence[str], cell: Number, **turn: Any
+) -> None:
     axes.tick_params(axis=side, which="major", length=2, pad=2, top=side == "x", labeltop=side == "x", bottom=False,
                      labelbottom=False)  # fmt: skip
     ticks = axes.set_xticks if side == "x" else axes.set_yticks
@@ -293,33 +295,42 @@ def draw_by_length(
     path: Target = None,
     ylabel: str = "",
     title: str = "",
-    xlabel: str = "source tokens",
+    xlabel: str = "source length",
 ) -> "matplotlib.figure.Figure":
     """A line for each run over buckets of sentence length; under each bucket the number of its sentences."""
     if path is not None:
         check_suffix(path)
     if not any(series.values()):
         raise ValueError("no buckets to draw; give at least one (label, value, count) for each run")
-    counts: dict[str, int] = {}
-    for points in series.values():
-        for label, _, count in points:
-            counts[label] = max(count, counts.get(label, 0))
-    buckets = list(counts)
+    runs = {name: numbered(points) for name, points in series.items()}
+    counts: dict[tuple[str, int], int] = {}
+    for points in runs.values():
+        for bucket, (_, count) in points.items():
+            counts[bucket] = max(count, counts.get(bucket, 0))
     figure = new_figure(9, 5)
-    axes = chart(figure, 1, 1, max(3.6, 0.62 * len(buckets)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
+    axes = chart(figure, 1, 1, max(3.6, 0.62 * len(counts)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
     ends = []
-    for color, (name, points) in zip(colors(len(series)), series.items(), strict=True):
-        known = {label: value for label, value, _ in points if value is not None and not math.isnan(value)}
-        heights = [known.get(bucket, math.nan) for bucket in buckets]
-        axes.plot(range(len(buckets)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
-        last = max((i for i, y in enumerate(heights) if not math.isnan(y)), default=None)
-        if last is not None:
-            ends.append((last, heights[last], name, color))
-    axes.set_xticks(range(len(buckets)), [f"{bucket}\nn = {counts[bucket]:,}" for bucket in buckets])
+    for color, (name, points) in zip(colors(len(runs)), runs.items(), strict=True):
+        found = [points.get(bucket, (None, 0))[0] for bucket in counts]
+        heights = [math.nan if value is None else value for value in found]
+        axes.plot(range(len(counts)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
+        known = [(i, y, name, color) for i, y in enumerate(heights) if not math.isnan(y)]
+        ends += known[-1:]
+    axes.set_xticks(range(len(counts)), [f"{label}\nn = {count:,}" for (label, _), count in counts.items()])
     axes.margins(x=0.04)
     tidy(axes)
     name_lines(axes, ends)
     return save(fit(figure), path)
+
+
+def numbered(
+    points: Sequence[tuple[str, Number | None, int]],
+) -> dict[tuple[str, int], tuple[Number | None, int]]:
+    """Value and count by label; a label that comes twice stays two buckets."""
+    found: dict[tuple[str, int], tuple[Number | None, int]] = {}
+    for label, value, count in points:
+        found[label, sum(known == label for known, _ in found)] = (value, count)
+    return found
 
 
 def draw_training(
@@ -334,7 +345,8 @@ def draw_training(
     ends = []
     for color, (name, records) in zip(colors(len(metrics)), metrics.items(), strict=True):
         last = [
-            draw_loss(losses, records, key, color) for key in sorted({k for r in records for k in r if "loss" in k})
+            draw_loss(losses, records, key, color)
+            for key in sorted({k for r in records for k in r if "loss" in k and r[k] is not None})
         ]
         ends += [(*last[0], name, color)] if last else []
         for key in ("lr", "rate", "learning_rate"):

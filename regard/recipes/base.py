@@ -35,12 +35,16 @@ class Recipe:
     @classmethod
     def load(cls, path: Path) -> "Recipe":
         tree = read_toml(path)
-        return configure(recipe(tree.pop("name")), dotted(tree))
+        return recipe(tree.pop("name"), **dotted(tree))
 
 
 def recipe(name: str, **changes: Any) -> Recipe:
-    """The recipe of that name; `changes` as in `recipe("translate", train__steps=100)` or `**{"train.steps": 100}`."""
-    return configure(recipes[name](), {key.replace("__", "."): value for key, value in changes.items()})
+    """The recipe of that name with fields overridden: `recipe("translate", **{"train.steps": 100})`.
+
+    Defaults suit the embedded data, or data of one's own where `changes` name some.
+    """
+    own = any(key.replace("-", "_") in ("data.source", "data.pairs") for key in changes)
+    return configure(recipes[name](embedded=not own), changes)
 
 
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:

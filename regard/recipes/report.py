@@ -13,7 +13,7 @@ from regard.data.phrases import SHOWCASE
 from regard.decode.scores import exact_match, translation_scores
 from regard.hub.translator import Translator, load
 from regard.models import preset
-from regard.recipes.base import Recipe, configure, recipe
+from regard.recipes.base import Recipe, recipe
 from regard.registry import models, recipes
 from regard.train.loop import Fitted
 
@@ -158,7 +158,7 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
         return override(Recipe.load(path / "recipe.toml").model, changes)
     if path.suffix == ".toml":
         tree = dotted(read_toml(path))
-        return override(configure(recipe(tree.pop("name", "translate")), tree).model, changes)
+        return override(recipe(tree.pop("name", "translate"), **tree).model, changes)
     family, _, size = what.rpartition(":")
     family = family or "transformer"
     if size in models[family].presets:

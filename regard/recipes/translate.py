@@ -1,6 +1,9 @@
-"""Translate: an encoder–decoder Transformer on sentence pairs, yours or the embedded English → German phrases.
+"""Translate: an encoder–decoder Transformer on sentence pairs, the embedded English → German phrases or yours.
 
-regard train translate --out runs/demo
+regard train translate
+    DEMO_LINE
+regard train translate --data.source train.en --data.target train.de
+    MULTI30K_LINE
 """
 
 from regard.data.pairs import PairsConfig
@@ -11,12 +14,23 @@ from regard.train.config import TrainConfig
 
 
 @register_recipe("translate")
-def translate() -> Recipe:
+def translate(*, embedded: bool = True) -> Recipe:
+    """Embedded phrases never repeat, so nothing holds the model back; a small corpus of one's own needs dropout."""
+    if embedded:
+        return Recipe(
+            name="translate",
+            model=preset("transformer", "tiny", dropout=0.0),
+            data=PairsConfig(vocab_size=400),
+            train=TrainConfig(
+                steps=1000, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
+                smoothing=0.0, eval_every=200, save_every=200,
+            ),
+        )  # fmt: skip
     return Recipe(
         name="translate",
-        model=preset("transformer", "tiny"),
-        data=PairsConfig(vocab_size=400),
+        model=preset("transformer", "tiny", dropout=0.2),
+        data=PairsConfig(vocab_size=6000),
         train=TrainConfig(
-            steps=2000, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, smoothing=0.0, eval_every=250
+            steps=6000, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=200, average=5, save_every=200
         ),
     )

@@ -82,7 +82,7 @@ def counted(config, *, training):
 
 TRANSFORMERS = {
     "plain": dict(dropout=0.0),
-    "dropout": {},
+    "default": {},
     "post-norm": dict(norm_place="post"),
     "post-norm, final norm": dict(norm_place="post", final_norm=True, dropout=0.0),
     "no final norm": dict(final_norm=False),
@@ -104,7 +104,7 @@ TRANSFORMERS = {
     "general": dict(kernel="general"),
     "no biases": dict(bias=False),
 } | {
-    f"{activation}, hidden dropout {dropout}": dict(activation=activation, ffn_dropout=dropout)
+    activation + ", hidden dropout" * bool(dropout): dict(activation=activation, ffn_dropout=dropout)
     for activation, dropout in itertools.product(("relu", "gelu", "silu", "relu2", "swiglu", "geglu"), (0.0, 0.1))
 }
 
@@ -116,26 +116,25 @@ def test_kept_for_backward(name):
     assert counted(config, training=True) == pytest.approx(measured, rel=0.02)
 
 
-@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("name", [name for name in TRANSFORMERS if "dropout" not in name])
 def test_widest_layer(name):
     config = TransformerConfig(**SMALL | TRANSFORMERS[name])
-    assert counted(config, training=False) == pytest.approx(widest_bytes(Transformer(config)), rel=0.25)
+    assert counted(config, training=False) == pytest.approx(widest_bytes(Transformer(config)), rel=0.15)
 
 
-CELLS = list(itertools.product(("rnn", "gru", "lstm"), ("none", "additive", "dot", "general"), (1, 2), (0.0, 0.1)))
+CELLS = list(itertools.product(("rnn", "gru", "lstm"), ("none", "additive", "dot", "general")))
 
 
-@pytest.mark.parametrize(("cell", "score", "depth", "dropout"), CELLS)
+@pytest.mark.parametrize(("depth", "dropout"), [(1, 0.0), (2, 0.1)])
+@pytest.mark.parametrize(("cell", "score"), CELLS)
 def test_recurrent_kept_for_backward(cell, score, depth, dropout):
     config = Seq2SeqConfig(vocab_size=61, dim=48, cell=cell, score=score, depth=depth, dropout=dropout)
-    measured = (
-        kept_bytes(Seq2Seq(config).double()) / 2
-    )  # in float32 oneDNN's LSTM has a workspace of its own, see the note
+    measured = kept_bytes(Seq2Seq(config).double()) / 2  # in float32 oneDNN's LSTM has a workspace of its own
     assert counted(config, training=True) == pytest.approx(measured, rel=0.02)
 
 
-@pytest.mark.parametrize(("cell", "score", "depth", "dropout"), CELLS)
-def test_recurrent_widest(cell, score, depth, dropout):
-    config = Seq2SeqConfig(vocab_size=61, dim=48, cell=cell, score=score, depth=depth, dropout=dropout)
+@pytest.mark.parametrize(("cell", "score"), CELLS)
+def test_recurrent_widest(cell, score):
+    config = Seq2SeqConfig(vocab_size=61, dim=48, cell=cell, score=score)
     measured = widest_bytes(Seq2Seq(config).double()) / 2
     assert counted(config, training=False) == pytest.approx(measured, rel=0.25)

@@ -59,7 +59,7 @@ transformer_configs = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(transformer_configs)
 def test_transformer_parameters(config):
     assert total(config) == built(Transformer, config)
@@ -115,15 +115,14 @@ def test_decoder_formula_equals_the_pieces():
     assert decoder_parameters(depth, dim, vocab_size, context) == expected
 
 
-def measured_flops(model, *, backward=False):
-    """As PyTorch counts them, in kernels that it can see into (not the fused ones, not oneDNN's LSTM)."""
-    source, target = torch.randint(13, (B, S)), torch.randint(13, (B, T))
-    lengths = torch.tensor([S, S - 1, S - 2] if isinstance(model, Transformer) else [S] * B)
+def measured_flops(model):
+    """Forward and training, as PyTorch counts in kernels that it can see into: not the fused ones, not oneDNN's LSTM."""
+    source, target, lengths = torch.randint(13, (B, S)), torch.randint(13, (B, T)), torch.tensor([S] * B)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         scores = model.double()(source, lengths, target)
-        if backward:
-            scores.sum().backward()
-    return counter.get_total_flops()
+        forward = counter.get_total_flops()
+        scores.sum().backward()
+    return forward, counter.get_total_flops()
 
 
 VARIANTS = {
@@ -145,15 +144,16 @@ VARIANTS = {
 def test_transformer_flops(name):
     config = TransformerConfig(**SMALL | VARIANTS[name])
     found = cost(config, batch=B, length=T, source_length=S)
-    assert found.flops.forward == measured_flops(Transformer(config))
-    assert found.flops.training == measured_flops(Transformer(config), backward=True)
+    assert (found.flops.forward, found.flops.training) == measured_flops(Transformer(config))
 
 
 @pytest.mark.parametrize(("cell", "score", "depth"), list(itertools.product(CELLS, SCORES, (1, 2))))
 def test_seq2seq_flops(cell, score, depth):
     config = Seq2SeqConfig(vocab_size=13, dim=10, cell=cell, score=score, depth=depth)
     found = cost(config, batch=B, length=T, source_length=S)
-    assert found.flops.forward == measured_flops(Seq2Seq(config))
+    forward, training = measured_flops(Seq2Seq(config))
+    assert found.flops.forward == forward
+    assert found.flops.training == pytest.approx(training, rel=0.15)
 
 
 def test_only_attention_grows_with_length():

@@ -238,9 +238,7 @@ def test_the_same_english_never_has_two_germans_whatever_the_form():
     german = {}
     values = [("time", time(h, m)) for h in range(24) for m in range(60)]
     values += [("clock", (h, m)) for h in range(1, 13) for m in range(60)]
-    values += [
-        ("date", date(year, month, day)) for year in (1900, 2000) for month in range(1, 13) for day in (1, 12)
-    ]
+    values += [("date", date(year, month, day)) for year in (1900, 2000) for month in range(1, 13) for day in (1, 12)]
     values += [("unit", n) for n in range(1, 130)] + [("money", n) for n in range(1, 130)]
     periods = ("year", "month", "week", "day", "hour", "minute", "second")
     values += [("duration", ((n, period),)) for n in (1, 2) for period in periods]

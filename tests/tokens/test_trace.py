@@ -32,10 +32,7 @@ def test_the_lectures_phrase_alone() -> None:
     assert [step.symbol for step in seen.steps] == ["·t", "ra", "ns", "or", "en"]
     assert [step.count for step in seen.steps] == [2] * 5
     assert [len(step.symbols) for step in seen.steps] == [42, 40, 38, 36, 34]
-    assert (
-        " ".join(seen.pieces)
-        == "T h e ·t ra ns f or m e r · g en e ra l i z e d ·t o · u ns e en · w or d s ."
-    )
+    assert " ".join(seen.pieces) == "T h e ·t ra ns f or m e r · g en e ra l i z e d ·t o · u ns e en · w or d s ."
 
 
 def test_the_lectures_merges_come_from_a_corpus(tokenizer: Tokenizer) -> None:
@@ -175,17 +172,13 @@ def test_a_published_tokenizer_with_byte_fallback() -> None:
     """Llama's kind: ▁ for a space, no pre-tokens, bytes for what is not in the vocabulary."""
     entries = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abc", "▁a", "▁ab", "bc"]
     merges = [("▁", "a"), ("▁a", "b"), ("b", "c")]
-    model = models.BPE(
-        vocab={entry: id for id, entry in enumerate(entries)}, merges=merges, byte_fallback=True
-    )
+    model = models.BPE(vocab={entry: id for id, entry in enumerate(entries)}, merges=merges, byte_fallback=True)
     inner = tokenizers.Tokenizer(model)
     inner.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
     inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(split=False)])
     tokenizer = Tokenizer(inner)
     seen = trace("abc é", tokenizer)
-    assert (
-        list(seen.pieces) == tokenizer.pieces(tokenizer.encode("abc é")) == ["·ab", "c", "·", "⟨C3⟩", "⟨A9⟩"]
-    )
+    assert list(seen.pieces) == tokenizer.pieces(tokenizer.encode("abc é")) == ["·ab", "c", "·", "⟨C3⟩", "⟨A9⟩"]
 
 
 def test_what_cannot_be_traced_says_so() -> None:

@@ -1,0 +1,78 @@
+"""Token vectors, the output layer, what they share, and dropout."""
+
+import math
+
+import pytest
+import torch
+
+from regard.models import Transformer, TransformerConfig
+from regard.nn.dropout import dropout
+from regard.nn.embeddings import Embedding, Head
+from regard.nn.positions import Position, Sinusoidal, sinusoids
+from tests.laws.laws import close
+
+D, V = 12, 53
+SIZES = dict(dim=D, heads=3, head_dim=4, max_len=31)
+
+
+def test_token_vectors_are_scaled_before_positions_are_added():
+    ids = torch.randint(V, (2, 7))
+    for scaled in (True, False):
+        layer = Embedding(V, D, Sinusoidal(**SIZES), dropout=0.0, scaled=scaled)
+        factor = math.sqrt(D) if scaled else 1.0
+        close(layer(ids), layer.weight[ids] * factor + sinusoids(7, D), f"scaled={scaled}", 1e-6)
+        close(layer(ids, start=4), layer.weight[ids] * factor + sinusoids(11, D)[4:], "from 4 on", 1e-6)
+
+
+def test_scaled_token_vectors_start_with_unit_variance():
+    weight = Embedding(2003, 64, Position(dim=64, heads=1, head_dim=64, max_len=9), dropout=0.0).weight
+    assert math.isclose(weight.var().item() * 64, 1.0, rel_tol=0.05)
+
+
+def test_head():
+    for bias in (True, False):
+        head, x = Head(V, D, bias=bias), torch.randn(2, 7, D)
+        if bias:
+            head.bias.data.normal_()
+        wanted = torch.einsum("btd,vd->btv", x, head.weight) + (head.bias if bias else 0)
+        close(head(x), wanted, "scores", 1e-5)
+        close(head(x[:, -1]), wanted[:, -1], "scores of the last position", 1e-5)
+
+
+@pytest.mark.parametrize(("tie", "matrices"), [("all", 1), ("output", 2), ("none", 3)])
+def test_tied_matrices_are_one_storage(tie, matrices):
+    model = Transformer(TransformerConfig(vocab_size=V, dim=D, heads=3, ffn_dim=29, depth=1, tie=tie))
+    weights = [model.source_embedding.weight, model.target_embedding.weight, model.head.weight]
+    assert len({weight.data_ptr() for weight in weights}) == matrices
+    assert len([p for p in model.parameters() if p.shape == (V, D)]) == matrices
+    if tie != "none":
+        assert model.head.weight is model.target_embedding.weight
+
+
+def test_dropout_keeps_the_mean_and_drops_its_share():
+    x = torch.ones(101, 1003)
+    for p in (0.1, 0.5, 0.9):
+        got = dropout(x, p, True)
+        assert math.isclose((got == 0).float().mean().item(), p, abs_tol=0.01)
+        kept = got[got != 0]
+        assert math.isclose(kept.mean().item(), 1 / (1 - p), rel_tol=1e-3) and kept.std() < 1e-6
+    assert torch.equal(dropout(x, 0.5, False), x) and torch.equal(dropout(x, 0.0, True), x)
+
+
+def test_dropout_has_no_pattern_and_can_be_repeated():
+    """Four coins share a draw of the generator: neighbours must be as independent as strangers."""
+    torch.manual_seed(3)
+    first = dropout(torch.ones(40_000), 0.5, True)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(torch.ones(40_000), 0.5, True), first)
+    kept = (first != 0).float()
+    for lag in (1, 2, 3, 4, 5):
+        together = (kept[:-lag] * kept[lag:]).mean().item()
+        assert math.isclose(together, 0.25, abs_tol=0.015), f"positions {lag} apart"
+
+
+def test_dropout_passes_the_gradient_where_it_passed_the_number():
+    x = torch.randn(7, 11, requires_grad=True)
+    out = dropout(x, 0.3, True)
+    out.sum().backward()
+    close(x.grad * x, out, "out = mask · x", 1e-6)
