@@ -148,15 +148,12 @@ def translate(
     if text and input_:
         raise ValueError("give either TEXT or --input, not both")
     translator = load(run)
-    if text or input_:
-        texts = list(text) if text else read_lines(input_)
-    else:
-        texts = sys.stdin.read().splitlines()
+    texts = list(text) if text else read_lines(input_) if input_ else sys.stdin.read().splitlines()
     drawn = any(value is not None for value in (temperature, top_k, top_p, min_p))
     if drawn and (n_best > 1 or (beam or 1) > 1):
         raise ValueError("sampling draws one translation; leave out --beam and --n-best")
-    filters = {"temperature": temperature or 1.0, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
-    sampling = Sampling(**filters) if drawn else None
+    temperature = 1.0 if temperature is None else temperature
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed) if drawn else None
     found = translator.translate(texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
     for source, hypotheses in zip(texts, found, strict=True):
         if as_json:

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import json
 import math
+import textwrap
 import tomllib
 import types
 import typing
@@ -33,7 +34,7 @@ def field_docs(cls: type) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
             continue
-        body = ast.parse(inspect.cleandoc(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
         for node, below in zip(body, body[1:], strict=False):
             if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr):
                 if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
@@ -122,7 +123,7 @@ def _parse_one(value: Any, kind: Any) -> Any:
         return _FAILED
     if kind is str:
         return value if isinstance(value, str) else _FAILED
-    return value if isinstance(kind, type) and isinstance(value, kind) else _FAILED
+    return value if kind is Any or (isinstance(kind, type) and isinstance(value, kind)) else _FAILED
 
 
 def describe(kind: Any) -> str:

@@ -4,20 +4,13 @@ from regard.cost.count import Count, Flops, Setting, register_count
 from regard.cost.pieces import (
     GATES,
     PositionCost,
-    attention_kept,
-    attention_live,
+    RecurrentSize,
     attention_parameters,
     feedforward_flops,
-    feedforward_kept,
-    feedforward_live,
     feedforward_parameters,
     is_fused,
-    kernel_costs,
     key_flops,
     linear_parameters,
-    norm_kept,
-    norm_parameters,
-    position_costs,
     query_flops,
     recurrent_flops,
     recurrent_kept,
@@ -25,70 +18,9 @@ from regard.cost.pieces import (
     score_flops,
     widths,
 )
+from regard.cost.stack import attention_of, norms_parameters, position_of, stack_kept, stack_live
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
-from regard.nn.attention import AttentionConfig
-from regard.nn.block import BlockConfig
-
-
-def attention_of(config: BlockConfig, *, causal: bool = False, cross: bool = False) -> AttentionConfig:
-    """The config of a block's attention layer: its own, or the cross one, which takes no position."""
-    return AttentionConfig(
-        dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, bias=config.bias,
-        dropout=config.attention_dropout, kernel=config.kernel, causal=causal,
-        biased=position_costs[config.position].biases and not cross,
-    )  # fmt: skip
-
-
-def position_of(config: BlockConfig, *lengths: int) -> PositionCost:
-    """The cost of a config's position scheme, after a check that it reaches these lengths."""
-    position = position_costs[config.position]
-    if position.limited and max(lengths) > config.max_len:
-        raise ValueError(
-            f"length {max(lengths)} is past max_len={config.max_len} of {config.position} positions; "
-            f"use a length up to {config.max_len} or a larger max_len"
-        )
-    return position
-
-
-def block_norms(config: BlockConfig, *, depth: int, parts: int, final: bool) -> int:
-    """Parameters of the norms of a stack whose blocks have `parts` residual parts."""
-    return (depth * parts + final) * norm_parameters(config.norm, config.dim)
-
-
-def stack_kept(
-    config: BlockConfig, position: PositionCost, *, depth: int, batch: int, length: int, context: int | None = None,
-    causal: bool, final: bool,
-) -> int:  # fmt: skip
-    """Numbers that a stack keeps for the backward pass, its output included."""
-    tokens, parts = batch * length, 2 if context is None else 3
-    noise = config.dim if config.dropout else 0
-    around = parts * (norm_kept(config.norm, config.dim) + noise)
-    feedforward = feedforward_kept(config.dim, config.ffn_dim, activation=config.activation, dropout=config.ffn_dropout)
-    sizes = dict(batch=batch, queries=length)
-    own = attention_of(config, causal=causal)
-    attention = attention_kept(own, position, **sizes, keys=length, own=True)
-    if context is not None:
-        cross = attention_of(config, cross=True)
-        attention += attention_kept(cross, position, **sizes, keys=context, own=False)
-    end = config.dim + (norm_kept(config.norm, config.dim) if final else 0)
-    return depth * (tokens * (around + feedforward) + attention) + tokens * end
-
-
-def stack_live(
-    config: BlockConfig, position: PositionCost, *, batch: int, length: int, context: int | None = None, causal: bool
-) -> int:
-    """Numbers at the widest moment of a stack without gradients; a context stays throughout."""
-    sizes = dict(batch=batch, queries=length)
-    moments = [
-        batch * length * feedforward_live(config.ffn_dim, activation=config.activation),
-        attention_live(attention_of(config, causal=causal), position, **sizes, keys=length, own=True),
-    ]
-    if context is not None:
-        moments.append(attention_live(attention_of(config, cross=True), position, **sizes, keys=context, own=False))
-    # Callers hold the stack's and the block's input, the block its stream and, where norms come first, the norm's.
-    streams = 4 if config.norm_place == "pre" else 3
-    return max(moments) + batch * config.dim * (streams * length + (context or 0))
 
 
 @register_count(TransformerConfig)
@@ -97,7 +29,7 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     T, S, B = at.length, at.source_length, at.batch
     position = position_of(config, T, S)
     depth, decoder_depth = config.depth, config.decoder_depth or config.depth
-    final = config.norm_place == "pre" if config.final_norm is None else config.final_norm
+    final = has_final_norm(config)
     encoder_own, own = attention_of(config), attention_of(config, causal=True)
     cross = attention_of(config, cross=True)
     table = config.vocab_size * config.dim
@@ -106,31 +38,17 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     forward = feedforward_flops(config.dim, config.ffn_dim, activation=config.activation)
     placed = 2 * position.matrix(config)
     _, key_width, _ = widths(own)
-    noise = B * config.dim if config.dropout else 0
-    joined = B * position.matrix(config) // config.dim
-    if at.training:
-        sizes = dict(batch=B, final=final)
-        activations = {
-            "embeddings": (S + T) * (noise + joined),
-            "encoder": stack_kept(config, position, depth=depth, length=S, causal=False, **sizes),
-            "decoder": stack_kept(config, position, depth=decoder_depth, length=T, context=S, causal=True, **sizes),
-        }
-    else:
-        encoding = stack_live(config, position, batch=B, length=S, causal=False)
-        decoding = stack_live(config, position, batch=B, length=T, context=S, causal=True)
-        activations = {"widest_layer": max(encoding, decoding)}
-
     return Count(
         parameters={
             "embeddings": table * (1 if config.tie == "all" else 2),
             "positions": position.parameters(config),
             "encoder_attention": depth * attention,
             "encoder_feedforward": depth * feedforward,
-            "encoder_norms": block_norms(config, depth=depth, parts=2, final=final),
+            "encoder_norms": norms_parameters(config, depth=depth, parts=2, final=final),
             "decoder_self_attention": decoder_depth * attention,
             "decoder_cross_attention": decoder_depth * attention_parameters(cross),
             "decoder_feedforward": decoder_depth * feedforward,
-            "decoder_norms": block_norms(config, depth=decoder_depth, parts=3, final=final),
+            "decoder_norms": norms_parameters(config, depth=decoder_depth, parts=3, final=final),
             "head": (table if config.tie == "none" else 0) + (config.vocab_size if config.head_bias else 0),
         },
         flops_per_token={
@@ -147,7 +65,7 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
                 attention=decoder_depth * (score_flops(own, T) + score_flops(cross, S)),
             ),
         },
-        activations=activations,
+        activations=transformer_activations(config, position, at),
         attention_matrices={
             "encoder": B * config.heads * S * S * depth,
             "decoder_self": B * config.heads * T * T * decoder_depth,
@@ -166,58 +84,50 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     )
 
 
+def has_final_norm(config: TransformerConfig) -> bool:
+    return config.norm_place == "pre" if config.final_norm is None else config.final_norm
+
+
+def transformer_activations(config: TransformerConfig, position: PositionCost, at: Setting) -> dict[str, int]:
+    """Kept by each part in training; otherwise the widest layer of the two stacks."""
+    B, T, S = at.batch, at.length, at.source_length
+    if not at.training:
+        encoding = stack_live(config, position, batch=B, length=S, causal=False)
+        decoding = stack_live(config, position, batch=B, length=T, context=S, causal=True)
+        return {"widest_layer": max(encoding, decoding)}
+    noise = config.dim if config.dropout else 0
+    projected = position.matrix(config) // config.dim
+    depth, final = config.decoder_depth or config.depth, has_final_norm(config)
+    return {
+        "embeddings": B * (S + T) * (noise + projected),
+        "encoder": stack_kept(config, position, depth=config.depth, batch=B, length=S, causal=False, final=final),
+        "decoder": stack_kept(config, position, depth=depth, batch=B, length=T, context=S, causal=True, final=final),
+    }
+
+
 @register_count(Seq2SeqConfig)
 def seq2seq(config: Seq2SeqConfig, at: Setting) -> Count:
     """A bidirectional encoder, a bridge for each sentence, a decoder that may look back."""
     T, S, B, D = at.length, at.source_length, at.batch, config.dim
     parts = 2 if config.cell == "lstm" else 1
     additive, looks = config.score == "additive", config.score != "none"
-    feeds_context = config.score in ("none", "additive")
-    layers = dict(depth=config.depth)
-    encoder = (config.cell, D, D // 2)
-    decoder = (config.cell, 2 * D if feeds_context else D, D)
-    kernel = kernel_costs["general"] if config.score == "general" else kernel_costs["additive"] if additive else None
-    noise = D if config.dropout else 0
-    if at.training:
-        dropped = dict(**layers, dropout=config.dropout)
-        # A decoder that looks back first takes each step by itself; the plain cell then hands over a copied state.
-        copied = config.depth * D if additive and config.cell == "rnn" else 0
-        attention = {
-            "none": 0,
-            "additive": T * S * (D + 2),
-            "dot": T * (2 * D + S + 1),
-            "general": T * (3 * D + S + 1),
-        }
-        activations = {
-            "embeddings": B * (S + T) * noise,
-            "encoder": B * S * (recurrent_kept(*encoder, **dropped, bidirectional=True) + (D if looks else 0)),
-            "decoder": B * T * (recurrent_kept(*decoder, **dropped) + copied),
-            "attention": B * attention[config.score],
-            "readout": B * T * (3 * D + 2 * noise),
-        }
-    else:
-        gates = GATES[config.cell] * D
-        reading = S * (3 * D + gates)
-        writing = S * 2 * D * (2 if additive else 1) + T * (4 * D + (0 if additive else gates))
-        activations = {"widest_layer": B * max(reading, writing)}
-    states = 2 if additive else 1
+    encoder, decoder = recurrent_sizes(config)
+    attention = {"none": 0, "additive": linear_parameters(D, D) + D * D + D, "dot": 0, "general": D * D}
+    lstm = "an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted"
     return Count(
         parameters={
             "embeddings": config.vocab_size * D,
-            "encoder": recurrent_parameters(*encoder, **layers, bidirectional=True),
+            "encoder": recurrent_parameters(encoder),
             "bridge": parts * linear_parameters(D, D),
-            "attention": (linear_parameters(D, D) + linear_parameters(D, D, bias=False) if additive else 0)
-            + (kernel.parameters(1, D) if kernel else 0),
-            "decoder": recurrent_parameters(*decoder, **layers),
+            "attention": attention[config.score],
+            "decoder": recurrent_parameters(decoder),
             "readout": linear_parameters(2 * D, D),
             "head": 0,
         },
         flops_per_token={
-            "source": Flops(
-                matrices=recurrent_flops(*encoder, **layers, bidirectional=True) + (2 * D * D if additive else 0)
-            ),
+            "source": Flops(matrices=recurrent_flops(encoder) + (2 * D * D if additive else 0)),
             "target": Flops(
-                matrices=recurrent_flops(*decoder, **layers)
+                matrices=recurrent_flops(decoder)
                 + (2 * D * D if config.score in ("additive", "general") else 0)
                 + 2 * 2 * D * D
                 + 2 * D * config.vocab_size,
@@ -225,12 +135,48 @@ def seq2seq(config: Seq2SeqConfig, at: Setting) -> Count:
             ),
         },
         flops_per_sequence=2 * D * D * parts * config.depth,
-        activations=activations,
+        activations=seq2seq_activations(config, at),
         attention_matrices={"decoder_cross": B * T * S} if looks else {},
         matrices_held=("decoder_cross",) if additive else (),
-        cache={"state": B * parts * config.depth * D, "source": B * D * (S * states if looks else 1)},
+        cache={
+            "state": B * parts * config.depth * D,
+            "source": B * D * (S * (2 if additive else 1) if looks else 1),
+        },
         scores=B * T * config.vocab_size,
-        notes=("an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted",)
-        if config.cell == "lstm" and at.training
-        else (),
+        notes=(lstm,) if config.cell == "lstm" and at.training else (),
     )
+
+
+def recurrent_sizes(config: Seq2SeqConfig) -> tuple[RecurrentSize, RecurrentSize]:
+    """Encoder and decoder; the decoder reads the context too where that is known before its step."""
+    D, inputs = config.dim, config.dim * (2 if config.score in ("none", "additive") else 1)
+    return (
+        RecurrentSize(cell=config.cell, inputs=D, dim=D // 2, depth=config.depth, directions=2),
+        RecurrentSize(cell=config.cell, inputs=inputs, dim=D, depth=config.depth),
+    )
+
+
+def seq2seq_activations(config: Seq2SeqConfig, at: Setting) -> dict[str, int]:
+    """Kept by each part in training; otherwise the wider of reading and writing."""
+    T, S, B, D = at.length, at.source_length, at.batch, config.dim
+    additive = config.score == "additive"
+    if not at.training:
+        gates = GATES[config.cell] * D
+        reading = S * (3 * D + gates)
+        # Step by step: the sums of one query with all keys while outputs gather, then all of them joined.
+        steps = S * 2 * D + max(S * 2 * D + T * 3 * D, T * 7 * D)
+        writing = steps if additive else S * 2 * D + T * (4 * D + gates)
+        return {"widest_layer": B * max(reading, writing)}
+    encoder, decoder = (recurrent_kept(size, dropout=config.dropout) for size in recurrent_sizes(config))
+    states = D if config.score != "none" else 0
+    # A decoder that looks back first takes each step by itself; the plain cell then hands over a copied state.
+    copied = config.depth * D if additive and config.cell == "rnn" else 0
+    attention = {"none": 0, "additive": S * (D + 2), "dot": 2 * D + S + 1, "general": 3 * D + S + 1}
+    noise = D if config.dropout else 0
+    return {
+        "embeddings": B * (S + T) * noise,
+        "encoder": B * S * (encoder + states),
+        "decoder": B * T * (decoder + copied),
+        "attention": B * T * attention[config.score],
+        "readout": B * T * (3 * D + 2 * noise),
+    }

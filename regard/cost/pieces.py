@@ -192,25 +192,40 @@ def _mask(config: AttentionConfig, batch: int, queries: int, keys: int) -> int:
     return 0 if config.causal else batch * queries * keys
 
 
-def recurrent_parameters(cell: str, inputs: int, dim: int, *, depth: int, bidirectional: bool = False) -> int:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecurrentSize:
+    """A stack of recurrent layers."""
+
+    cell: str
+    """rnn, gru or lstm."""
+    inputs: int
+    """Width of what the first layer reads."""
+    dim: int
+    """Units of a layer, in each direction."""
+    depth: int
+    """Layers."""
+    directions: int = 1
+    """2 where it reads both ways."""
+
+
+def recurrent_parameters(size: RecurrentSize) -> int:
     """PyTorch's cells: an input matrix, a state matrix and two biases for each gate."""
-    directions = 2 if bidirectional else 1
-    widths = [inputs] + [dim * directions] * (depth - 1)
-    return sum(directions * GATES[cell] * dim * (width + dim + 2) for width in widths)
+    biases = size.directions * size.depth * GATES[size.cell] * size.dim * 2
+    return recurrent_flops(size) // 2 + biases
 
 
-def recurrent_flops(cell: str, inputs: int, dim: int, *, depth: int, bidirectional: bool = False) -> int:
+def recurrent_flops(size: RecurrentSize) -> int:
     """Of one token."""
-    biases = (2 if bidirectional else 1) * depth * GATES[cell] * dim * 2
-    return 2 * (recurrent_parameters(cell, inputs, dim, depth=depth, bidirectional=bidirectional) - biases)
+    inputs = size.inputs + (size.depth - 1) * size.directions * size.dim  # of all layers
+    return 2 * size.directions * GATES[size.cell] * size.dim * (inputs + size.depth * size.dim)
 
 
-def recurrent_kept(cell: str, inputs: int, dim: int, *, depth: int, dropout: float, bidirectional: bool = False) -> int:
+def recurrent_kept(size: RecurrentSize, *, dropout: float) -> int:
     """Of one token: each layer's input, and of each unit the gates, the new state and what lies between them.
 
     As PyTorch's own loop keeps them; oneDNN's LSTM (the default on a CPU) holds a workspace of two to ten times that.
     """
-    units = {"rnn": 1, "gru": 7, "lstm": 7}[cell]
-    width = dim * (2 if bidirectional else 1)
-    noise = (depth - 1) * width if dropout else 0
-    return inputs + (depth - 1) * width + depth * units * width + noise
+    units = {"rnn": 1, "gru": 7, "lstm": 7}[size.cell]
+    width = size.directions * size.dim
+    between = (size.depth - 1) * width * (2 if dropout else 1)
+    return size.inputs + size.depth * units * width + between

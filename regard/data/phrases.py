@@ -99,7 +99,8 @@ class _Draw:
 # From here on, how values are said: (English, German), or None where a style does not fit the value.
 @lru_cache(maxsize=1 << 17)
 def _babel(formatter: Callable[..., str], *args: Hashable) -> Pair:
-    return tuple(formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))
+    english, german = (formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))
+    return english, german
 
 
 @cache
@@ -124,7 +125,7 @@ def _measured(style: str, unit: str, n: int | float) -> Pair:
     if style != "words":
         return _babel(format_unit, n, unit, style)
     english, german = _babel(format_unit, n, unit, "long")
-    return _counted(n, (english.split(" ", 1)[1], german.split(" ", 1)[1]), unit in _FEMININE)
+    return _counted(int(n), (english.split(" ", 1)[1], german.split(" ", 1)[1]), unit in _FEMININE)
 
 
 def _number(n: int) -> Pair:
@@ -196,8 +197,10 @@ def _duration(style: str, parts: Duration) -> Pair | None:
     if style == "short" and len(parts) == 1 and parts[0][1] == "day":
         return None  # English has no shorter word for it, German has
     pairs = [_measured(style, f"duration-{period}", n) for n, period in parts]
+    if style != "short":
+        return _join(pairs)
     # CLDR joins short units by commas in both languages, but Babel lacks the German pattern for three.
-    return tuple(", ".join(side) for side in zip(*pairs, strict=True)) if style == "short" else _join(pairs)
+    return ", ".join(english for english, _ in pairs), ", ".join(german for _, german in pairs)
 
 
 def _unit(style: str, unit: str, tenths: int) -> Pair | None:

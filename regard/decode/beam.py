@@ -54,26 +54,29 @@ def beam_search(
         start = torch.full((len(source), 1), bos, device=device)
         scores = model.prefill(start, cache, source=source, lengths=lengths)
         batch = Beams(len(source), beams, max_len, eos, like=scores)
-        for length in range(1, max_len + 1):
+        steps = max_len - force_end
+        for length in range(1, steps + 1):
             log_probs = scores.log_softmax(dim=-1).index_fill_(1, banned, -math.inf)
-            last = length == max_len
-            if last and force_end:
-                log_probs = torch.full_like(log_probs, -math.inf)
-                log_probs[:, eos] = 0.0
-            rows, ids = batch.extend(log_probs, length, norm=length**length_penalty, last=last)
+            rows, ids = batch.extend(log_probs, length, norm=length**length_penalty)
+            if length == max_len:
+                break
             longest = max_len if early_stopping == "never" and length_penalty > 0 else length
-            going = batch.can_improve(longest**length_penalty, early_stopping is True) & (not last)
-            if not going.all():  # finished sentences leave the batch, with their sources
+            going = batch.can_improve(longest**length_penalty, early_stopping is True)
+            kept = going.nonzero()[:, 0]
+            fewer = len(kept) < len(rows)
+            if fewer:  # finished sentences leave the batch, with their sources
                 batch.collect(~going, n_best, found)
-                kept = going.nonzero()[:, 0]
-                if len(kept) == 0:
-                    break
-                rows, ids = rows[kept], ids[kept]
                 batch.keep(kept)
+                rows, ids = rows[kept], ids[kept]
+            if length == steps or len(kept) == 0:
+                break
+            if fewer:
                 cache.select(rows.flatten(), sources=kept)
             elif not torch.equal(rows.flatten(), torch.arange(rows.numel(), device=device)):
-                cache.select(rows.flatten())  # after the first step this also turns one row a sentence into `beams`
+                cache.select(rows.flatten())  # the first time, this turns one row a sentence into `beams`
             scores = model.step(ids.flatten(), cache)
+        batch.end_all(norm=max_len**length_penalty)
+        batch.collect(torch.ones_like(batch.sentence, dtype=torch.bool), n_best, found)
     return found
 
 
@@ -92,7 +95,7 @@ class Beams:
         self.finished_ids = torch.full((sentences, beams, max_len), eos, device=like.device)
 
     def extend(
-        self, log_probs: Float[Tensor, "R V"], length: int, *, norm: float, last: bool
+        self, log_probs: Float[Tensor, "R V"], length: int, *, norm: float
     ) -> tuple[Int[Tensor, "N W"], Int[Tensor, "N W"]]:
         """One token more. Returns each new beam's row in the old batch and its token.
 
@@ -100,29 +103,25 @@ class Beams:
         """
         N, W = self.total.shape
         total, origin, ids = continuations(log_probs.view(N, W, -1), self.total, 2 * self.beams)
-        written = self.written.gather(1, origin[:, :, None].expand(-1, -1, self.written.shape[2]))
+        written = pick(self.written, origin)
         written[:, :, length - 1] = ids
-        ended = (ids == self.eos) | last
+        ended = ids == self.eos
         if ended[:, : self.beams].any():
-            self.finish(total, written, ended, norm)
+            best = total[:, : self.beams].masked_fill(~ended[:, : self.beams], -math.inf)
+            self.finish(best / norm, written[:, : self.beams])
         self.total, best = total.masked_fill(ended, -math.inf).topk(self.beams)
-        self.written = written.gather(1, best[:, :, None].expand(-1, -1, written.shape[2]))
+        self.written = pick(written, best)
         rows = origin + W * torch.arange(N, device=ids.device)[:, None]
         return rows.gather(1, best), ids.gather(1, best)
 
-    def finish(
-        self,
-        total: Float[Tensor, "N C"],
-        written: Int[Tensor, "N C L"],
-        ended: Bool[Tensor, "N C"],
-        norm: float,
-    ) -> None:
-        """Ended ones among the `beams` best continuations compete with those that finished earlier."""
-        K = self.beams
-        new = (total[:, :K] / norm).masked_fill(~ended[:, :K], -math.inf)
-        self.finished, best = torch.cat([self.finished, new], dim=1).topk(K)
-        both = torch.cat([self.finished_ids, written[:, :K]], dim=1)
-        self.finished_ids = both.gather(1, best[:, :, None].expand(-1, -1, both.shape[2]))
+    def finish(self, scores: Float[Tensor, "N W"], ids: Int[Tensor, "N W L"]) -> None:
+        """New ends compete with earlier ones for the `beams` places."""
+        self.finished, best = torch.cat([self.finished, scores], dim=1).topk(self.beams)
+        self.finished_ids = pick(torch.cat([self.finished_ids, ids], dim=1), best)
+
+    def end_all(self, *, norm: float) -> None:
+        """No more room: what is running ends as it is."""
+        self.finish(self.total / norm, self.written)
 
     def can_improve(self, norm: float, stop_when_full: bool) -> Bool[Tensor, "N"]:
         """Whether the best running beginning could displace the worst finished one, at a length of that norm."""
@@ -132,7 +131,7 @@ class Beams:
         return self.total[:, 0] / norm > worst
 
     def collect(self, which: Bool[Tensor, "N"], n_best: int, found: list[list[Hypothesis]]) -> None:
-        """Writes the hypotheses of finished sentences into `found`."""
+        """Writes the best finished hypotheses of some sentences into `found`, at their places."""
         ids, scores = self.finished_ids[which, :n_best].tolist(), self.finished[which, :n_best].tolist()
         for sentence, sentence_ids, sentence_scores in zip(self.sentence[which].tolist(), ids, scores, strict=True):
             found[sentence] = [
@@ -144,6 +143,11 @@ class Beams:
     def keep(self, sentences: Int[Tensor, "M"]) -> None:
         for name in ("sentence", "total", "written", "finished", "finished_ids"):
             setattr(self, name, getattr(self, name)[sentences])
+
+
+def pick(values: Int[Tensor, "N W L"], which: Int[Tensor, "N C"]) -> Int[Tensor, "N C L"]:
+    """For each sentence, some of its sequences."""
+    return values.gather(1, which[:, :, None].expand(-1, -1, values.shape[2]))
 
 
 def continuations(

@@ -50,12 +50,13 @@ class Translator:
             for group in bucket(np.array([[len(ids)] for ids in sources]), batch_tokens, None) if texts else ():
                 rows = [sources[i] for i in group]
                 source, lengths = pad(rows, self.generation["pad"]), torch.tensor([len(row) for row in rows])
-                ends = dict(
+                ends: dict[str, Any] = dict(
                     bos=self.generation["decoder_start"], eos=self.generation["eos"], max_len=2 * source.shape[1] + 16,
                     forbidden=self.generation["forbidden"],
                 )  # fmt: skip
                 if beams == 1:
-                    found = [[one] for one in generate(self.model, source, lengths, sampling=sampling, **ends)]
+                    drawn = generate(self.model, source, lengths, sampling=sampling, rows=group.tolist(), **ends)
+                    found = [[one] for one in drawn]
                 else:
                     found = beam_search(
                         self.model, source, lengths, beams=beams, length_penalty=penalty, n_best=n_best, **ends

@@ -25,7 +25,12 @@ class Generator(Protocol):
 
     config: Any
     head: nn.Module
+    training: bool
     presets: ClassVar[dict[str, dict[str, Any]]]
+
+    def train(self, mode: bool = True) -> Any: ...
+
+    def eval(self) -> Any: ...
 
     def features(self, **inputs: Tensor) -> Float[Tensor, "B T D"]: ...
 

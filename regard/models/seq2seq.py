@@ -84,7 +84,7 @@ class Seq2Seq(nn.Module):
         super().__init__()
         self.config = config
         D, dropout = config.dim, config.dropout
-        cell = dict(depth=config.depth, dropout=dropout)
+        cell: dict[str, Any] = dict(depth=config.depth, dropout=dropout)
         no_position = Position(dim=D, heads=1, head_dim=D, max_len=config.max_len)
         self.embedding = Embedding(config.vocab_size, D, no_position, dropout=dropout)
         self.encoder = Recurrent(config.cell, D, D // 2, bidirectional=True, **cell)

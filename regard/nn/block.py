@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -73,7 +73,7 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
         self.pre, self.dropout = config.norm_place == "pre", config.dropout
-        sizes = dict(
+        sizes: dict[str, Any] = dict(
             dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
             bias=config.bias, dropout=config.attention_dropout, kernel=config.kernel,
         )  # fmt: skip

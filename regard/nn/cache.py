@@ -3,6 +3,8 @@
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.nn.masks import Mask
+
 
 class KeyValues:
     """The keys and values of one attention layer, with room for `room` positions.
@@ -60,7 +62,7 @@ class Cache:
     def __init__(self, depth: int, room: int) -> None:
         self.own = [KeyValues(room) for _ in range(depth)]
         self.source: list[KeyValues] = []
-        self.mask = None
+        self.mask: Mask | None = None
 
     @property
     def length(self) -> int:

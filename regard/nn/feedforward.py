@@ -1,5 +1,7 @@
 """The position-wise layer: each token by itself, through a wider hidden layer and back."""
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,8 +13,13 @@ def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
     return F.relu(x).square()
 
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "relu2": relu_squared}
-GATED = {"swiglu": F.silu, "geglu": F.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "relu2": relu_squared,
+}
+GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gelu}
 """Activations that multiply two projections, act(x W) · (x U)."""
 
 

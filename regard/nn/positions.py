@@ -195,6 +195,8 @@ class _DistanceBias(Bias):
 class Alibi(Position):
     """Subtracts slope · distance from the scores, a slope for each head (Press et al., 2022): extrapolates."""
 
+    slopes: Tensor
+
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
         self.register_buffer("slopes", alibi_slopes(self.heads), persistent=False)

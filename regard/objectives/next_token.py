@@ -25,18 +25,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         vocab = len(weight)
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         total = x.new_zeros((), dtype=torch.float64)
-        grads = [torch.empty_like(x), torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)]
+        x_grad, weight_grad = torch.empty_like(x), torch.zeros_like(weight)
+        bias_grad = None if bias is None else torch.zeros_like(bias)
         rows = max(64, CHUNK_BYTES // (4 * vocab))
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             scores = F.linear(x[part], weight, bias)
             total += _entropy_(scores, targets[part], smoothing)  # scores now hold their own gradient
             if wanted:
-                torch.mm(scores, weight, out=grads[0][part])
-                grads[1].addmm_(scores.t(), x[part])
-                if grads[2] is not None:
-                    grads[2] += scores.sum(0)
-        ctx.grads = grads
+                torch.mm(scores, weight, out=x_grad[part])
+                weight_grad.addmm_(scores.t(), x[part])
+                if bias_grad is not None:
+                    bias_grad += scores.sum(0)
+        ctx.grads = x_grad, weight_grad, bias_grad
         return total.to(x.dtype)
 
     @staticmethod

@@ -64,9 +64,9 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     scores |= {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs[:5]]
     found = [best[0] for best in translator.translate(samples)]
-    picture = out / "alignment.png"
+    picture: Path | None = out / "alignment.png"
     try:
-        draw_translation(translator, samples[0], found[0], picture)
+        draw_translation(translator, samples[0], found[0], out / "alignment.png")
     except ValueError as error:  # a model without attention has no alignment
         print(error, file=sys.stderr)
         picture = None
@@ -143,7 +143,8 @@ def show_fields(plan: Recipe) -> str:
     lines = [f"Fields of {plan.name} (--model {plan.family}; presets: {', '.join(models[plan.family].presets)}):"]
     for section in ("model", "data", "train"):
         config = getattr(plan, section)
-        docs, hints = field_docs(type(config)), typing.get_type_hints(type(config))
+        kind: Any = type(config)
+        docs, hints = field_docs(kind), typing.get_type_hints(kind)
         for name, value in flatten(config).items():
             option = f"--{section}.{name.replace('_', '-')}"
             shown = ",".join(value) if isinstance(value, tuple) else value

@@ -48,7 +48,7 @@ class Fitted:
 
 
 def fit(
-    model: nn.Module,
+    model: Any,
     stream: Stream,
     valid: Callable[[], Iterable[Batch]],
     objective: Objective,
@@ -65,7 +65,7 @@ def fit(
     """
     torch.manual_seed(config.seed)
     line, saved = Line(quiet), out / "checkpoints"
-    peak = config.lr if config.lr is not None else (model.config.dim * config.warmup) ** -0.5  # type: ignore[union-attr]
+    peak = config.lr or (model.config.dim * config.warmup) ** -0.5
     optimizers = build_optimizers(
         model, name=config.optimizer, lr=peak, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
     )

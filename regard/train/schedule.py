@@ -13,16 +13,22 @@ def warm(step: int, warmup: int) -> float:
     return min(1.0, step / max(1, warmup))
 
 
+def _since_warmup(step: int, warmup: int, progress: float) -> float:
+    """The share of what comes after the warm-up, from the share of everything: decay starts at the peak."""
+    warming = progress * min(1.0, warmup / step)
+    return min(1.0, (progress - warming) / max(1 - warming, 1e-9))
+
+
 def _inverse_sqrt(step: int, warmup: int, progress: float) -> float:
     return warm(step, warmup) * min(1.0, math.sqrt(warmup / step)) if warmup else step**-0.5
 
 
 def _cosine(step: int, warmup: int, progress: float) -> float:
-    return warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * _since_warmup(step, warmup, progress)))
 
 
 def _linear(step: int, warmup: int, progress: float) -> float:
-    return warm(step, warmup) * max(0.0, 1 - progress)
+    return warm(step, warmup) * (1 - _since_warmup(step, warmup, progress))
 
 
 def _trapezoid(step: int, warmup: int, progress: float) -> float:

@@ -116,7 +116,7 @@ def test_decoder_formula_equals_the_pieces():
 
 
 def measured_flops(model):
-    """Forward and training, as PyTorch counts in kernels that it can see into: not the fused ones, not oneDNN's LSTM."""
+    """Forward and training, as PyTorch counts where it can see: not in fused kernels, not in oneDNN's LSTM."""
     source, target, lengths = torch.randint(13, (B, S)), torch.randint(13, (B, T)), torch.tensor([S] * B)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         scores = model.double()(source, lengths, target)

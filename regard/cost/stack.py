@@ -1,0 +1,74 @@
+"""Stacks of blocks: the pieces of `pieces.py` put together as `regard/nn/stack.py` puts modules together."""
+
+from regard.cost.pieces import (
+    PositionCost,
+    attention_kept,
+    attention_live,
+    feedforward_kept,
+    feedforward_live,
+    norm_kept,
+    norm_parameters,
+    position_costs,
+)
+from regard.nn.attention import AttentionConfig
+from regard.nn.block import BlockConfig
+
+
+def attention_of(config: BlockConfig, *, causal: bool = False, cross: bool = False) -> AttentionConfig:
+    """The config of a block's attention layer: its own, or the cross one, which takes no position."""
+    return AttentionConfig(
+        dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, bias=config.bias,
+        dropout=config.attention_dropout, kernel=config.kernel, causal=causal,
+        biased=position_costs[config.position].biases and not cross,
+    )  # fmt: skip
+
+
+def position_of(config: BlockConfig, *lengths: int) -> PositionCost:
+    """The cost of a config's position scheme, after a check that it reaches these lengths."""
+    position = position_costs[config.position]
+    if position.limited and max(lengths) > config.max_len:
+        raise ValueError(
+            f"length {max(lengths)} is past max_len={config.max_len} of {config.position} positions; "
+            f"use a length up to {config.max_len} or a larger max_len"
+        )
+    return position
+
+
+def norms_parameters(config: BlockConfig, *, depth: int, parts: int, final: bool) -> int:
+    """Parameters of the norms of a stack whose blocks have `parts` residual parts."""
+    return (depth * parts + final) * norm_parameters(config.norm, config.dim)
+
+
+def stack_kept(
+    config: BlockConfig, position: PositionCost, *, depth: int, batch: int, length: int, context: int | None = None,
+    causal: bool, final: bool,
+) -> int:  # fmt: skip
+    """Numbers that a stack keeps for the backward pass, its output included."""
+    tokens, parts = batch * length, 2 if context is None else 3
+    noise = config.dim if config.dropout else 0
+    around = parts * (norm_kept(config.norm, config.dim) + noise)
+    feedforward = feedforward_kept(config.dim, config.ffn_dim, activation=config.activation, dropout=config.ffn_dropout)
+    sizes = dict(batch=batch, queries=length)
+    own = attention_of(config, causal=causal)
+    attention = attention_kept(own, position, **sizes, keys=length, own=True)
+    if context is not None:
+        cross = attention_of(config, cross=True)
+        attention += attention_kept(cross, position, **sizes, keys=context, own=False)
+    end = config.dim + (norm_kept(config.norm, config.dim) if final else 0)
+    return depth * (tokens * (around + feedforward) + attention) + tokens * end
+
+
+def stack_live(
+    config: BlockConfig, position: PositionCost, *, batch: int, length: int, context: int | None = None, causal: bool
+) -> int:
+    """Numbers at the widest moment of a stack without gradients; a context stays throughout."""
+    sizes = dict(batch=batch, queries=length)
+    moments = [
+        batch * length * feedforward_live(config.ffn_dim, activation=config.activation),
+        attention_live(attention_of(config, causal=causal), position, **sizes, keys=length, own=True),
+    ]
+    if context is not None:
+        moments.append(attention_live(attention_of(config, cross=True), position, **sizes, keys=context, own=False))
+    # Callers hold the stack's and the block's input, the block its stream and, where norms come first, the norm's.
+    streams = 4 if config.norm_place == "pre" else 3
+    return max(moments) + batch * config.dim * (streams * length + (context or 0))

@@ -1,0 +1,259 @@
+"""The command line as a newcomer types it: results on stdout, mistakes in one line, nothing lost."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import regard
+from regard.cli import main, overrides
+from tests.train.conftest import SMALL
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run that was trained a little, through the command line."""
+    out = tmp_path_factory.mktemp("runs") / "small"
+    fields = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+    call("train", "translate", "--out", str(out), "--quiet", *fields)
+    return out
+
+
+def call(*words, monkeypatch=None):
+    """Runs the command in this process; returns nothing but what the test's capture sees."""
+    before, sys.argv = sys.argv, ["regard", *map(str, words)]
+    try:
+        main()
+    finally:
+        sys.argv = before
+
+
+def fails(capsys, *words):
+    """Runs a command that must fail, and returns its one line."""
+    with pytest.raises(SystemExit) as stop:
+        call(*words)
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1, captured.err
+    return lines[0]
+
+
+def test_help_imports_no_torch():
+    code = "import sys; sys.argv = ['regard', '--help']\nfrom regard.cli import main\nmain()\n"
+    probe = "import atexit, sys; atexit.register(lambda: print(sorted(m for m in sys.modules if '.' not in m)))\n"
+    done = subprocess.run([sys.executable, "-c", probe + code], capture_output=True, text=True, check=True)
+    assert "Commands:" in done.stdout
+    for heavy in ("'torch'", "'numpy'", "'matplotlib'", "'tokenizers'"):
+        assert heavy not in done.stdout.splitlines()[-1]
+
+
+def test_public_names():
+    assert regard.__all__ == [
+        "Attention", "AttentionConfig", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator", "cost", "fit",
+        "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position", "register_recipe",
+    ]  # fmt: skip
+    assert len(regard.__all__) <= 25
+    for name in regard.__all__:
+        assert getattr(regard, name) is not None
+
+
+def test_commands_and_options_are_frozen():
+    """What users have in their scripts: change this list only on purpose."""
+    import click
+
+    from regard.cli import regard as group
+
+    def options(command):
+        return sorted(o for p in command.params if isinstance(p, click.Option) for o in p.opts)
+
+    found = {}
+    for name, command in group.commands.items():
+        inner = command.commands if isinstance(command, click.Group) else {"": command}
+        found |= {f"{name} {sub}".strip(): options(leaf) for sub, leaf in inner.items()}
+    assert found == {
+        "train": ["--config", "--help", "--json", "--out", "--quiet", "--resume"],
+        "recipes": ["--json"],
+        "translate": [
+            "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--seed",
+            "--temperature", "--top-k", "--top-p",
+        ],
+        "eval": ["--beam", "--json", "--length-penalty", "--limit", "--lowercase", "--out"],
+        "compare": ["--beam", "--by", "--json", "--limit", "--out"],
+        "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
+        "tokenizer encode": ["--json"],
+        "tokenizer decode": [],
+        "tokenizer trace": ["--tokenizer"],
+        "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
+        "look": ["--kind", "--out", "--target"],
+        "draw": ["--out"],
+        "convert": ["--to"],
+    }  # fmt: skip
+
+
+def test_train_reports_scores_samples_picture_and_next_steps(run, capsys):
+    call("train", "translate", "--out", run, "--resume", "--quiet")
+    shown = capsys.readouterr().out
+    for piece in ("exact match", "BLEU", "nrefs:1|case:mixed", "twenty-five\n    →", "alignment.png", "Try next:"):
+        assert piece in shown
+    assert (run / "alignment.png").stat().st_size > 5000
+
+
+def test_translate_text_file_and_stdin_agree(run, tmp_path, capsys, monkeypatch):
+    texts = ["twenty-five", "three euros"]
+    call("translate", run, *texts)
+    direct = capsys.readouterr().out
+    (tmp_path / "in.txt").write_text("".join(text + "\n" for text in texts))
+    call("translate", run, "--input", tmp_path / "in.txt")
+    assert capsys.readouterr().out == direct
+    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("\n".join(texts)))
+    call("translate", run)
+    assert capsys.readouterr().out == direct
+    assert len(direct.splitlines()) == 2
+
+
+def test_translate_json_n_best_and_sampling(run, capsys):
+    call("translate", run, "twenty-five", "--json", "--n-best", "3", "--beam", "5")
+    row = json.loads(capsys.readouterr().out)
+    scores = [found["score"] for found in row["translations"]]
+    assert row["source"] == "twenty-five" and len(scores) == 3 and scores == sorted(scores, reverse=True)
+    drawn = []
+    for seed in (1, 1, 2):
+        call("translate", run, "twenty-five", "--temperature", "2", "--seed", seed)
+        drawn.append(capsys.readouterr().out)
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_eval_prints_the_three_scores(run, tmp_path, capsys):
+    call("eval", run, "--limit", "20", "--json")
+    scores = json.loads(capsys.readouterr().out)
+    assert {"bleu", "chrf", "exact_match", "bleu_signature"} <= scores.keys() and scores["sentences"] == 20
+    (tmp_path / "a").write_text("two\nthree\n")
+    (tmp_path / "b").write_text("zwei\ndrei\n")
+    call("eval", run, "--data.source", tmp_path / "a", "--data.target", tmp_path / "b")
+    assert "2 sentences" in capsys.readouterr().out
+
+
+def test_compare_draws_and_prints(run, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    __import__("shutil").copytree(run, copy)
+    call("compare", run, copy, "--limit", "50", "--by", "length", "--out", tmp_path / "by.png", "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert result["runs"]["small"] == result["runs"]["copy"]
+    assert sum(row["sentences"] for row in result["runs"]["small"]) == 50
+    assert (tmp_path / "by.png").stat().st_size > 5000
+
+
+def test_tokenizer_verbs(tmp_path, capsys):
+    (tmp_path / "text").write_text("the cat and the hat and the mat\n" * 50)
+    call("tokenizer", "train", tmp_path / "text", "--vocab-size", "270", "--out", tmp_path / "tok.json")
+    capsys.readouterr()
+    call("tokenizer", "encode", tmp_path / "tok.json", "the bat")
+    ids = capsys.readouterr().out.split()
+    call("tokenizer", "decode", tmp_path / "tok.json", *ids)
+    assert capsys.readouterr().out == "the bat\n"
+    call("tokenizer", "trace", "the cat and the hat", "--tokenizer", tmp_path / "tok.json")
+    assert "the" in capsys.readouterr().out
+    call("tokenizer", "trace", "low lower lowest")
+    assert "low" in capsys.readouterr().out
+
+
+def test_cost_of_a_preset_and_of_a_run(run, capsys):
+    call("cost", "base", "--vocab-size", "37000", "--tie", "none", "--head-bias", "--final-norm", "--json")
+    assert json.loads(capsys.readouterr().out)["parameters"]["total"] == 101_009_544
+    call("cost", run, "--batch", "2", "--length", "16")
+    assert "MiB" in capsys.readouterr().out
+
+
+def test_look_draw_and_recipes(run, tmp_path, capsys):
+    for kind in ("cross", "encoder", "decoder"):
+        call("look", run, "twenty-five", "--kind", kind, "--out", tmp_path / f"{kind}.png")
+        assert (tmp_path / f"{kind}.png").stat().st_size > 5000
+    call("draw", "masks", "--out", tmp_path / "masks.svg")
+    assert (tmp_path / "masks.svg").stat().st_size > 5000
+    call("recipes")
+    assert "regard train translate" in capsys.readouterr().out
+
+
+def test_every_field_is_documented_in_help(capsys):
+    call("train", "translate", "--help")
+    shown = capsys.readouterr().out
+    for option in ("--model.norm-place", "--data.valid-source", "--train.smoothing", "presets: tiny, small"):
+        assert option in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "translat"], "unknown recipe 'translat'; did you mean 'translate'?"),
+        (["train", "translate", "--train.step", "3"], "unknown key 'train.step'; did you mean 'train.steps'?"),
+        (["train", "translate", "--train.steps", "many"], "steps takes int, got 'many'"),
+        (["train", "translate", "--model", "transfomer"], "did you mean 'transformer'?"),
+        (["train", "translate", "--model.preset", "tinny"], "did you mean 'tiny'?"),
+        (["train", "translate", "--model.heads", "3"], "heads=3 does not divide dim=128; use 2 or set head_dim"),
+        (["train", "translate", "--model.kernel", "ful"], "unknown kernel 'ful'; did you mean 'full'?"),
+        (["train", "translate", "--data.source", "none.en", "--data.target", "none.de"], "none.en: no such file"),
+        (["train", "translate", "--data.source", "a"], "source and target go together"),
+        (["train", "translate", "--config", "none.toml"], "no such file: none.toml"),
+        (["train", "translate", "--resume"], "holds no run to resume"),
+        (["translate", "nowhere", "hi"], "no such directory: nowhere"),
+        (["eval", "nowhere"], "no such directory: nowhere"),
+        (["cost", "bse"], "'bse' is no preset, run or .toml file; did you mean 'base'?"),
+        (["tokenizer", "train", "none.txt", "--out", "tok.json"], "none.txt: no such file"),
+        (["draw", "maskes"], "did you mean 'masks'?"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_cure(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(capsys, *words)
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_own_pairs_that_are_bad(capsys, tmp_path):
+    def train(left, right):
+        (tmp_path / "a").write_bytes(left)
+        (tmp_path / "b").write_bytes(right)
+        words = ["--data.source", tmp_path / "a", "--data.target", tmp_path / "b", "--out", tmp_path / "run"]
+        return fails(capsys, "train", "translate", *words)
+
+    assert "a has 2 lines" in train(b"one\ntwo\n", b"eins\n")
+    assert "a: the file is empty" in train(b"", b"eins\n")
+    assert "line 2: not UTF-8" in train(b"one\n\xff\xfe\n", b"eins\nzwei\n")
+    long = ("wort " * 50_000).encode()
+    assert "no pair is shorter than max_len=256" in train(long + b"\n", long + b"\n")
+
+
+def test_a_line_of_50000_tokens_is_refused_or_left_out(run, capsys, tmp_path):
+    assert "more than 2,048; split it into sentences" in fails(capsys, "translate", run, "wort " * 50_000)
+    (tmp_path / "p.tsv").write_text("".join(f"number {i}\tZahl {i}\n" for i in range(50)) + "wort " * 50_000 + "\tx\n")
+    words = ["--data.pairs", tmp_path / "p.tsv", "--out", tmp_path / "run", "--train.steps", "2"]
+    sizes = ["--model.dim", "8", "--model.heads", "2", "--model.ffn-dim", "8", "--data.vocab-size", "300", "--json"]
+    call("train", "translate", *words, *sizes, "--train.warmup", "1")
+    assert "left out 1 of" in capsys.readouterr().err
+
+
+def test_broken_checkpoints(run, capsys, tmp_path):
+    copy = tmp_path / "copy"
+    __import__("shutil").copytree(run, copy)
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert "model.safetensors" in fails(capsys, "translate", copy, "hi")
+    newest = sorted((copy / "checkpoints").iterdir())[-1]
+    (newest / "optimizer.safetensors").write_bytes(b"nonsense")
+    assert "delete it to resume from the one before" in fails(
+        capsys, "train", "translate", "--out", copy, "--resume", "--quiet", "--train.steps", "40"
+    )
+    (copy / "config.json").write_text("{")
+    assert "config.json" in fails(capsys, "translate", copy, "hi")
+    weights.rename(copy / "pytorch_model.bin")
+    (copy / "config.json").write_bytes((run / "config.json").read_bytes())
+    assert "pytorch_model.bin" in fails(capsys, "translate", copy, "hi")
+
+
+def test_overrides():
+    words = ["--train.steps", "3", "--data.lowercase", "--model.norm-place=post"]
+    assert overrides(words) == {"train.steps": "3", "data.lowercase": "true", "model.norm_place": "post"}
+    with pytest.raises(ValueError, match="'extra' is not an option"):
+        overrides(["--a", "1", "extra"])
