@@ -15,7 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Each imports only from those before it. `regard/__init__.py` is the front door: it names what lives anywhere.
 ORDER = [
-    "config", "registry",
+    "config", "files", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "decode", "hub", "inside", "serve", "cost",
     "recipes",
     "cli", "__main__", "__init__",

@@ -1,6 +1,6 @@
 """Parameters, FLOPs and memory: arithmetic on configs, no tensors."""
 
-from regard.cost import families  # registers the rules
+import regard.cost.families  # noqa: F401  registers the rules
 from regard.cost.count import Cost, Count, Flops, Memory, Setting, cost, counts, register_count
 from regard.cost.formulas import (
     attention_entries,
@@ -27,7 +27,6 @@ __all__ = [
     "counts",
     "decimal_size",
     "decoder_parameters",
-    "families",
     "forward_flops",
     "hardware_flops",
     "patch_values",

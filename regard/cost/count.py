@@ -103,8 +103,9 @@ class Memory:
     activations: dict[str, int]
     """Training: what autograd saves for the backward pass. Otherwise: the widest moment of one layer.
 
-    Counted as PyTorch on a CPU does: dropout keeps its noise in full numbers (a byte on a GPU), batches are padded to
-    one length with a mask, the loss goes through the vocabulary in chunks; token ids and passing results are left out.
+    Counted as PyTorch on a CPU does (and tested against it): dropout keeps its noise in full numbers (a byte on a
+    GPU), padding is hidden by a mask of numbers, the loss goes through the vocabulary in chunks. Token ids, yes/no
+    masks and what lives only within one operation are left out.
     """
     cache: dict[str, int]
     """Keys and values (a recurrent model: states) between the steps of decoding, a full cache."""

@@ -161,12 +161,15 @@ def seq2seq_activations(config: Seq2SeqConfig, at: Setting) -> dict[str, int]:
     T, S, B, D = at.length, at.source_length, at.batch, config.dim
     additive = config.score == "additive"
     if not at.training:
-        gates = GATES[config.cell] * D
-        reading = S * (3 * D + gates)
-        # Step by step: the sums of one query with all keys while outputs gather, then all of them joined.
-        steps = S * 2 * D + max(S * 2 * D + T * 3 * D, T * 7 * D)
-        writing = steps if additive else S * 2 * D + T * (4 * D + gates)
-        return {"widest_layer": B * max(reading, writing)}
+        gates = GATES[config.cell] + (1 if config.cell == "lstm" else 0)  # an LSTM's second state as well
+        reading = S * 6
+        if additive:  # one query's sums with all keys while outputs gather; then all outputs joined
+            writing = S * 2 + max(S * 2 + T * 3, T * 7)
+        elif config.score == "none":  # inputs are twice as wide
+            writing = T * (6 + gates)
+        else:
+            writing = S + T * max(4 + gates, 7)
+        return {"widest_layer": B * D * max(reading, writing)}
     encoder, decoder = (recurrent_kept(size, dropout=config.dropout) for size in recurrent_sizes(config))
     states = D if config.score != "none" else 0
     # A decoder that looks back first takes each step by itself; the plain cell then hands over a copied state.

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.decode.sample import Hypothesis, evaluating, until
+from regard.decode.sample import Hypothesis, best_tokens, evaluating, until
 from regard.models.base import Generator
 
 
@@ -54,9 +54,10 @@ def beam_search(
         start = torch.full((len(source), 1), bos, device=device)
         scores = model.prefill(start, cache, source=source, lengths=lengths)
         batch = Beams(len(source), beams, max_len, eos, like=scores)
+        room = scores.new_empty(beams * len(scores), scores.shape[1])  # fresh pages at every step would cost time
         steps = max_len - force_end
         for length in range(1, steps + 1):
-            log_probs = scores.log_softmax(dim=-1).index_fill_(1, banned, -math.inf)
+            log_probs = torch.log_softmax(scores, dim=-1, out=room[: len(scores)]).index_fill_(1, banned, -math.inf)
             rows, ids = batch.extend(log_probs, length, norm=length**length_penalty)
             if length == max_len:
                 break
@@ -157,7 +158,8 @@ def continuations(
 
     A sentence's best are among the best of each of its beams, so nothing of size W · V is added up or sorted.
     """
-    per_beam, ids = log_probs.topk(min(count, log_probs.shape[2]))
+    N, W, _ = log_probs.shape
+    per_beam, ids = (best.view(N, W, -1) for best in best_tokens(log_probs.flatten(0, 1), count))
     totals = (per_beam + total[:, :, None]).flatten(1)
     if totals.shape[1] < count:  # a vocabulary smaller than two beams' worth
         totals = F.pad(totals, (0, count - totals.shape[1]), value=-math.inf)

@@ -1,61 +1,26 @@
 """Reading and writing the files of a model directory, whole or not at all."""
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
+
+from regard import files
+from regard.files import write_atomically
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a new file beside `path`, then renames it: whoever reads sees the old file or the new one."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp keeps its files to the owner
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        kept = "; the old file is as it was" if path.exists() else ""
-        raise OSError(f"could not write {path}: {reason}; free some space or choose another directory{kept}") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -72,8 +37,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """All tensors under their names; those that share memory must have been left out by the caller."""
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(whole, temporary, metadata={"format": "pt"}))
+    write_atomically(path, lambda draft: files.write_tensors(draft, tensors))
 
 
 def read_tensors(directory: Path) -> dict[str, Tensor]:

@@ -2,16 +2,16 @@
 
 import base64
 import io
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import numpy as np
+
+from regard.files import write_atomically
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -202,14 +202,8 @@ def save(figure: "matplotlib.figure.Figure", path: str | Path | None) -> "matplo
     if path is None:
         return figure
     path, kind = Path(path), check_suffix(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}-{uuid4().hex[:12]}.{kind}")
-    try:
-        with quiet():
-            figure.savefig(partial, format=kind, dpi=figure.dpi, facecolor="white")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with quiet():
+        write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=figure.dpi, facecolor="white"))
     return figure
 
 

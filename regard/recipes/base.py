@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.config import dotted, override, read_toml, to_dict
+from regard.config import dotted, dump_toml, override, read_toml, to_dict
 from regard.data.pairs import PairsConfig
+from regard.files import write_atomically
 from regard.models import preset
 from regard.registry import models, recipes
 from regard.train.config import TrainConfig
@@ -28,9 +29,8 @@ class Recipe:
     """The training's config."""
 
     def save(self, path: Path) -> None:
-        from regard.config import dump_toml
-
-        path.write_text(dump_toml(to_dict(self)), encoding="utf-8")
+        text = dump_toml(to_dict(self))
+        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
     @classmethod
     def load(cls, path: Path) -> "Recipe":

@@ -9,7 +9,6 @@ digits, so that 1999 and 2000 share their parts at any vocabulary size. `tokeniz
 """
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.config import nearest
+from regard.files import write_atomically
 from regard.tokens.corpus import check_text, corpus
 
 KINDS = ("bpe", "word", "char")
@@ -129,13 +129,8 @@ class Tokenizer:
     def save(self, path: Path | str) -> Path:
         """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory."""
         path = _json_path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_text(self.inner.to_str(pretty=True), encoding="utf-8")
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        text = self.inner.to_str(pretty=True)
+        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
         return path
 
     def encode(self, text: str) -> list[int]:

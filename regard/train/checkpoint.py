@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from regard.files import sync, write_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +43,17 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
     draft.mkdir(parents=True)
     try:
-        save_file(weights_of(model), draft / "model.safetensors")
+        write_tensors(draft / "model.safetensors", weights_of(model))
         tensors, numbers = _flatten(optimizers)
         tensors["rng"] = torch.get_rng_state()
-        save_file(tensors, draft / "optimizer.safetensors")
+        write_tensors(draft / "optimizer.safetensors", tensors)
         state = {"progress": asdict(progress), "optimizers": numbers}
         (draft / "state.json").write_text(json.dumps(state))
         for path in (*draft.iterdir(), draft):
-            _flush(path)
+            sync(path)
         _remove(final)
         draft.rename(final)
-        _flush(directory)
+        sync(directory)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -142,11 +144,3 @@ def _restore(
             p, name = key.split("/")
             state.setdefault(int(p), {})[name] = value
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

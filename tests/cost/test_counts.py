@@ -153,7 +153,7 @@ def test_seq2seq_flops(cell, score, depth):
     found = cost(config, batch=B, length=T, source_length=S)
     forward, training = measured_flops(Seq2Seq(config))
     assert found.flops.forward == forward
-    assert found.flops.training == pytest.approx(training, rel=0.15)
+    assert found.flops.training == pytest.approx(training, rel=0.01)  # some first and last states need no gradient
 
 
 def test_only_attention_grows_with_length():

@@ -120,6 +120,11 @@ def test_formula_for_the_last_queries_only(name, mask):
     check(name, mask, T=1, start=N - 1, bias_name="alibi")
 
 
+@every_kernel
+def test_formula_for_as_many_queries_as_keys_but_later_ones(name):
+    check(name, "causal", start=2)
+
+
 @pytest.mark.parametrize("name", [name for name in kernels if kernels[name].reference and kernels[name].exact])
 @pytest.mark.parametrize("mask", ["none", "causal", "padding", "window"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -202,6 +207,7 @@ def calls(monkeypatch):
         ("causal", 1, N - 1, False, False),  # the newest position sees all keys
         ("causal", 1, N - 2, False, True),
         ("causal", 2, N - 2, False, True),
+        ("causal", N, 2, False, True),  # queries 2 … 8: the shape is square, the rule is not
         ("causal", 3, 0, False, True),  # is_causal would align the last query, not the first
         ("causal & padding", N, 0, False, True),
         ("padding", N, 0, False, True),

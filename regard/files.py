@@ -1,0 +1,44 @@
+"""Writing files so that a crash or a full disk leaves the old one or the new one, never half of one."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Lets `write` fill a new file beside `path`, then renames it. The new file keeps the suffix of the old."""
+    draft = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(draft)
+        sync(draft)
+        draft.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        kept = "; the old file is as it was" if path.exists() else ""
+        reason = error.strerror or error
+        raise OSError(f"could not write {path}: {reason}; free some space or choose another place{kept}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+    """A safetensors file; what the disk refuses is an OSError here as everywhere."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(whole, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"could not write {path}: {error}") from None
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or a directory's list of names, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
