@@ -223,11 +223,11 @@ class _Kind:
 _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))
 _MEASURES = tuple(product(["long", "short"], _UNITS))
 _KINDS = {
-    "number": _Kind(4, lambda draw: draw.sized(6), _number, ((),)),
-    "date": _Kind(2, _Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
-    "time": _Kind(1, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
+    "number": _Kind(3, lambda draw: draw.sized(6), _number, ((),)),
+    "date": _Kind(3, _Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
+    "time": _Kind(2, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
     "clock": _Kind(1, lambda draw: (1 + draw.below(12), draw.minute()), _clock, ((),)),
-    "money": _Kind(2, _Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
+    "money": _Kind(3, _Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
     "duration": _Kind(2, _Draw.duration, _duration, (("long",),), (("short",), ("words",))),
     "unit": _Kind(2, _Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
 }
