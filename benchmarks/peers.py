@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batches import IGNORE, Batch, PairStream
+from regard.data.batches import IGNORE, Batch, IdPairs, PairStream
 from regard.decode.beam import beam_search
 from regard.decode.sample import generate
 from regard.models import build, preset
@@ -45,6 +46,11 @@ class TorchTransformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.positions = nn.Parameter(torch.zeros(512, dim), requires_grad=False)
         self.inner = nn.Transformer(dim, heads, depth, depth, ffn, 0.1, batch_first=True, norm_first=True)
+        for layer in [*self.inner.encoder.layers, *self.inner.decoder.layers]:
+            layer.dropout.p = 0.0  # as the others: no dropout on hidden units and on weights, where it would cost
+            for name in ("self_attn", "multihead_attn"):
+                if hasattr(layer, name):
+                    getattr(layer, name).dropout = 0.0
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + self.positions[: ids.shape[1]]
@@ -91,7 +97,8 @@ def make_batches(count: int, *, sort: bool) -> list[Batch]:
     other = np.clip((lengths * rng.normal(1.03, 0.12, size=len(lengths))).astype(int), 5, 44)
     sources = [rng.integers(3, VOCAB, n).tolist() for n in lengths]
     targets = [rng.integers(3, VOCAB, n).tolist() for n in other]
-    stream = PairStream(lambda _: (sources, targets), 4096, 1, 2, 0)
+    pairs = IdPairs(sources, targets, range(len(sources)))
+    stream = PairStream(lambda _: pairs, 4096, 1, 2, 0)
     if sort:
         return [batch for (_, _, batch), _ in zip(stream.batches(), range(count), strict=False)]
     groups, start = [], 0
@@ -101,7 +108,7 @@ def make_batches(count: int, *, sort: bool) -> list[Batch]:
             size += 1
         groups.append(np.arange(start, start + size))
         start += size
-    return [stream.collate(sources, targets, group) for group in groups]
+    return [stream.collate(pairs, group) for group in groups]
 
 
 def train_step(name: str, model: nn.Module) -> Callable[[Batch], int]:
@@ -168,7 +175,7 @@ def bench_translate(shape: str, beams: int, repeats: int) -> dict[str, list[floa
     def run_theirs() -> int:
         found = theirs.generate(
             source, attention_mask=torch.ones_like(source), num_beams=beams, do_sample=False, max_new_tokens=20,
-            min_new_tokens=20, suppress_tokens=[0, 2],
+            suppress_tokens=[0, 2],
         )  # fmt: skip
         assert found.shape[1] == 21
         return tokens
@@ -178,7 +185,7 @@ def bench_translate(shape: str, beams: int, repeats: int) -> dict[str, list[floa
 
 def show(title: str, speeds: dict[str, list[float]], unit: str) -> dict[str, object]:
     """A table of medians with their spread, and the ratio to each contestant, round by round."""
-    print(f"\n{title} ({unit}; median, spread of {len(speeds['regard'])} rounds)")
+    print(f"\n{title} ({unit}; median, spread of {len(speeds['regard'])} rounds)", file=sys.stderr)
     rows = {}
     for name, values in speeds.items():
         ratios = [own / other for own, other in zip(speeds["regard"], values, strict=True)]
@@ -186,7 +193,8 @@ def show(title: str, speeds: dict[str, list[float]], unit: str) -> dict[str, obj
                       "regard_is": statistics.median(ratios)}  # fmt: skip
         print(
             f"  {name:36} {rows[name]['median']:9,.0f}  ({min(values):,.0f}–{max(values):,.0f})"
-            f"   regard is {rows[name]['regard_is']:.2f}× ({min(ratios):.2f}–{max(ratios):.2f})"
+            f"   regard is {rows[name]['regard_is']:.2f}× ({min(ratios):.2f}–{max(ratios):.2f})",
+            file=sys.stderr,
         )
     return {"title": title, "rows": rows}
 

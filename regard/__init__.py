@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.cost import cost as cost
     from regard.decode.sample import Sampling as Sampling
     from regard.hub.translator import Translation as Translation
     from regard.hub.translator import Translator as Translator
@@ -29,7 +28,6 @@ _HOMES = {
     "Tokenizer": "regard.tokens",
     "Translation": "regard.hub.translator",
     "Translator": "regard.hub.translator",
-    "cost": "regard.cost",
     "fit": "regard.recipes",
     "load": "regard.hub.translator",
     "look": "regard.inside.capture",

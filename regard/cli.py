@@ -32,8 +32,8 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.exceptions.Abort, KeyboardInterrupt) as stop:
-        sys.exit(fail(str(stop) or "stopped", 130))
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(fail("stopped", 130))
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
@@ -99,16 +99,20 @@ def train(
     from regard.config import dotted, read_toml
     from regard.recipes import Recipe, configure, fit, recipe
     from regard.recipes.report import report, show_fields
+    from regard.train.loop import Interrupted
 
     changes = (dotted(read_toml(config)) if config else {}) | overrides(ctx.args)
     out = out or Path("runs") / name
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
-    plan = configure(Recipe.load(out / "recipe.toml"), changes) if resume else recipe(name, **changes)
+    plan = configure(Recipe.load(out / "recipe.toml"), changes) if resume else recipe(name, changes)
     if wants_help:
         click.echo(ctx.get_help() + "\n\n" + show_fields(plan))
         return
-    fitted = fit(plan, out, resume=resume, quiet=quiet)
+    try:
+        fitted = fit(plan, out, resume=resume, quiet=quiet)
+    except Interrupted as stop:
+        sys.exit(fail(str(stop), 130))
     report(out, fitted, as_json=as_json)
 
 
@@ -141,17 +145,18 @@ def translate(
     alignment: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Translate TEXT, the lines of a file, or of stdin with the model in RUN."""
-    from regard.data.pairs import read_lines
+    from regard.data.pairs import read_lines, split_lines
     from regard.decode.sample import Sampling
     from regard.hub.translator import load
 
     if text and input_:
         raise ValueError("give either TEXT or --input, not both")
     translator = load(run)
-    texts = list(text) if text else read_lines(input_) if input_ else sys.stdin.read().splitlines()
+    if text:
+        texts = list(text)
+    else:
+        texts = read_lines(input_) if input_ else split_lines(sys.stdin.buffer.read(), Path("stdin"))
     drawn = any(value is not None for value in (temperature, top_k, top_p, min_p))
-    if drawn and (n_best > 1 or (beam or 1) > 1):
-        raise ValueError("sampling draws one translation; leave out --beam and --n-best")
     temperature = 1.0 if temperature is None else temperature
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed) if drawn else None
     found = translator.translate(texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
@@ -190,13 +195,15 @@ def evaluate(
     regard eval RUN                                              the embedded test phrases
     regard eval RUN --data.source test.en --data.target test.de  or --data.pairs test.tsv
     """
+    from regard.files import write_atomically
     from regard.hub.translator import load
-    from regard.recipes.report import render_scores, score, test_pairs
+    from regard.recipes.report import held_out_pairs, render_scores, score
 
-    pairs = test_pairs(run, overrides(ctx.args), limit)
+    pairs = held_out_pairs(run, overrides(ctx.args), limit)
     scores, hypotheses = score(load(run), pairs, beams=beam, length_penalty=length_penalty, lowercase=lowercase)
     if out is not None:
-        out.write_text("".join(text + "\n" for text in hypotheses), encoding="utf-8")
+        lines = "".join(text + "\n" for text in hypotheses)
+        write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
     emit(scores, as_json, render_scores)
 
 
@@ -214,8 +221,11 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare RUNS on the same sentences, by source length: a fixed vector's bottleneck shows."""
     # Options may stand between the runs and the fields, so a field's value can land among the runs.
+    from regard.inside.canvas import check_suffix
     from regard.recipes.report import compare_by_length, render_comparison
 
+    if out is not None:
+        check_suffix(out)
     words = [str(run) for run in runs] + ctx.args
     first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
     result = compare_by_length([Path(w) for w in words[:first]], overrides(words[first:]), limit, beam, out)

@@ -42,3 +42,12 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def own_tensors(model: Any) -> dict[str, Any]:
+    """Parameters and kept buffers by name, each once: of tied ones only the first name."""
+    names: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    for name, tensor in state.items():
+        names.setdefault(id(tensor), name)
+    return {name: state[name] for name in names.values()}

@@ -28,8 +28,8 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     """Encoder and decoder stacks; keys and values for cross-attention are made once for each source token."""
     T, S, B = at.length, at.source_length, at.batch
     position = position_of(config, T, S)
-    depth, decoder_depth = config.depth, config.decoder_depth or config.depth
-    final = has_final_norm(config)
+    depth, decoder_depth = config.depth, config.decoder_blocks
+    final = config.ends_with_norm
     encoder_own, own = attention_of(config), attention_of(config, causal=True)
     cross = attention_of(config, cross=True)
     table = config.vocab_size * config.dim
@@ -41,7 +41,7 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     return Count(
         parameters={
             "embeddings": table * (1 if config.tie == "all" else 2),
-            "positions": position.parameters(config),
+            "positions": 2 * position.parameters(config),
             "encoder_attention": depth * attention,
             "encoder_feedforward": depth * feedforward,
             "encoder_norms": norms_parameters(config, depth=depth, parts=2, final=final),
@@ -84,10 +84,6 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     )
 
 
-def has_final_norm(config: TransformerConfig) -> bool:
-    return config.norm_place == "pre" if config.final_norm is None else config.final_norm
-
-
 def transformer_activations(config: TransformerConfig, position: PositionCost, at: Setting) -> dict[str, int]:
     """Kept by each part in training; otherwise the widest layer of the two stacks."""
     B, T, S = at.batch, at.length, at.source_length
@@ -97,7 +93,7 @@ def transformer_activations(config: TransformerConfig, position: PositionCost, a
         return {"widest_layer": max(encoding, decoding)}
     noise = config.dim if config.dropout else 0
     projected = position.matrix(config) // config.dim
-    depth, final = config.decoder_depth or config.depth, has_final_norm(config)
+    depth, final = config.decoder_blocks, config.ends_with_norm
     return {
         "embeddings": B * (S + T) * (noise + projected),
         "encoder": stack_kept(config, position, depth=config.depth, batch=B, length=S, causal=False, final=final),

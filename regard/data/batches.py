@@ -66,12 +66,24 @@ def bucket(lengths: np.ndarray, max_tokens: int, rng: np.random.Generator | None
     return groups
 
 
+@dataclass(frozen=True, slots=True)
+class IdPairs:
+    """Sentence pairs as ids, without <bos> and <eos>, and the number that each has in the user's data."""
+
+    sources: Sequence[Ids]
+    targets: Sequence[Ids]
+    numbers: Sequence[int]
+
+    def lengths(self) -> np.ndarray:
+        return np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
+
+
 @dataclass(frozen=True)
 class PairStream:
     """Endless batches of sentence pairs; where it stands is two numbers, so that a run resumes to the same batch."""
 
-    epoch: Callable[[int], tuple[Sequence[Ids], Sequence[Ids]]]
-    """The sources and targets of epoch e, as ids without <bos> and <eos>."""
+    epoch: Callable[[int], IdPairs]
+    """The pairs of epoch e."""
     max_tokens: int
     bos: int
     eos: int
@@ -81,21 +93,19 @@ class PairStream:
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         while True:
-            sources, targets = self.epoch(epoch)
-            lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in zip(sources, targets, strict=True)])
-            groups = bucket(lengths, self.max_tokens, np.random.default_rng((self.seed, epoch)))
+            pairs = self.epoch(epoch)
+            groups = bucket(pairs.lengths(), self.max_tokens, np.random.default_rng((self.seed, epoch)))
             for position in range(index, len(groups)):
-                yield epoch, position + 1, self.collate(sources, targets, groups[position])
+                yield epoch, position + 1, self.collate(pairs, groups[position])
             epoch, index = epoch + 1, 0
 
-    def once(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> Iterator[Batch]:
+    def once(self, pairs: IdPairs) -> Iterator[Batch]:
         """Every given pair once, in order of length: for validation."""
-        lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in zip(sources, targets, strict=True)])
-        for group in bucket(lengths, self.max_tokens, None):
-            yield self.collate(sources, targets, group)
+        for group in bucket(pairs.lengths(), self.max_tokens, None):
+            yield self.collate(pairs, group)
 
-    def collate(self, sources: Sequence[Ids], targets: Sequence[Ids], group: np.ndarray) -> Batch:
+    def collate(self, pairs: IdPairs, group: np.ndarray) -> Batch:
         return pair_batch(
-            [sources[i] for i in group], [targets[i] for i in group],
-            bos=self.bos, eos=self.eos, pad_id=self.pad_id, examples=group.tolist(),
+            [pairs.sources[i] for i in group], [pairs.targets[i] for i in group],
+            bos=self.bos, eos=self.eos, pad_id=self.pad_id, examples=[pairs.numbers[i] for i in group],
         )  # fmt: skip

@@ -49,6 +49,8 @@ class PairsConfig:
                 raise ValueError(f"give either {prefix}pairs or {prefix}source and {prefix}target, not both")
             if (source is None) != (target is None):
                 raise ValueError(f"{prefix}source and {prefix}target go together; one is missing")
+        if self.embedded and (self.valid_source or self.valid_pairs):
+            raise ValueError("validation pairs without training pairs; give source and target, or pairs, too")
         if len(self.keys) != 2:
             raise ValueError(f"keys names two fields, source and target; got {len(self.keys)}")
         if self.epoch_size < 1 or self.max_len < 1:
@@ -74,7 +76,7 @@ def embedded(split: str, count: int, *, start: int = 0) -> Pairs:
 
 
 def read_pairs(source: str | None, target: str | None, pairs: str | None, keys: tuple[str, ...]) -> Pairs:
-    """All pairs of two files, or of one; pairs with an empty side are left out."""
+    """All pairs of two files, or of one, in order: also those with an empty side, so that lines can be counted."""
     if pairs is not None:
         path = Path(pairs)
         readers = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
@@ -90,10 +92,9 @@ def read_pairs(source: str | None, target: str | None, pairs: str | None, keys: 
                 "line by line they must be translations of each other"
             )
         found = list(zip(left, right, strict=True))
-    kept = [(s, t) for s, t in found if s.strip() and t.strip()]
-    if not kept:
+    if not any(s.strip() and t.strip() for s, t in found):
         raise ValueError(f"{pairs or source}: no pair has text on both sides")
-    return kept
+    return found
 
 
 def read_lines(path: Path) -> list[str]:
@@ -101,12 +102,18 @@ def read_lines(path: Path) -> list[str]:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        raise ValueError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: is a directory; give a text file") from None
     if not raw.strip():
-        raise ValueError(f"{path}: the file is empty")
-    return [_decode(line, path, number) for number, line in enumerate(raw.rstrip(b"\n").split(b"\n"), 1)]
+        raise ValueError(f"{path}: the file is empty; give one with a text a line")
+    return split_lines(raw, path)
+
+
+def split_lines(raw: bytes, path: Path) -> list[str]:
+    """Lines end at newlines and nowhere else: Unicode's other separators would shift two files apart."""
+    lines = raw.split(b"\n")
+    return [_decode(line, path, number) for number, line in enumerate(lines if lines[-1] else lines[:-1], 1)]
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:
@@ -121,6 +128,8 @@ def _decode(line: bytes, path: Path, number: int) -> str:
 def _read_tsv(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), 1):
         parts = line.split("\t")
+        if not line.strip():
+            parts = ["", ""]
         if len(parts) != 2:
             raise ValueError(f"{path}, line {number}: a pair is two texts with a tab between, got {len(parts)}")
         yield parts[0], parts[1]
@@ -129,6 +138,7 @@ def _read_tsv(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def _read_jsonl(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
+            yield "", ""
             continue
         try:
             row = json.loads(line)

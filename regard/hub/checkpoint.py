@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import override, to_dict
-from regard.hub.files import CONFIG, WEIGHTS, own_tensors, read_json, read_tensors, write_json, write_tensors
+from regard.files import own_tensors
+from regard.hub.files import CONFIG, WEIGHTS, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.maps import MAPS
 from regard.registry import models
@@ -17,7 +18,7 @@ from regard.registry import models
 __all__ = ["export_model", "load_generation", "load_model", "save_generation", "save_model"]
 
 
-def save_model(model: nn.Module, directory: str | Path) -> None:
+def save_model(model: Any, directory: str | Path) -> None:
     """Writes our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
     directory = Path(directory)
     head = {"model_type": "regard", "family": models.name_of(type(model)), "regard_version": _version()}
@@ -88,7 +89,7 @@ def _check_names(wanted: Mapping[str, Any], got: Mapping[str, Any], guess: str) 
             raise ValueError(f"{len(names)} {what} tensors: {shown}; {guess}")
 
 
-def export_model(model: nn.Module, directory: str | Path, **generation: Any) -> None:
+def export_model(model: Any, directory: str | Path, **generation: Any) -> None:
     """Writes the Hugging Face layout, for a model that one of the known `model_type`s can express.
 
     `generation` are the arguments of `save_generation`: other projects expect the special tokens in the directory.

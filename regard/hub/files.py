@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -62,12 +61,3 @@ def _no_weights(directory: Path) -> str:
             f"{save}, safe_serialization=True)"
         )
     return f"no such file: {directory / WEIGHTS}; a model directory holds {CONFIG} and {WEIGHTS}"
-
-
-def own_tensors(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Parameters and kept buffers by name, each once: of tied ones only the first name."""
-    names: dict[int, str] = {}
-    state = model.state_dict(keep_vars=True)
-    for name, tensor in state.items():
-        names.setdefault(id(tensor), name)
-    return {name: state[name] for name in names.values()}

@@ -75,7 +75,7 @@ class Map:
         return ours
 
     def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        theirs = {}
+        theirs: dict[str, Tensor] = {}
         for name, tensor in ours.items():
             pair, targets = self._find(name)
             parts = TRANSFORMS[pair.transform].to_theirs(tensor, len(targets))

@@ -41,21 +41,31 @@ class Translator:
         batch_tokens: int = 4096,
         max_source: int = 2048,
     ) -> list[list[Translation]]:
-        """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled."""
-        beams = 1 if sampling else max(beams or self.generation["num_beams"], n_best)
-        penalty = self.generation["length_penalty"] if length_penalty is None else length_penalty
+        """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled.
+
+        A blank text has a blank translation. An output ends at twice its batch's longest source at the latest.
+        """
+        if isinstance(texts, str):
+            raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
+        if sampling and (n_best > 1 or (beams or 1) > 1):
+            raise ValueError("sampling draws one translation of each text; leave out beams and n_best")
+        told = self.generation
+        beams = 1 if sampling else max(beams or told["num_beams"], n_best)
+        penalty = told["length_penalty"] if length_penalty is None else length_penalty
         sources = self.encode(texts, max_source)
-        results: list[list[Translation]] = [[] for _ in texts]
+        results = [[Translation("", 0.0, ())] for _ in texts]
+        real = [i for i, text in enumerate(texts) if text.strip()]
         with torch.inference_mode():
-            for group in bucket(np.array([[len(ids)] for ids in sources]), batch_tokens, None) if texts else ():
+            for chosen in bucket(np.array([[len(sources[i])] for i in real]), batch_tokens, None) if real else ():
+                group = [real[i] for i in chosen]
                 rows = [sources[i] for i in group]
-                source, lengths = pad(rows, self.generation["pad"]), torch.tensor([len(row) for row in rows])
+                source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
                 ends: dict[str, Any] = dict(
-                    bos=self.generation["decoder_start"], eos=self.generation["eos"], max_len=2 * source.shape[1] + 16,
-                    forbidden=self.generation["forbidden"],
+                    bos=told["decoder_start"], eos=told["eos"], forbidden=told["forbidden"],
+                    max_len=min(2 * source.shape[1] + 16, told["max_length"] - 1), force_end=told["force_end"],
                 )  # fmt: skip
                 if beams == 1:
-                    drawn = generate(self.model, source, lengths, sampling=sampling, rows=group.tolist(), **ends)
+                    drawn = generate(self.model, source, lengths, sampling=sampling, rows=group, **ends)
                     found = [[one] for one in drawn]
                 else:
                     found = beam_search(
@@ -83,4 +93,6 @@ def load(directory: str | Path) -> Translator:
     """A run, or a checkpoint in the Hugging Face layout, ready to translate."""
     path = Path(directory)
     model = load_model(path)
+    if not (path / "tokenizer.json").is_file():
+        raise ValueError(f"{path}: no tokenizer.json; save it there with transformers' fast tokenizer, save_pretrained")
     return Translator(model, Tokenizer.load(path), load_generation(path))

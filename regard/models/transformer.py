@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.embeddings import Embedding, Head
-from regard.nn.masks import Mask, padding
+from regard.nn.masks import Mask, causal, padding
 from regard.nn.stack import Stack, build_position, glorot
 from regard.registry import register_model
 
@@ -44,6 +44,14 @@ class TransformerConfig(BlockConfig):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
 
+    @property
+    def decoder_blocks(self) -> int:
+        return self.decoder_depth or self.depth
+
+    @property
+    def ends_with_norm(self) -> bool:
+        return self.norm_place == "pre" if self.final_norm is None else self.final_norm
+
 
 @register_model("transformer")
 class Transformer(nn.Module):
@@ -60,21 +68,18 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.position = build_position(config)
-        final_norm = config.norm_place == "pre" if config.final_norm is None else config.final_norm
-        shape = dict(final_norm=final_norm)
-        self.encoder = Stack(config, self.position, depth=config.depth, causal=False, cross=False, **shape)
-        self.decoder_depth = config.decoder_depth or config.depth
-        self.decoder = Stack(config, self.position, depth=self.decoder_depth, causal=True, cross=True, **shape)
+        # Each stack has its own positions: a learned bias means other distances where the future is hidden.
+        read, written = build_position(config), build_position(config)
+        ends: dict[str, Any] = dict(final_norm=config.ends_with_norm)
+        self.encoder = Stack(config, read, depth=config.depth, causal=False, cross=False, **ends)
+        self.decoder = Stack(config, written, depth=config.decoder_blocks, causal=True, cross=True, **ends)
         glorot(self)
-        self.target_embedding = self.new_embedding()
-        self.source_embedding = self.target_embedding if config.tie == "all" else self.new_embedding()
+        looks: dict[str, Any] = dict(dropout=config.dropout, scaled=config.embedding_scale)
+        self.target_embedding = Embedding(config.vocab_size, config.dim, written, **looks)
+        tied = self.target_embedding if config.tie == "all" else None
+        self.source_embedding = Embedding(config.vocab_size, config.dim, read, tied=tied, **looks)
         tied = None if config.tie == "none" else self.target_embedding
         self.head = Head(config.vocab_size, config.dim, tied=tied, bias=config.head_bias)
-
-    def new_embedding(self) -> Embedding:
-        c = self.config
-        return Embedding(c.vocab_size, c.dim, self.position, dropout=c.dropout, scaled=c.embedding_scale)
 
     def encode(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Mask]:
         mask = padding(lengths)
@@ -85,7 +90,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Everything but the scores. Targets are padded on the right, where the causal mask hides the padding."""
         memory, mask = self.encode(source, lengths)
-        return self.decoder(self.target_embedding(target), memory, context_mask=mask)
+        return self.decoder(self.target_embedding(target), memory, mask=causal(), context_mask=mask)
 
     def forward(
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
@@ -93,7 +98,7 @@ class Transformer(nn.Module):
         return self.head(self.features(source, lengths, target))
 
     def new_cache(self, room: int) -> Cache:
-        return Cache(self.decoder_depth, room)
+        return Cache(self.config.decoder_blocks, room)
 
     def prefill(
         self, prefix: Int[Tensor, "B T"], cache: Cache, *, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
@@ -109,5 +114,5 @@ class Transformer(nn.Module):
         self, ids: Int[Tensor, "B T"], cache: Cache, memory: Float[Tensor, "M S D"] | None = None
     ) -> Float[Tensor, "B V"]:
         x = self.target_embedding(ids, start=cache.length)
-        x = self.decoder(x, memory, context_mask=cache.mask, cache=cache)
+        x = self.decoder(x, memory, mask=causal(), context_mask=cache.mask, cache=cache)
         return self.head(x[:, -1])

@@ -37,6 +37,9 @@ class AttentionConfig:
     """Whether positions enter as a bias; checked as well."""
 
     def __post_init__(self) -> None:
+        for name in ("dim", "heads", "kv_heads", "head_dim", "context_dim"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.head_dim is None and self.dim % self.heads:
             raise ValueError(
                 f"heads={self.heads} does not divide dim={self.dim}; "
@@ -62,7 +65,7 @@ class Attention(nn.Module):
             config.kernel, heads=self.heads, head_dim=self.head_dim,
             causal=config.causal, cached=config.causal, biased=config.biased,
         )  # fmt: skip
-        self.rotate = position.rotate if position is not None else _unturned
+        self.position = position if position is not None and position.turns else None
 
     def forward(
         self,
@@ -77,7 +80,7 @@ class Attention(nn.Module):
         fixed context is filled by the first call, and later ones need no `context`."""
         fixed = cache is not None and cache.fixed
         start = cache.length if cache is not None and not fixed else 0
-        q = self.rotate(self.split(self.query(x)), start)  # B H T K
+        q = self.turn(self.split(self.query(x)), start)  # B H T K
         if cache is not None and fixed and cache.length:
             k, v = cache.all()
         else:
@@ -92,11 +95,10 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "B S C"], start: int = 0
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         k, v = self.key_value(x).chunk(2, dim=-1)
-        return self.rotate(self.split(k), start), self.split(v)
+        return self.turn(self.split(k), start), self.split(v)
 
     def split(self, x: Float[Tensor, "B T N"]) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
-
-def _unturned(x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
-    return x
+    def turn(self, x: Float[Tensor, "B N T K"], start: int) -> Float[Tensor, "B N T K"]:
+        return x if self.position is None else self.position.rotate(x, start)

@@ -57,7 +57,7 @@ class BlockConfig:
         for name in ("dropout", "attention_dropout", "ffn_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not in [0, 1)")
-        for name in ("dim", "heads", "ffn_dim", "max_len"):
+        for name in ("ffn_dim", "max_len"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -116,7 +116,7 @@ class Block(nn.Module):
         cache: KeyValues | None,
     ) -> Float[Tensor, "B T D"]:
         """Cross-attention. The beams of a sentence (B = M · beams) become further queries to its one context."""
-        assert self.cross is not None
+        assert self.cross is not None and (mask is None or mask.is_keywise), "regrouped queries need a mask on keys"
         sources = len(x) if cache is None or not cache.length else cache.batch
         folded = x.reshape(sources, -1, x.shape[-1])
         return self.cross(folded, context, mask=mask, cache=cache).view_as(x)

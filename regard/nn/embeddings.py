@@ -12,16 +12,27 @@ from regard.nn.positions import Position
 class Embedding(nn.Module):
     """Token vectors · √D, plus positions. Started at variance 1/D, so that √D brings them to the waves' size."""
 
-    def __init__(self, vocab_size: int, dim: int, position: Position, *, dropout: float, scaled: bool = True) -> None:
+    weight: nn.Parameter
+
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int,
+        position: Position,
+        *,
+        dropout: float,
+        scaled: bool = True,
+        tied: "Embedding | None" = None,
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5)
+        self.weight = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5) if tied is None else tied.weight
         self.scale = dim**0.5 if scaled else 1.0
         self.dropout = dropout
-        self.embed_position = position.embed
+        self.position = position
 
     def forward(self, ids: Int[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
         x = F.embedding(ids, self.weight) * self.scale
-        return dropout(self.embed_position(x, start), self.dropout, self.training)
+        return dropout(self.position.embed(x, start), self.dropout, self.training)
 
 
 class Head(nn.Module):

@@ -14,6 +14,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+Rows = Int[Tensor, "T 1"]
+Columns = Int[Tensor, "1 S"]
+Allowed = Bool[Tensor, "*B T S"]
+
 
 class Mask:
     """A rule: True where the query at position i may attend to the key at position j."""
@@ -27,7 +31,7 @@ class Mask:
     is_keywise = False
     """Depends on the key alone (as padding does): queries may be regrouped."""
 
-    def allowed(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Bool[Tensor, "*B T S"]:
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         """The rule at the given absolute positions; a batch axis in front where rows of a batch differ."""
         raise NotImplementedError
 
@@ -60,14 +64,16 @@ class Mask:
         return self
 
     def __and__(self, other: "Mask") -> "Mask":
+        start = _common_start(self, other)
         if self.is_everything or other.is_everything:
-            return other if self.is_everything else self
-        return _Combined(self, other, operator.and_, "&").at(_common_start(self, other))
+            return (other if self.is_everything else self).at(start)
+        return _Combined(self, other, operator.and_, "&").at(start)
 
     def __or__(self, other: "Mask") -> "Mask":
+        start = _common_start(self, other)
         if self.is_everything or other.is_everything:
-            return self if self.is_everything else other
-        return _Combined(self, other, operator.or_, "|").at(_common_start(self, other))
+            return (self if self.is_everything else other).at(start)
+        return _Combined(self, other, operator.or_, "|").at(start)
 
     def __invert__(self) -> "Mask":
         return _Not(self).at(self.start)
@@ -113,10 +119,10 @@ class _Combined(Mask):
         cpu = torch.device("cpu")
         return self.left.device if self.left.device != cpu else self.right.device
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.combine(self.left.allowed(i, j), self.right.allowed(i, j))
 
-    def select(self, rows):
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return _Combined(self.left.select(rows), self.right.select(rows), self.combine, self.symbol).at(self.start)
 
     def __repr__(self) -> str:
@@ -135,10 +141,10 @@ class _Not(Mask):
     def device(self) -> torch.device:
         return self.rule.device
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return ~self.rule.allowed(i, j)
 
-    def select(self, rows):
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return _Not(self.rule.select(rows)).at(self.start)
 
     def __repr__(self) -> str:
@@ -152,7 +158,7 @@ class everything(Mask):  # noqa: N801  rules read as words: causal() & padding(l
     is_everything = True
     is_keywise = True
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (i >= 0) & (j >= 0)
 
 
@@ -163,7 +169,7 @@ class causal(Mask):  # noqa: N801
     is_causal = True
     hides_future = True
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return j <= i
 
 
@@ -178,10 +184,10 @@ class padding(Mask):  # noqa: N801
     def device(self) -> torch.device:
         return self.lengths.device
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return ((j < self.lengths[:, None, None]) & (i >= 0)[None]).contiguous()
 
-    def select(self, rows):
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return padding(self.lengths[rows]).at(self.start)
 
     def __repr__(self) -> str:
@@ -194,7 +200,7 @@ class window(Mask):  # noqa: N801
 
     radius: int
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (i - j).abs() <= self.radius
 
 
@@ -204,7 +210,7 @@ class strided(Mask):  # noqa: N801
 
     stride: int
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (i - j) % self.stride == 0
 
 
@@ -214,7 +220,7 @@ class global_tokens(Mask):  # noqa: N801
 
     count: int
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (i < self.count) | (j < self.count)
 
 
@@ -225,7 +231,7 @@ class prefix(Mask):  # noqa: N801
     length: int
     is_keywise = True
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (j < self.length) & (i >= 0)
 
 
@@ -239,10 +245,10 @@ class segments(Mask):  # noqa: N801
     def device(self) -> torch.device:
         return self.ids.device
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.ids[:, i[:, 0], None] == self.ids[:, None, j[0]]
 
-    def select(self, rows):
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return segments(self.ids[rows]).at(self.start)
 
 
@@ -256,8 +262,8 @@ class edges(Mask):  # noqa: N801
     def device(self) -> torch.device:
         return self.adjacency.device
 
-    def allowed(self, i, j):
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.adjacency[..., i, j]
 
-    def select(self, rows):
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return self if self.adjacency.dim() == 2 else edges(self.adjacency[rows]).at(self.start)

@@ -42,6 +42,9 @@ class Bias:
 class Position(nn.Module):
     """No position at all, and the interface of every scheme: override one of the three."""
 
+    turns = False
+    """Whether `rotate` does something: attention then keeps the scheme."""
+
     def __init__(self, *, dim: int, heads: int, head_dim: int, max_len: int) -> None:
         super().__init__()
         self.dim, self.heads, self.head_dim, self.max_len = dim, heads, head_dim, max_len
@@ -67,8 +70,16 @@ def sinusoids(T: int, dim: int, *, start: int = 0, base: float = 10_000.0) -> Fl
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :dim].float()
 
 
+def grown(old: Tensor, rows: Tensor) -> Tensor:
+    """A longer table in place of the old; an ordinary tensor even if decoding asked for it, as training may go on."""
+    with torch.inference_mode(False):
+        return rows.clone().to(old)
+
+
 class _Table(Position):
     """Adds row `pos` of a fixed table; the table grows when a longer input comes."""
+
+    table: Tensor
 
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -77,10 +88,10 @@ class _Table(Position):
     def rows(self, T: int) -> Float[Tensor, "T D"]:
         raise NotImplementedError
 
-    def embed(self, x, start=0):
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         end = start + x.shape[1]
         if end > len(self.table):
-            self.table = self.rows(2 * end).to(self.table)
+            self.table = grown(self.table, self.rows(2 * end))
         return x + self.table[start:end].to(x.dtype)
 
 
@@ -88,7 +99,7 @@ class _Table(Position):
 class Sinusoidal(_Table):
     """Fixed waves (Vaswani et al., 2017), for any length: PE(pos+k) is a fixed linear map of PE(pos)."""
 
-    def rows(self, T):
+    def rows(self, T: int) -> Float[Tensor, "T D"]:
         return sinusoids(T, self.dim)
 
 
@@ -96,7 +107,7 @@ class Sinusoidal(_Table):
 class SinusoidalHalves(_Table):
     """The same waves with all sines first, then all cosines, as Marian and BART-like checkpoints have them."""
 
-    def rows(self, T):
+    def rows(self, T: int) -> Float[Tensor, "T D"]:
         waves = sinusoids(T, self.dim)
         return torch.cat([waves[:, 0::2], waves[:, 1::2]], dim=1)
 
@@ -111,7 +122,7 @@ class Grid(Position):
             raise ValueError(f"grid positions need a width divisible by 4, got dim={self.dim}")
         self.columns = columns or max(1, math.isqrt(self.max_len))
 
-    def embed(self, x, start=0):
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         pos = torch.arange(start, start + x.shape[1])
         side = int(pos[-1]) // self.columns + 1 + self.columns
         waves = sinusoids(side, self.dim // 2).to(x)
@@ -126,7 +137,7 @@ class Learned(Position):
         super().__init__(**sizes)
         self.table = nn.Parameter(torch.randn(self.max_len, self.dim) * 0.02)
 
-    def embed(self, x, start=0):
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         end = start + x.shape[1]
         if end > self.max_len:
             raise ValueError(
@@ -145,7 +156,7 @@ class Concatenated(Position):
         self.waves = Sinusoidal(**sizes)
         self.project = nn.Linear(2 * self.dim, self.dim, bias=False)
 
-    def embed(self, x, start=0):
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         waves = self.waves.embed(torch.zeros_like(x), start)
         return self.project(torch.cat([x, waves], dim=-1))
 
@@ -156,6 +167,9 @@ class Rotary(Position):
 
     Pairs are (i, i + K/2), as in GPT-NeoX and the Hugging Face layout (Su et al., 2021, pairs neighbours).
     """
+
+    turns = True
+    angles: Tensor
 
     def __init__(self, base: float = 10_000.0, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -168,10 +182,10 @@ class Rotary(Position):
         waves = sinusoids(T, self.head_dim, base=self.base)
         return torch.stack([waves[:, 1::2].repeat(1, 2), waves[:, 0::2].repeat(1, 2)])
 
-    def rotate(self, x, start=0):
+    def rotate(self, x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
         end = start + x.shape[2]
         if end > self.angles.shape[1]:
-            self.angles = self.rows(2 * end).to(self.angles)
+            self.angles = grown(self.angles, self.rows(2 * end))
         cos, sin = self.angles[:, start:end].to(x.dtype)
         left, right = x.chunk(2, dim=-1)
         return x * cos + torch.cat([-right, left], dim=-1) * sin
@@ -183,7 +197,7 @@ class _DistanceBias(Bias):
     def __init__(self, scheme: "Alibi | RelativeBias", causal: bool) -> None:
         self.scheme, self.causal = scheme, causal
 
-    def values(self, i, j):
+    def values(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Float[Tensor, "H T S"]:
         return self.scheme.of_distance(j - i, causal=self.causal)
 
     @property
@@ -204,7 +218,7 @@ class Alibi(Position):
     def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
         return -self.slopes[:, None, None] * distance.abs()
 
-    def bias(self, *, causal=False):
+    def bias(self, *, causal: bool = False) -> Bias:
         return _DistanceBias(self, causal)
 
 
@@ -242,5 +256,5 @@ class RelativeBias(Position):
         log = exact + (ratio * (count - exact)).long()
         return side + torch.where(reach < exact, reach, log.clamp(max=count - 1))
 
-    def bias(self, *, causal=False):
+    def bias(self, *, causal: bool = False) -> Bias:
         return _DistanceBias(self, causal)

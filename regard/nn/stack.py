@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.nn.block import Block, BlockConfig
 from regard.nn.cache import Cache
-from regard.nn.masks import Mask, causal
+from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Position
 from regard.registry import positions
@@ -18,13 +18,13 @@ def build_position(config: BlockConfig) -> Position:
 
 
 class Stack(nn.Module):
-    """`depth` blocks and, for `final_norm`, a norm behind them. `causal` stacks hide the future by themselves."""
+    """`depth` blocks and, for `final_norm`, a norm behind them. A `causal` one gets masks that hide the future."""
 
     def __init__(
         self, config: BlockConfig, position: Position, *, depth: int, causal: bool, cross: bool, final_norm: bool
     ) -> None:
         super().__init__()
-        self.position_bias, self.causal = position.bias, causal
+        self.position = position
         self.blocks = nn.ModuleList(Block(config, position, causal=causal, cross=cross) for _ in range(depth))
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
@@ -38,9 +38,8 @@ class Stack(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         start = cache.length if cache is not None else 0
-        if self.causal:
-            mask = (causal() if mask is None else causal() & mask).at(start)
-        bias = self.position_bias(causal=self.causal)
+        mask = mask.at(start) if mask is not None else None
+        bias = self.position.bias(causal=mask is not None and mask.hides_future)
         bias = bias.at(start) if bias is not None else None
         own = cache.own if cache is not None else [None] * len(self.blocks)
         source = cache.source if cache is not None and cache.source else [None] * len(self.blocks)

@@ -35,14 +35,17 @@ class Recipe:
     @classmethod
     def load(cls, path: Path) -> "Recipe":
         tree = read_toml(path)
-        return recipe(tree.pop("name"), **dotted(tree))
+        if "name" not in tree:
+            raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
+        return recipe(tree.pop("name"), dotted(tree))
 
 
-def recipe(name: str, **changes: Any) -> Recipe:
-    """The recipe of that name with fields overridden: `recipe("translate", **{"train.steps": 100})`.
+def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of that name with fields overridden: `recipe("translate", {"train.steps": 100})`.
 
     Defaults suit the embedded data, or data of one's own where `changes` name some.
     """
+    changes = changes or {}
     own = any(key.replace("-", "_") in ("data.source", "data.pairs") for key in changes)
     return configure(recipes[name](embedded=not own), changes)
 
@@ -53,6 +56,7 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
     size = changes.pop("model.preset", None)
     if family != base.family or size is not None:
-        base = replace(base, family=family, model=preset(family, size or "tiny", vocab_size=base.model.vocab_size))
+        kept = {name: getattr(base.model, name) for name in ("vocab_size", "dropout")}  # the data's, not the size's
+        base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
     return override(base, changes)

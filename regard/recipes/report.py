@@ -1,6 +1,7 @@
 """What a run is worth: scores on held-out pairs, samples, comparisons, and the list of recipes."""
 
 import json
+import shlex
 import sys
 import typing
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def render_scores(scores: Mapping[str, Any]) -> str:
     )
 
 
-def test_pairs(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
+def held_out_pairs(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
     """The pairs that `--data.…` names; else the embedded test phrases, or the run's own validation pairs."""
     given = override(PairsConfig(), {key.removeprefix("data."): value for key, value in changes.items()})
     if not given.embedded:
@@ -59,10 +60,10 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     from regard.inside.alignments import draw_translation
 
     translator, plan = load(out), Recipe.load(out / "recipe.toml")
-    pairs = test_pairs(out, {}, TEST_SENTENCES)
+    pairs = held_out_pairs(out, {}, TEST_SENTENCES)
     scores, _ = score(translator, pairs)
     scores |= {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
-    samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs[:5]]
+    samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs if source.strip()][:5]
     found = [best[0] for best in translator.translate(samples)]
     picture: Path | None = out / "alignment.png"
     try:
@@ -80,8 +81,8 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     print(f"\nwhere it looked: {picture}" if picture else "")
     print(
         "\nTry next:\n"
-        f'  regard translate {out} "{samples[1]}" --n-best 3\n'
-        f'  regard look {out} "{samples[0]}" --out heads.png\n'
+        f"  regard translate {out} {shlex.quote(samples[-1])} --n-best 3\n"
+        f"  regard look {out} {shlex.quote(samples[0])} --out heads.png\n"
         f"  regard train translate --model seq2seq --model.score none --out runs/no-attention"
     )
 
@@ -92,7 +93,7 @@ def compare_by_length(
     """BLEU and exact match of each run in five classes of source length, about as many sentences in each."""
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("runs to compare need different names")
-    pairs = sorted(test_pairs(runs[0], changes, limit), key=lambda pair: len(pair[0].split()))
+    pairs = sorted(held_out_pairs(runs[0], changes, limit), key=lambda pair: len(pair[0].split()))
     groups = [pairs[len(pairs) * i // 5 : len(pairs) * (i + 1) // 5] for i in range(5)]
     groups = [group for group in groups if group]
     result: dict[str, Any] = {"by": "length", "runs": {}}
@@ -159,7 +160,7 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
         return override(Recipe.load(path / "recipe.toml").model, changes)
     if path.suffix == ".toml":
         tree = dotted(read_toml(path))
-        return override(recipe(tree.pop("name", "translate"), **tree).model, changes)
+        return override(recipe(tree.pop("name", "translate"), tree).model, changes)
     family, _, size = what.rpartition(":")
     family = family or "transformer"
     if size in models[family].presets:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.files import sync, write_tensors
+from regard.files import own_tensors, sync, write_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,13 @@ class Progress:
     """Validations since then."""
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once: a tied matrix appears under its first name only."""
-    return {name: p.detach() for name, p in model.named_parameters()}
-
-
 def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress) -> Path:
     """Writes `directory/step-N`; after a crash at any moment it is either whole or not there."""
     final = directory / f"step-{progress.step:08d}"
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
-    draft.mkdir(parents=True)
     try:
-        write_tensors(draft / "model.safetensors", weights_of(model))
+        draft.mkdir(parents=True)
+        write_tensors(draft / "model.safetensors", own_tensors(model))
         tensors, numbers = _flatten(optimizers)
         tensors["rng"] = torch.get_rng_state()
         write_tensors(draft / "optimizer.safetensors", tensors)
@@ -54,9 +49,14 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
         _remove(final)
         draft.rename(final)
         sync(directory)
-    except BaseException:
+    except OSError as error:
+        before = f"; {found(directory)[-1]} is whole" if found(directory) else ""
+        reason = error.strerror or error
+        raise OSError(
+            f"could not save step {progress.step}: {reason}; free some space, then --resume{before}"
+        ) from None
+    finally:
         shutil.rmtree(draft, ignore_errors=True)
-        raise
     return final
 
 
@@ -77,12 +77,12 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     stored = load_file(path / "model.safetensors")
-    own = dict(model.named_parameters())
+    own = own_tensors(model)
     if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
         raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
     with torch.no_grad():
-        for name, p in own.items():
-            p.copy_(stored[name])
+        for name, tensor in own.items():
+            tensor.copy_(stored[name])
 
 
 def found(directory: Path) -> list[Path]:
@@ -114,8 +114,8 @@ def average(paths: list[Path], model: nn.Module) -> None:
         for name, value in load_file(path / "model.safetensors").items():
             sums[name] = sums.get(name, torch.zeros_like(value, dtype=torch.float64)) + value
     with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(sums[name] / len(paths))
+        for name, tensor in own_tensors(model).items():
+            tensor.copy_(sums[name] / len(paths))
 
 
 def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
@@ -137,6 +137,8 @@ def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor]
 def _restore(
     optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]
 ) -> None:
+    if len(optimizers) != len(numbers):
+        raise ValueError("the run was trained with another optimizer; leave out --train.optimizer")
     for o, (optimizer, plain) in enumerate(zip(optimizers, numbers, strict=True)):
         own = {key.removeprefix(f"{o}/"): value for key, value in tensors.items() if key.startswith(f"{o}/")}
         state: dict[int, dict[str, Any]] = {}

@@ -34,7 +34,7 @@ class Stream(Protocol):
 Objective = Callable[..., tuple[Tensor, int]]
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(Exception):  # noqa: N818  nothing went wrong
     """Ctrl-C or SIGTERM, after everything was saved."""
 
 
@@ -59,10 +59,8 @@ def fit(
     resume: bool = False,
     quiet: bool = False,
 ) -> Fitted:
-    """Trains `model` in place and keeps its run in `out`; `publish` writes the model file that others load.
-
-    The weights that remain are the best by validation loss, or the mean of the last checkpoints.
-    """
+    """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
+    new lowest validation loss, or once at the end with the mean of the last checkpoints."""
     torch.manual_seed(config.seed)
     line, saved = Line(quiet), out / "checkpoints"
     peak = config.lr or (model.config.dim * config.warmup) ** -0.5
@@ -96,13 +94,13 @@ def fit(
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
                 summed, count = objective(model, batch, smoothing=config.smoothing)
+                check_finite("loss", summed.item(), step, epoch, index, batch)
                 summed.backward()
                 loss, tokens = loss + summed.item(), tokens + count
             torch._foreach_div_([p.grad for p in parameters if p.grad is not None], tokens)
             loss /= tokens
             norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-            if not math.isfinite(loss + norm):
-                raise ValueError(divergence(step, epoch, index, batch, f"loss {loss}, gradient norm {norm}", saved))
+            check_finite("gradient norm", norm, step, epoch, index, batch)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -145,12 +143,14 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -
     return loss / max(1, tokens)
 
 
-def divergence(step: int, epoch: int, index: int, batch: Batch, what: str, saved: Path) -> str:
-    examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
-    return (
-        f"training diverged at step {step} (epoch {epoch}, batch {index}, examples {examples}): {what}; "
-        f"lower --train.lr or lengthen --train.warmup, the checkpoints in {saved} are untouched"
-    )
+def check_finite(what: str, value: float, step: int, epoch: int, index: int, batch: Batch) -> None:
+    """Stops a run that has gone wrong, before it spoils weights or checkpoints."""
+    if not math.isfinite(value):
+        examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
+        raise ValueError(
+            f"the {what} is {value} at step {step} (epoch {epoch}, batch {index}, pairs {examples}); lower --train.lr "
+            "or lengthen --train.warmup and go on with --resume: the last checkpoint is untouched"
+        )
 
 
 class Speed:
@@ -179,7 +179,12 @@ class Metrics:
         self.file = path.open("a", buffering=1)
 
     def add(self, **row: float | int) -> None:
-        self.file.write(json.dumps(row) + "\n")
+        try:
+            self.file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise OSError(
+                f"could not write {self.file.name}: {error.strerror}; free some space, then --resume"
+            ) from None
 
     def __enter__(self) -> "Metrics":
         return self

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from regard.data.batches import PairStream, bucket
+from regard.data.batches import IdPairs, PairStream, bucket
 
 
 def some_pairs(count=211, seed=3):
     rng = np.random.default_rng(seed)
     sources = [rng.integers(3, 29, rng.integers(1, 23)).tolist() for _ in range(count)]
     targets = [rng.integers(3, 29, rng.integers(1, 19)).tolist() for _ in range(count)]
-    return sources, targets
+    return IdPairs(sources, targets, range(count))
 
 
 def test_every_example_once_and_no_batch_too_large():

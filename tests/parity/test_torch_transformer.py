@@ -1,4 +1,4 @@
-"""Against `torch.nn.Transformer`, with its weights: both places of the norm, both activations, padding on the source."""
+"""Against `torch.nn.Transformer`, with its weights: norms first and last, both activations, a padded source."""
 
 import pytest
 import torch

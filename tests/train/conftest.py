@@ -14,6 +14,6 @@ def small():
     """A function that gives the embedded translation recipe at a size that trains in a second."""
 
     def make(**changes):
-        return recipe("translate", **(SMALL | {key.replace("__", "."): value for key, value in changes.items()}))
+        return recipe("translate", SMALL | {key.replace("__", "."): value for key, value in changes.items()})
 
     return make

@@ -44,9 +44,9 @@ FIELDS = {
 }
 """Our field: their field, and what they take it to be where config.json leaves it out."""
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+ACTIVATIONS: dict[str, Any] = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 
-FIXED = dict(
+FIXED: dict[str, Any] = dict(
     position="sinusoidal-halves", norm="layer", norm_place="post", norm_eps=1e-5, final_norm=False,
     tie="all", bias=True, kernel="full", kv_heads=None, head_dim=None,
 )  # fmt: skip
@@ -66,7 +66,7 @@ def read_config(theirs: Mapping[str, Any]) -> TransformerConfig:
     activation = theirs.get("activation_function", "gelu")
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation_function={activation!r} is not known; known: {', '.join(ACTIVATIONS)}")
-    sizes = {ours: theirs.get(name, default) for ours, (name, default) in FIELDS.items()}
+    sizes: dict[str, Any] = {ours: theirs.get(name, default) for ours, (name, default) in FIELDS.items()}
     return TransformerConfig(**sizes, **FIXED, activation=ACTIVATIONS[activation], head_bias=True)
 
 
@@ -77,7 +77,7 @@ def write_config(ours: TransformerConfig) -> dict[str, Any]:
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
         "activation_function": ours.activation,
-        "decoder_layers": ours.decoder_depth or ours.depth,
+        "decoder_layers": ours.decoder_blocks,
         "decoder_attention_heads": ours.heads,
         "decoder_ffn_dim": ours.ffn_dim,
         "decoder_vocab_size": ours.vocab_size,

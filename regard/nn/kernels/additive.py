@@ -1,10 +1,13 @@
 """Additive scores, vᵀ tanh(q + k) (Bahdanau et al., 2015). q and k arrive projected to one width."""
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.nn.kernels.base import Kernel
 from regard.nn.kernels.full import attend, repeat_heads
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias
 from regard.registry import register_kernel
 
 
@@ -18,7 +21,18 @@ class Additive(Kernel):
         super().__init__(heads=heads, head_dim=head_dim)
         self.vector = nn.Parameter(torch.empty(heads, head_dim).uniform_(-1, 1) * (3 / head_dim) ** 0.5)
 
-    def forward(self, q, k, v, *, mask=None, bias=None, scale=None, dropout=0.0, weights=False):
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S C"],
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         T, S = q.shape[2], k.shape[2]
         sums = q.unsqueeze(3) + repeat_heads(k, q.shape[1]).unsqueeze(2)  # B H T S K
         scores = torch.einsum("bhtsk,hk->bhts", sums.tanh(), self.vector) * (1.0 if scale is None else scale)

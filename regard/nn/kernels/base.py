@@ -15,6 +15,8 @@ class Kernel(nn.Module):
 
     exact: ClassVar[bool] = True
     """Equals its plain formula under the same mask; otherwise `tolerance` states the error."""
+    tolerance: ClassVar[float] = 0.0
+    """Largest relative error of an approximation, on inputs of unit variance."""
     reference: ClassVar[bool] = True
     """Its formula is scaled dot-product attention, so it may be compared with `full`."""
     causal: ClassVar[bool] = True
@@ -23,6 +25,8 @@ class Kernel(nn.Module):
     """Works on keys and values that a cache holds, a query at a time."""
     biased: ClassVar[bool] = True
     """Takes a bias on the scores (relative positions, ALiBi)."""
+    weighs: ClassVar[bool] = True
+    """Can return its weights, and so be looked at."""
 
     def __init__(self, *, heads: int, head_dim: int) -> None:
         super().__init__()
@@ -31,7 +35,7 @@ class Kernel(nn.Module):
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
+        k: Float[Tensor, "B G S J"],
         v: Float[Tensor, "B G S C"],
         *,
         mask: Mask | None = None,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.nn.kernels.base import Kernel
 from regard.nn.masks import Mask
+from regard.nn.positions import Bias
 from regard.registry import register_kernel
 
 
@@ -38,7 +39,18 @@ def repeat_heads(x: Float[Tensor, "B G S K"], heads: int) -> Float[Tensor, "B H 
 class Full(Kernel):
     """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot."""
 
-    def forward(self, q, k, v, *, mask=None, bias=None, scale=None, dropout=0.0, weights=False):
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S C"],
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         scale = q.shape[-1] ** -0.5 if scale is None else scale
         T, S = q.shape[2], k.shape[2]
         if weights:

@@ -1,7 +1,10 @@
 """General scores, q·W·k (Luong et al., 2015): a learned bilinear form."""
 
+from typing import Any
+
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.nn.kernels.full import Full
 from regard.registry import register_kernel
@@ -17,5 +20,7 @@ class General(Full):
         super().__init__(heads=heads, head_dim=head_dim)
         self.matrix = nn.Parameter(torch.eye(head_dim, key_dim or head_dim).repeat(heads, 1, 1))
 
-    def forward(self, q, k, v, **how):
+    def forward(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], v: Float[Tensor, "B G S C"], **how: Any
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         return super().forward(q @ self.matrix, k, v, **how)
