@@ -101,7 +101,7 @@ class PairStream:
 
     def once(self, pairs: IdPairs) -> Iterator[Batch]:
         """Every given pair once, in order of length: for validation."""
-        for group in bucket(pairs.lengths(), self.max_tokens, None):
+        for group in bucket(pairs.lengths(), max(4096, self.max_tokens), None):
             yield self.collate(pairs, group)
 
     def collate(self, pairs: IdPairs, group: np.ndarray) -> Batch:

@@ -36,17 +36,17 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     if kind != "regard" and kind not in MAPS:
         known = ", ".join(["regard", *sorted(MAPS)])
         raise ValueError(f"{directory / CONFIG}: unknown model_type {kind!r}; known: {known}")
+    stored = read_tensors(directory)
     try:
         if kind == "regard":
             family = fields.get("family", "missing")
             config = _own_config(family, fields)
         else:
-            family, config = MAPS[kind].family, MAPS[kind].read_config(fields)
+            family, config = MAPS[kind].family, MAPS[kind].read_config(fields, stored.keys())
         with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
             model = models[family](config)
     except ValueError as error:
         raise ValueError(f"{directory / CONFIG}: {error}") from None
-    stored = read_tensors(directory)
     try:
         tensors = stored if kind == "regard" else MAPS[kind].to_ours(own_tensors(model), stored)
         _fill(model, tensors, dtype)

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +51,8 @@ class Map:
     """Names of tensors."""
     ignored: tuple[str, ...] = ()
     """Patterns of their names that tell nothing new: tied copies, tables that are computed."""
-    read_config: Callable[[Mapping[str, Any]], Any]
-    """Their config.json as our config; ValueError where we cannot express it."""
+    read_config: Callable[[Mapping[str, Any], Collection[str]], Any]
+    """Their config.json, and the names of their tensors, as our config; ValueError where we cannot express it."""
     write_config: Callable[[Any], dict[str, Any]]
     """Our config as theirs, for one without `misfits`."""
     misfits: Callable[[Any], list[str]]

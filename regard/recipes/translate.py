@@ -19,7 +19,7 @@ def translate(*, embedded: bool = True) -> Recipe:
     if embedded:
         return Recipe(
             name="translate",
-            model=preset("transformer", "tiny", dropout=0.0),
+            model=preset("transformer", "tiny", dropout=0.0, position="rotary"),
             data=PairsConfig(vocab_size=400),
             train=TrainConfig(
                 steps=1000, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,

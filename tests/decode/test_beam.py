@@ -50,12 +50,14 @@ def everything(model, source, length, vocab, max_len, length_penalty):
     found = []
     words = [token for token in range(vocab) if token != EOS]
     for size in range(max_len):
-        for ids in itertools.product(words, repeat=size):
-            target = torch.tensor([[BOS, *ids]])
-            log_probs = model(source[None, :length], torch.tensor([length]), target)[0].log_softmax(-1)
-            score = sum(log_probs[t, token].item() for t, token in enumerate(ids))
+        every = list(itertools.product(words, repeat=size))
+        target = torch.tensor([[BOS, *ids] for ids in every])
+        sources = source[None, :length].expand(len(every), -1)
+        log_probs = model(sources, torch.full((len(every),), length), target).log_softmax(-1)
+        for ids, row in zip(every, log_probs, strict=True):
+            score = sum(row[t, token].item() for t, token in enumerate(ids))
             if size < max_len - 1:  # the end that is forced is free
-                score += log_probs[size, EOS].item()
+                score += row[size, EOS].item()
             found.append((score / (size + 1) ** length_penalty, list(ids)))
     return sorted(found, reverse=True)
 

@@ -4,7 +4,7 @@ The 2017 Transformer with norms last, one matrix for both embeddings and the out
 sines and cosines in two halves. Their tables of waves are computed here, not read: the values are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from regard.hub.mapping import Map, Pair
@@ -53,7 +53,7 @@ FIXED: dict[str, Any] = dict(
 """What every Marian model is, in our fields."""
 
 
-def read_config(theirs: Mapping[str, Any]) -> TransformerConfig:
+def read_config(theirs: Mapping[str, Any], names: Collection[str]) -> TransformerConfig:
     for name in ("attention_heads", "ffn_dim"):
         encoder, decoder = theirs.get(f"encoder_{name}"), theirs.get(f"decoder_{name}")
         if encoder != decoder:
@@ -67,7 +67,9 @@ def read_config(theirs: Mapping[str, Any]) -> TransformerConfig:
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation_function={activation!r} is not known; known: {', '.join(ACTIVATIONS)}")
     sizes: dict[str, Any] = {ours: theirs.get(name, default) for ours, (name, default) in FIELDS.items()}
-    return TransformerConfig(**sizes, **FIXED, activation=ACTIVATIONS[activation], head_bias=True)
+    return TransformerConfig(
+        **sizes, **FIXED, activation=ACTIVATIONS[activation], head_bias="final_logits_bias" in names
+    )
 
 
 def write_config(ours: TransformerConfig) -> dict[str, Any]:
