@@ -15,6 +15,7 @@ from regard.decode.scores import exact_match, translation_scores
 from regard.hub.translator import Translator, load
 from regard.models import preset
 from regard.recipes.base import Recipe, recipe
+from regard.recipes.run import encode
 from regard.registry import models, recipes
 from regard.train.loop import Fitted
 
@@ -60,10 +61,12 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     from regard.inside.alignments import draw_translation
 
     translator, plan = load(out), Recipe.load(out / "recipe.toml")
-    pairs = held_out_pairs(out, {}, TEST_SENTENCES)
+    pairs = held_out_pairs(out, {}, None)
+    usable = encode(pairs, translator.tokenizer, plan.data.max_len).numbers[:TEST_SENTENCES]
+    pairs = [pairs[number - 1] for number in usable]
     scores, _ = score(translator, pairs)
     scores |= {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
-    samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs if source.strip()][:5]
+    samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs[:5]]
     found = [best[0] for best in translator.translate(samples)]
     picture: Path | None = out / "alignment.png"
     try:

@@ -1,6 +1,8 @@
 """The command line as a newcomer types it: results on stdout, mistakes in one line, nothing lost."""
 
+import io
 import json
+import shutil
 import subprocess
 import sys
 
@@ -108,7 +110,7 @@ def test_translate_text_file_and_stdin_agree(run, tmp_path, capsys, monkeypatch)
     (tmp_path / "in.txt").write_text("".join(text + "\n" for text in texts))
     call("translate", run, "--input", tmp_path / "in.txt")
     assert capsys.readouterr().out == direct
-    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("\n".join(texts)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
     call("translate", run)
     assert capsys.readouterr().out == direct
     assert len(direct.splitlines()) == 2
@@ -138,7 +140,7 @@ def test_eval_prints_the_three_scores(run, tmp_path, capsys):
 
 def test_compare_draws_and_prints(run, tmp_path, capsys):
     copy = tmp_path / "copy"
-    __import__("shutil").copytree(run, copy)
+    shutil.copytree(run, copy)
     call("compare", run, copy, "--limit", "50", "--by", "length", "--out", tmp_path / "by.png", "--json")
     result = json.loads(capsys.readouterr().out)
     assert result["runs"]["small"] == result["runs"]["copy"]
@@ -164,7 +166,7 @@ def test_cost_of_a_preset_and_of_a_run(run, capsys):
     call("cost", "base", "--vocab-size", "37000", "--tie", "none", "--head-bias", "--final-norm", "--json")
     assert json.loads(capsys.readouterr().out)["parameters"]["total"] == 101_009_544
     call("cost", run, "--batch", "2", "--length", "16")
-    assert "MiB" in capsys.readouterr().out
+    assert "KiB" in capsys.readouterr().out
 
 
 def test_look_draw_and_recipes(run, tmp_path, capsys):
@@ -227,16 +229,31 @@ def test_own_pairs_that_are_bad(capsys, tmp_path):
 
 def test_a_line_of_50000_tokens_is_refused_or_left_out(run, capsys, tmp_path):
     assert "more than 2,048; split it into sentences" in fails(capsys, "translate", run, "wort " * 50_000)
-    (tmp_path / "p.tsv").write_text("".join(f"number {i}\tZahl {i}\n" for i in range(50)) + "wort " * 50_000 + "\tx\n")
+    long, rest = "wort " * 50_000 + "\tx\n", "".join(f"number {i}\tZahl {i}\n" for i in range(50))
+    (tmp_path / "p.tsv").write_text(long + "\tempty\n" + rest + long)
     words = ["--data.pairs", tmp_path / "p.tsv", "--out", tmp_path / "run", "--train.steps", "2"]
     sizes = ["--model.dim", "8", "--model.heads", "2", "--model.ffn-dim", "8", "--data.vocab-size", "300", "--json"]
     call("train", "translate", *words, *sizes, "--train.warmup", "1")
-    assert "left out 1 of" in capsys.readouterr().err
+    assert "left out 2 of" in capsys.readouterr().err
+
+
+def test_a_handful_of_pairs_is_enough_to_try(capsys, tmp_path):
+    (tmp_path / "p.tsv").write_text('one\teins\ntwo "and" a half\tzweieinhalb\nthree\tdrei\n')
+    words = ["--data.pairs", tmp_path / "p.tsv", "--out", tmp_path / "run", "--train.steps", "2", "--train.warmup", "1"]
+    call("train", "translate", *words, "--model.dim", "8", "--model.heads", "2", "--data.vocab-size", "300", "--quiet")
+    assert "Try next:" in capsys.readouterr().out
+
+
+def test_output_lines_up_with_input(run, capsys, tmp_path):
+    (tmp_path / "in").write_text("two\n\nthree\u2028four\n\n")
+    call("translate", run, "--input", tmp_path / "in")
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 5 and lines[1] == lines[3] == lines[4] == ""
 
 
 def test_broken_checkpoints(run, capsys, tmp_path):
     copy = tmp_path / "copy"
-    __import__("shutil").copytree(run, copy)
+    shutil.copytree(run, copy)
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     assert "model.safetensors" in fails(capsys, "translate", copy, "hi")
