@@ -323,13 +323,14 @@ def cost(
 @click.argument("text")
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
+@click.option("--view", type=click.Choice(["heads", "lines"]), default="heads", show_default=True)
 @click.option("--out", type=PATH, default=Path("attention.png"), show_default=True, help=".png .svg .pdf")
-def look(run: Path, text: str, target: str | None, kind: str, out: Path) -> None:
+def look(run: Path, text: str, target: str | None, kind: str, view: str, out: Path) -> None:
     """Draw every layer and head of the model in RUN at work on TEXT."""
     from regard.hub.translator import load
-    from regard.inside.alignments import draw_all_heads
+    from regard.inside.alignments import draw_attention
 
-    draw_all_heads(load(run), text, target, kind, out)
+    draw_attention(load(run), text, target, out, kind=kind, view=view)
     click.echo(f"drawn: {out}", err=True)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import torch
 
 from regard.hub.translator import Translation, Translator
+from regard.inside.canvas import check_suffix
 from regard.inside.capture import alignment, look
-from regard.inside.views import draw_alignment, draw_heads
+from regard.inside.views import draw_alignment, draw_heads, draw_lines
 
 
 def draw_translation(translator: Translator, text: str, translation: Translation, path: Path) -> None:
@@ -16,8 +17,14 @@ def draw_translation(translator: Translator, text: str, translation: Translation
     draw_alignment(weights, *labels(translator, source, translation.ids), path)
 
 
-def draw_all_heads(translator: Translator, text: str, target: str | None, kind: str, path: Path) -> None:
-    """Every layer and head of one kind of attention, for the given translation or the model's own."""
+def draw_attention(
+    translator: Translator, text: str, target: str | None, path: Path, *, kind: str = "cross", view: str = "heads"
+) -> None:
+    """Every layer and head of one kind of attention, for the given translation or the model's own.
+
+    `view`: a grid of all heads, or the last layer's as lines between two columns of tokens.
+    """
+    check_suffix(path)
     ids = translator.translate([text])[0][0].ids if target is None else tuple(translator.tokenizer.encode(target))
     source, written = tensors(translator, text, ids)
     with torch.no_grad(), look(translator.model, layers=kind) as seen:
@@ -28,7 +35,12 @@ def draw_all_heads(translator: Translator, text: str, target: str | None, kind: 
     before = ["<bos>", *wrote[:-1]]
     columns = {"cross": read, "encoder": read, "decoder": before}[kind]
     rows = {"cross": wrote, "encoder": read, "decoder": before}[kind]
-    draw_heads({name: seen.attention[name][0] for name in seen.names_of(kind)}, columns, rows, path)
+    maps = {name: seen.attention[name][0] for name in seen.names_of(kind)}
+    if view == "lines":
+        name, last = list(maps.items())[-1]
+        draw_lines(last, columns, rows, path, title=name)
+    else:
+        draw_heads(maps, columns, rows, path)
 
 
 def tensors(translator: Translator, text: str, ids: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -32,10 +32,11 @@ from regard.inside.canvas import (
     shades,
     tidy,
 )
-from regard.inside.views import draw_masks
+from regard.inside.views import draw_masks, draw_training
 from regard.nn import masks
 from regard.nn.positions import Position
 from regard.registry import Registry, positions
+from regard.train.loop import read_metrics
 from regard.train.schedule import SCHEDULES, inverse_sqrt
 
 if TYPE_CHECKING:
@@ -343,3 +344,14 @@ def _draw_growth(
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     name_lines(axes, ends)
     tidy(axes)
+
+
+@FIGURES.register("training")
+def training(path: Target = None, runs: str = "runs/translate") -> "matplotlib.figure.Figure":
+    """Loss and learning rate of runs over their steps; `--runs a,b` names their directories."""
+    found = {}
+    for run in map(Path, runs.split(",")):
+        if not (run / "metrics.jsonl").is_file():
+            raise ValueError(f"{run}: no metrics.jsonl; name directories of runs: --runs runs/a,runs/b")
+        found[run.name] = read_metrics(run / "metrics.jsonl")
+    return draw_training(found, path)

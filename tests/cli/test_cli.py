@@ -89,7 +89,7 @@ def test_commands_and_options_are_frozen():
         "tokenizer decode": [],
         "tokenizer trace": ["--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
-        "look": ["--kind", "--out", "--target"],
+        "look": ["--kind", "--out", "--target", "--view"],
         "draw": ["--out"],
         "convert": ["--to"],
     }  # fmt: skip
@@ -173,6 +173,10 @@ def test_look_draw_and_recipes(run, tmp_path, capsys):
     for kind in ("cross", "encoder", "decoder"):
         call("look", run, "twenty-five", "--kind", kind, "--out", tmp_path / f"{kind}.png")
         assert (tmp_path / f"{kind}.png").stat().st_size > 5000
+    call("look", run, "twenty-five", "--view", "lines", "--out", tmp_path / "lines.png")
+    assert (tmp_path / "lines.png").stat().st_size > 5000
+    call("draw", "training", "--runs", run, "--out", tmp_path / "training.png")
+    assert (tmp_path / "training.png").stat().st_size > 5000
     call("draw", "masks", "--out", tmp_path / "masks.svg")
     assert (tmp_path / "masks.svg").stat().st_size > 5000
     call("recipes")
