@@ -5,8 +5,7 @@ PIP := .venv/bin/pip --disable-pip-version-check --quiet
 .PHONY: demo test test-slow check bench clean
 
 demo: .venv/installed
-	rm -rf runs/demo
-	.venv/bin/regard train translate --out runs/demo
+	.venv/bin/regard train translate --out runs/demo $(if $(wildcard runs/demo/recipe.toml),--resume)
 
 test: .venv/installed-tests
 	.venv/bin/python -m pytest
