@@ -8,10 +8,10 @@ demo: .venv/installed
 	.venv/bin/regard train translate --out runs/demo $(if $(wildcard runs/demo/recipe.toml),--resume)
 
 test: .venv/installed-tests
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: .venv/installed-tests
-	.venv/bin/python -m pytest --slow --timeout 3600
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --slow --timeout 3600
 
 check: .venv/installed-tests
 	.venv/bin/ruff check .

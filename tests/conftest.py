@@ -1,7 +1,12 @@
 """Every test starts from the same seed; `slow` ones run with --slow; a warning is an error."""
 
-import pytest
-import torch
+import os
+
+# The models of the tests are tiny: a second thread would only wait for the first. Subprocesses inherit it.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
 KNOWN_WARNINGS = [
     "ignore:.*is deprecated:DeprecationWarning:(transformers|huggingface_hub|torch|numpy|jaxtyping|beartype).*",

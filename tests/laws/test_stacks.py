@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from regard.nn import masks
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache
-from regard.nn.masks import padding
 from regard.nn.stack import Stack, build_position
 from regard.registry import kernels, positions
 from tests.laws.laws import close, differs, direction
@@ -27,7 +27,7 @@ class Small(torch.nn.Module):
         config = BlockConfig(
             dim=D, heads=3, head_dim=10, ffn_dim=29, max_len=31, dropout=0.0, kernel=kernel, position=position
         )
-        self.position = build_position(config)
+        self.position, self.rule = build_position(config), masks.causal() if causal else masks.everything()
         self.stack = Stack(config, self.position, depth=DEPTH, causal=causal, cross=False, final_norm=True)
         with torch.no_grad():
             for parameter in self.position.parameters():
@@ -35,7 +35,7 @@ class Small(torch.nn.Module):
 
     def forward(self, x, *, lengths=None, cache=None):
         x = self.position.embed(x, cache.length if cache else 0)
-        return self.stack(x, mask=None if lengths is None else padding(lengths), cache=cache)
+        return self.stack(x, mask=self.rule if lengths is None else self.rule & masks.padding(lengths), cache=cache)
 
 
 def make(kernel, position, *, causal):
