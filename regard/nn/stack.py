@@ -24,7 +24,7 @@ class Stack(nn.Module):
         self, config: BlockConfig, position: Position, *, depth: int, causal: bool, cross: bool, final_norm: bool
     ) -> None:
         super().__init__()
-        self.position = position
+        self.position, self.causal = position, causal
         self.blocks = nn.ModuleList(Block(config, position, causal=causal, cross=cross) for _ in range(depth))
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
@@ -38,6 +38,8 @@ class Stack(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         start = cache.length if cache is not None else 0
+        if self.causal and mask is None:
+            raise ValueError("a causal stack got no mask and would see the future; pass mask=causal()")
         mask = mask.at(start) if mask is not None else None
         bias = self.position.bias(causal=mask is not None and mask.hides_future)
         bias = bias.at(start) if bias is not None else None

@@ -264,13 +264,13 @@ def test_what_no_other_value_teaches_is_trained_on():
 def test_every_kind_occurs_in_every_split(stream, split):
     counts = Counter(phrase.kind for _, phrase in stream[split])
     assert set(counts) == set(KINDS)
-    assert min(counts.values()) > 0.05 * len(stream[split])
+    assert min(counts.values()) > 0.04 * len(stream[split])
 
 
 def test_every_length_of_number_is_equally_frequent(stream):
     lengths = Counter(len(str(value)) for value, phrase in stream["train"] if phrase.kind == "number")
     assert sorted(lengths) == [1, 2, 3, 4, 5, 6]
-    assert max(lengths.values()) < 1.15 * min(lengths.values())
+    assert max(lengths.values()) < 1.2 * min(lengths.values())
 
 
 def test_plain_spaces_and_full_stops(everything):

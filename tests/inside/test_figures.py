@@ -1,5 +1,6 @@
 """The lectures' figures: each is drawn, and shows the numbers that it should."""
 
+import json
 import math
 
 import pytest
@@ -13,7 +14,9 @@ from regard.registry import positions
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_every_figure_is_drawn_and_documented(tmp_path, name):
     path = tmp_path / "x.png"
-    figure = draw(name, path)
+    rows = [{"step": step, "loss": 5 / step, "lr": step * 1e-4} for step in range(1, 30)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    figure = draw(name, path, **({"runs": str(tmp_path)} if name == "training" else {}))
     assert path.stat().st_size > 10_000 and FIGURES[name].__doc__
     assert (figure.get_size_inches() < 15).all()
     box, size = figure.get_tightbbox(figure.canvas.get_renderer()), figure.get_size_inches()

@@ -112,7 +112,13 @@ def test_accumulated_batches_equal_one_large_one(small, tmp_path):
     """All pairs in one batch, or in several whose gradients are summed: gradients weigh by tokens, not by batches."""
     pairs = "".join(f"number {'x' * (i % 7 + 1)} {i}\tZahl {'y' * (i % 5 + 1)} {i}\n" for i in range(60))
     (tmp_path / "p.tsv").write_text(pairs)
-    same = dict(data__pairs=str(tmp_path / "p.tsv"), train__steps=1, train__average=1, train__optimizer="adamw")
+    same = dict(
+        data__pairs=str(tmp_path / "p.tsv"),
+        train__steps=1,
+        train__average=1,
+        train__optimizer="adamw",
+        model__dropout=0,
+    )
     whole = small(**same, train__batch_tokens=10_000)
     fit(whole, tmp_path / "one", quiet=True)
     one = read_metrics(tmp_path / "one" / "metrics.jsonl")[0]
