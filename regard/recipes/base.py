@@ -1,5 +1,6 @@
 """A recipe is a frozen record of model, data and training; any field can be overridden by its dotted name."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,7 +57,9 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
     size = changes.pop("model.preset", None)
     if family != base.family or size is not None:
-        kept = {name: getattr(base.model, name) for name in ("vocab_size", "dropout")}  # the data's, not the size's
+        # What the recipe chose for its data stays; a preset is a size.
+        fields = {field.name for field in dataclasses.fields(models[family].config_class)}
+        kept = {name: getattr(base.model, name) for name in ("vocab_size", "dropout", "position") if name in fields}
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
     return override(base, changes)
