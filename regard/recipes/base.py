@@ -58,8 +58,9 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     size = changes.pop("model.preset", None)
     if family != base.family or size is not None:
         # What the recipe chose for its data stays; a preset is a size.
-        fields = {field.name for field in dataclasses.fields(models[family].config_class)}
-        kept = {name: getattr(base.model, name) for name in ("vocab_size", "dropout", "position") if name in fields}
+        old, new = (dataclasses.fields(cls) for cls in (type(base.model), models[family].config_class))
+        fields = {field.name for field in old} & {field.name for field in new}
+        kept = {n: getattr(base.model, n) for n in ("vocab_size", "dropout", "position") if n in fields}
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
     return override(base, changes)
