@@ -4,7 +4,7 @@ regard train translate
     embedded phrases: 1,000 steps, four to five minutes on two CPU cores; 98 % of held-out phrases exactly right
 regard train translate --data.source train.en --data.target train.de
     6,000 steps; on Multi30k en → de 2,400 of them (--train.steps 2400 --train.average 10 --train.save-every 100) took
-    67 minutes on one core of a busy machine and reached BLEU 38.9 on test 2016 (tokenized, lower-cased; 38.5 raw)
+    about 45 minutes of one core and reached BLEU 38.9 on test 2016 (tokenized, lower-cased; 38.5 raw)
 """
 
 from regard.data.pairs import PairsConfig
