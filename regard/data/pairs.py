@@ -48,7 +48,8 @@ class PairsConfig:
             if pairs is not None and (source or target):
                 raise ValueError(f"give either {prefix}pairs or {prefix}source and {prefix}target, not both")
             if (source is None) != (target is None):
-                raise ValueError(f"{prefix}source and {prefix}target go together; one is missing")
+                missing = f"{prefix}target" if target is None else f"{prefix}source"
+                raise ValueError(f"{prefix}source and {prefix}target go together; {missing} is missing")
         if self.embedded and (self.valid_source or self.valid_pairs):
             raise ValueError("validation pairs without training pairs; give source and target, or pairs, too")
         if len(self.keys) != 2:

@@ -3,8 +3,10 @@
 import json
 import shlex
 import sys
+import textwrap
 import typing
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,7 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     pairs = held_out_pairs(out, {}, None)
     usable = encode(pairs, translator.tokenizer, plan.data.max_len).numbers[:TEST_SENTENCES]
     pairs = [pairs[number - 1] for number in usable]
+    print(f"translating {len(pairs):,} held-out sentences …", file=sys.stderr)
     scores, _ = score(translator, pairs)
     scores |= {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     samples = list(SHOWCASE) if plan.data.embedded else [source for source, _ in pairs[:5]]
@@ -80,7 +83,7 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     print(f"\n{fitted.step} steps in {fitted.seconds / 60:.1f} minutes; on held-out pairs:")
     print(render_scores(scores) + "\n")
     for source, translation in zip(samples, found, strict=True):
-        print(f"  {source}\n    → {translation.text}")
+        print(f"  {source}\n    → {textwrap.shorten(translation.text, 200, placeholder=' …')}")
     print(f"\nwhere it looked: {picture}" if picture else "")
     print(
         "\nTry next:\n"
@@ -90,22 +93,27 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     )
 
 
+def source_words(pair: tuple[str, str]) -> int:
+    return len(pair[0].split())
+
+
 def compare_by_length(
     runs: list[Path], changes: Mapping[str, Any], limit: int | None, beams: int | None, out: Path | None
 ) -> dict[str, Any]:
-    """BLEU and exact match of each run in five classes of source length, about as many sentences in each."""
+    """BLEU and exact match of each run in up to five classes of source length."""
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("runs to compare need different names")
-    pairs = sorted(held_out_pairs(runs[0], changes, limit), key=lambda pair: len(pair[0].split()))
-    groups = [pairs[len(pairs) * i // 5 : len(pairs) * (i + 1) // 5] for i in range(5)]
-    groups = [group for group in groups if group]
+    pairs = sorted(held_out_pairs(runs[0], changes, limit), key=source_words)
+    # About as many sentences in each class, and every length in one class only.
+    ends = sorted({source_words(pairs[len(pairs) * i // 5 - 1]) for i in range(1, 6) if len(pairs) * i >= 5})
+    groups = [[pair for pair in pairs if low < source_words(pair) <= high] for low, high in pairwise([-1, *ends])]
     result: dict[str, Any] = {"by": "length", "runs": {}}
     for run in runs:
         hypotheses = iter(score(load(run), pairs, beams=beams)[1])
         rows = []
         for group in groups:
             texts, references = [next(hypotheses) for _ in group], [target for _, target in group]
-            short, long = len(group[0][0].split()), len(group[-1][0].split())
+            short, long = source_words(group[0]), source_words(group[-1])
             rows.append(
                 {
                     "words": f"{short}–{long}" if long > short else str(short),
@@ -128,7 +136,7 @@ def compare_by_length(
 
 def render_comparison(result: Mapping[str, Any]) -> str:
     rows = next(iter(result["runs"].values()))
-    width = max(map(len, result["runs"])) + 2
+    width = max(map(len, [*result["runs"], "BLEU, source words"])) + 2
     lines = [f"{'BLEU, source words':{width}}" + "".join(f"{row['words']:>9}" for row in rows)]
     lines += [f"{name:{width}}" + "".join(f"{row['bleu']:9.2f}" for row in own) for name, own in result["runs"].items()]
     return "\n".join(lines)
@@ -145,6 +153,8 @@ def list_recipes(as_json: bool) -> str:
 def show_fields(plan: Recipe) -> str:
     """Every field of a recipe with its value, its type and its line of documentation."""
     lines = [f"Fields of {plan.name} (--model {plan.family}; presets: {', '.join(models[plan.family].presets)}):"]
+    data = "the embedded data; with --data.source or --data.pairs --help shows those for your own"
+    lines.append(f"Values are those for {data if plan.data.embedded else 'data of your own'}.")
     for section in ("model", "data", "train"):
         config = getattr(plan, section)
         kind: Any = type(config)

@@ -33,6 +33,8 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
     tokenizer.save(out / "tokenizer.json")
     recipe.save(out / "recipe.toml")
     save_generation(out, bos=stream.bos, eos=stream.eos, pad=stream.pad_id)
+    if recipe.train.minutes is None and recipe.train.steps <= recipe.train.warmup:
+        line.say(f"{recipe.train.steps} steps end within the warm-up of {recipe.train.warmup}; lower --train.warmup")
     count = sum(p.numel() for p in model.parameters())
     line.say(f"{recipe.family}: {count:,} parameters, vocabulary {len(tokenizer):,}, {len(pairs):,} pairs an epoch")
     return train(
