@@ -33,6 +33,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
         save_file(whole, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"could not write {path}: {error}") from None
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)  # the library keeps its files to their owner
 
 
 def sync(path: Path) -> None:
