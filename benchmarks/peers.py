@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batches import IGNORE, Batch, IdPairs, PairStream
+from regard.data.batches import IGNORE, Batch, IdPair, Stream, pair_collate
 from regard.decode.beam import beam_search
 from regard.decode.sample import generate
 from regard.models import build, preset
@@ -97,8 +97,8 @@ def make_batches(count: int, *, sort: bool) -> list[Batch]:
     other = np.clip((lengths * rng.normal(1.03, 0.12, size=len(lengths))).astype(int), 5, 44)
     sources = [rng.integers(3, VOCAB, n).tolist() for n in lengths]
     targets = [rng.integers(3, VOCAB, n).tolist() for n in other]
-    pairs = IdPairs(sources, targets, range(len(sources)))
-    stream = PairStream(lambda _: pairs, 4096, 1, 2, 0)
+    pairs = [IdPair(source, target) for source, target in zip(sources, targets, strict=True)]
+    stream = Stream(lambda _: pairs, pair_collate(bos=1, eos=2, pad_id=0), 4096)
     if sort:
         return [batch for (_, _, batch), _ in zip(stream.batches(), range(count), strict=False)]
     groups, start = [], 0
@@ -108,7 +108,7 @@ def make_batches(count: int, *, sort: bool) -> list[Batch]:
             size += 1
         groups.append(np.arange(start, start + size))
         start += size
-    return [stream.collate(pairs, group) for group in groups]
+    return [stream.collate([pairs[i] for i in group]) for group in groups]
 
 
 def train_step(name: str, model: nn.Module) -> Callable[[Batch], int]:
@@ -160,14 +160,14 @@ def bench_translate(shape: str, beams: int, repeats: int) -> dict[str, list[floa
     ours, theirs = regard_model(shape).eval(), marian(shape).eval()
     source = torch.randint(3, VOCAB, (64, 20), generator=torch.Generator().manual_seed(0))
     lengths = torch.full((64,), 20)
-    tokens = 64 * 20
-    ends = dict(bos=1, eos=2, max_len=20, forbidden=[0, 2], force_end=False)
+    tokens, start = 64 * 20, torch.ones(64, 1, dtype=torch.long)
+    ends = dict(eos=2, source=source, lengths=lengths, max_len=20, forbidden=[0, 2], force_end=False)
 
     def run_ours() -> int:
         if beams == 1:
-            found = [[hypothesis] for hypothesis in generate(ours, source, lengths, **ends)]
+            found = [[hypothesis] for hypothesis in generate(ours, start, **ends)]
         else:
-            found = beam_search(ours, source, lengths, beams=beams, **ends)
+            found = beam_search(ours, start, beams=beams, **ends)
         assert all(len(best[0].ids) == 20 for best in found)
         return tokens
 

@@ -4,9 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.decode.sample import Sampling as Sampling
-    from regard.hub.translator import Translation as Translation
-    from regard.hub.translator import Translator as Translator
-    from regard.hub.translator import load as load
     from regard.inside.capture import look as look
     from regard.nn.attention import Attention as Attention
     from regard.nn.attention import AttentionConfig as AttentionConfig
@@ -17,6 +14,10 @@ if TYPE_CHECKING:
     from regard.registry import register_model as register_model
     from regard.registry import register_position as register_position
     from regard.registry import register_recipe as register_recipe
+    from regard.tasks import Translation as Translation
+    from regard.tasks import Translator as Translator
+    from regard.tasks import Writer as Writer
+    from regard.tasks import load as load
     from regard.tokens import Tokenizer as Tokenizer
 
 # Where each public name lives: `import regard` itself imports nothing heavy.
@@ -26,10 +27,11 @@ _HOMES = {
     "Recipe": "regard.recipes",
     "Sampling": "regard.decode.sample",
     "Tokenizer": "regard.tokens",
-    "Translation": "regard.hub.translator",
-    "Translator": "regard.hub.translator",
+    "Translation": "regard.tasks",
+    "Translator": "regard.tasks",
+    "Writer": "regard.tasks",
     "fit": "regard.recipes",
-    "load": "regard.hub.translator",
+    "load": "regard.tasks",
     "look": "regard.inside.capture",
     "masks": "regard.nn",
     "recipe": "regard.recipes",

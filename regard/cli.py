@@ -147,7 +147,7 @@ def translate(
     """Translate TEXT, the lines of a file, or of stdin with the model in RUN."""
     from regard.data.pairs import read_lines, split_lines
     from regard.decode.sample import Sampling
-    from regard.hub.translator import load
+    from regard.tasks import load
 
     if text and input_:
         raise ValueError("give either TEXT or --input, not both")
@@ -196,8 +196,8 @@ def evaluate(
     regard eval RUN --data.source test.en --data.target test.de  or --data.pairs test.tsv
     """
     from regard.files import write_atomically
-    from regard.hub.translator import load
     from regard.recipes.report import held_out_pairs, render_scores, score
+    from regard.tasks import load
 
     pairs = held_out_pairs(run, overrides(ctx.args), limit)
     scores, hypotheses = score(load(run), pairs, beams=beam, length_penalty=length_penalty, lowercase=lowercase)
@@ -327,8 +327,8 @@ def cost(
 @click.option("--out", type=PATH, default=Path("attention.png"), show_default=True, help=".png .svg .pdf")
 def look(run: Path, text: str, target: str | None, kind: str, view: str, out: Path) -> None:
     """Draw every layer and head of the model in RUN at work on TEXT."""
-    from regard.hub.translator import load
     from regard.inside.alignments import draw_attention
+    from regard.tasks import load
 
     draw_attention(load(run), text, target, out, kind=kind, view=view)
     click.echo(f"drawn: {out}", err=True)

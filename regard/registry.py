@@ -1,13 +1,17 @@
 """Names for models, kernels, positions and recipes. Registering enrols in the laws (`tests/laws/`)."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from regard.config import nearest
+from regard.config import nearest, parse
 
 
 class Registry:
-    """A dictionary of classes or functions that names the closest entry when a name is unknown."""
+    """A dictionary of classes or functions that names the closest entry when a name is unknown.
+
+    A name may carry settings of the entry's own, as in `rotary:base=500000` or `relative:buckets=32,far=64`.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -23,15 +27,31 @@ class Registry:
         return add
 
     def __getitem__(self, name: str) -> Any:
+        name = name.partition(":")[0]
         if name not in self._entries:
             raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)}")
         return self._entries[name]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """What a name says behind its colon, each value read as its parameter's type."""
+        known = {key: p for key, p in inspect.signature(self[name]).parameters.items() if p.kind is not p.VAR_KEYWORD}
+        found: dict[str, Any] = {}
+        for part in filter(None, name.partition(":")[2].split(",")):
+            key, _, value = part.partition("=")
+            if key not in known:
+                raise ValueError(f"{self.what} {name!r}: no setting {key!r}; {nearest(key, known)}")
+            found[key] = parse(value, known[key].annotation, f"{key} of {self.what} {name!r}")
+        return found
+
+    def build(self, name: str, **arguments: Any) -> Any:
+        """The entry called with its settings and `arguments`."""
+        return self[name](**self.settings(name), **arguments)
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name.partition(":")[0] in self._entries
 
     def name_of(self, entry: Any) -> str:
         return next(name for name, known in self._entries.items() if known is entry)

@@ -40,7 +40,7 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     _, key_width, _ = widths(own)
     return Count(
         parameters={
-            "embeddings": table * (1 if config.tie == "all" else 2),
+            "embeddings": table * (1 if config.tie in ("all", "inputs") else 2),
             "positions": 2 * position.parameters(config),
             "encoder_attention": depth * attention,
             "encoder_feedforward": depth * feedforward,
@@ -49,7 +49,7 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
             "decoder_cross_attention": decoder_depth * attention_parameters(cross),
             "decoder_feedforward": decoder_depth * feedforward,
             "decoder_norms": norms_parameters(config, depth=decoder_depth, parts=3, final=final),
-            "head": (table if config.tie == "none" else 0) + (config.vocab_size if config.head_bias else 0),
+            "head": (table if config.tie in ("none", "inputs") else 0) + (config.vocab_size if config.head_bias else 0),
         },
         flops_per_token={
             "source": Flops(

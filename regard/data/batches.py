@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,11 +17,22 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a model's `features` takes, by name; the targets, IGNORE where padded; which examples these are."""
+    """What a model's `features` takes, by name; the targets, IGNORE where padded; which examples these are.
+
+    `labels` are targets of the whole row, where an objective has both.
+    """
 
     inputs: dict[str, Tensor]
-    targets: Int[Tensor, "B T"]
+    targets: Tensor
     examples: tuple[int, ...]
+    labels: Int[Tensor, "B"] | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens written, or read where nothing is written."""
+        if "lengths" in self.inputs and "target" not in self.inputs:
+            return int(self.inputs["lengths"].sum())
+        return int((self.targets != IGNORE).sum())
 
 
 def pad(rows: Sequence[Ids], value: int) -> Int[Tensor, "B T"]:
@@ -66,46 +78,100 @@ def bucket(lengths: np.ndarray, max_tokens: int, rng: np.random.Generator | None
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class IdPairs:
-    """Sentence pairs as ids, without <bos> and <eos>, and the number that each has in the user's data."""
+class Example(Protocol):
+    """Something to learn from. `sizes` are the lengths of its sequences, `number` its place in the user's data."""
 
-    sources: Sequence[Ids]
-    targets: Sequence[Ids]
-    numbers: Sequence[int]
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
 
-    def lengths(self) -> np.ndarray:
-        return np.array([(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)])
+    @property
+    def number(self) -> int: ...
 
 
 @dataclass(frozen=True)
-class PairStream:
-    """Endless batches of sentence pairs; where it stands is two numbers, so that a run resumes to the same batch."""
+class Stream:
+    """Endless batches of examples; where it stands is two numbers, so that a run resumes to the same batch."""
 
-    epoch: Callable[[int], IdPairs]
-    """The pairs of epoch e."""
+    epoch: Callable[[int], Sequence[Any]]
+    """The examples of epoch e."""
+    collate: Callable[[Sequence[Any]], Batch]
+    """Some examples as one batch."""
     max_tokens: int
-    bos: int
-    eos: int
-    pad_id: int
+    """Most tokens in a batch, padding included."""
     seed: int = 0
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         while True:
-            pairs = self.epoch(epoch)
-            groups = bucket(pairs.lengths(), self.max_tokens, np.random.default_rng((self.seed, epoch)))
+            examples = self.epoch(epoch)
+            groups = bucket(sizes_of(examples), self.max_tokens, np.random.default_rng((self.seed, epoch)))
             for position in range(index, len(groups)):
-                yield epoch, position + 1, self.collate(pairs, groups[position])
+                yield epoch, position + 1, self.collate([examples[i] for i in groups[position]])
             epoch, index = epoch + 1, 0
 
-    def once(self, pairs: IdPairs) -> Iterator[Batch]:
-        """Every given pair once, in order of length: for validation."""
-        for group in bucket(pairs.lengths(), max(4096, self.max_tokens), None):
-            yield self.collate(pairs, group)
+    def once(self, examples: Sequence[Any]) -> Iterator[Batch]:
+        """Every given example once, in order of length: for validation."""
+        for group in bucket(sizes_of(examples), max(4096, self.max_tokens), None):
+            yield self.collate([examples[i] for i in group])
 
-    def collate(self, pairs: IdPairs, group: np.ndarray) -> Batch:
-        return pair_batch(
-            [pairs.sources[i] for i in group], [pairs.targets[i] for i in group],
-            bos=self.bos, eos=self.eos, pad_id=self.pad_id, examples=[pairs.numbers[i] for i in group],
-        )  # fmt: skip
+
+def sizes_of(examples: Sequence[Example]) -> np.ndarray:
+    return np.array([example.sizes for example in examples])
+
+
+@dataclass(frozen=True, slots=True)
+class IdPair:
+    """A pair of texts as ids, without <bos> and <eos>."""
+
+    source: Ids
+    target: Ids
+    number: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self.source) + 1, len(self.target) + 1
+
+
+def pair_collate(*, bos: int, eos: int, pad_id: int) -> Callable[[Sequence[IdPair]], Batch]:
+    """How pairs become a batch, given the marks of the tokenizer."""
+    return lambda pairs: pair_batch(
+        [pair.source for pair in pairs], [pair.target for pair in pairs],
+        bos=bos, eos=eos, pad_id=pad_id, examples=[pair.number for pair in pairs],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TextStream:
+    """Endless batches of windows from one long text. Each epoch cuts it at other places."""
+
+    ids: np.ndarray
+    context: int
+    rows: int
+    seed: int = 0
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        """(epoch, index of the next batch, batch), from the given place on."""
+        while True:
+            rng = np.random.default_rng((self.seed, epoch))
+            starts = np.arange(rng.integers(self.context), len(self.ids) - self.context, self.context)
+            starts = rng.permutation(starts if len(starts) else np.zeros(1, dtype=np.int64))
+            for position in range(index, -(-len(starts) // self.rows)):
+                some = starts[position * self.rows : (position + 1) * self.rows]
+                yield epoch, position + 1, window_batch(self.ids, some, self.context)
+            epoch, index = epoch + 1, 0
+
+
+def window_batch(ids: np.ndarray, starts: np.ndarray, context: int) -> Batch:
+    """Windows of a text: each position is to say the token after it. Past the end there is nothing to say."""
+    places = starts[:, None] + np.arange(context + 1)
+    windows = ids[np.minimum(places, len(ids) - 1)].astype(np.int64)
+    targets = np.where(places[:, 1:] < len(ids), windows[:, 1:], IGNORE)
+    inputs = {"ids": torch.from_numpy(np.ascontiguousarray(windows[:, :-1]))}
+    return Batch(inputs, torch.from_numpy(targets), tuple(starts.tolist()))
+
+
+def text_batches(ids: np.ndarray, context: int, rows: int) -> Iterator[Batch]:
+    """A text once, from beginning to end, in windows that do not overlap: for validation."""
+    starts = np.arange(0, max(1, len(ids) - 1), context)
+    for first in range(0, len(starts), rows):
+        yield window_batch(ids, starts[first : first + rows], context)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from regard.data.phrases import phrases
 
@@ -14,6 +14,8 @@ Pairs = list[tuple[str, str]]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairsConfig:
     """Where sentence pairs come from (nothing given: the embedded English → German phrases), and their tokens."""
+
+    own: ClassVar[tuple[str, ...]] = ("source", "pairs")
 
     source: str | None = None
     """Source sentences, one a line."""

@@ -56,7 +56,7 @@ class Phrase:
     kind: str
 
 
-class _Draw:
+class Draw:
     """Endless random choices from a key, the same in every process and on every version of Python."""
 
     def __init__(self, key: str) -> None:
@@ -212,7 +212,7 @@ def _unit(style: str, unit: str, tenths: int) -> Pair | None:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     weight: int
-    draw: Callable[[_Draw], Hashable]
+    draw: Callable[[Draw], Hashable]
     say: Callable[..., Pair | None]
     forms: tuple[tuple[str, ...], ...]
     """What `say` takes before the value, where the result is right in every sentence."""
@@ -224,12 +224,12 @@ _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR
 _MEASURES = tuple(product(["long", "short"], _UNITS))
 _KINDS = {
     "number": _Kind(3, lambda draw: draw.sized(6), _number, ((),)),
-    "date": _Kind(3, _Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
+    "date": _Kind(3, Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
     "time": _Kind(2, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
     "clock": _Kind(1, lambda draw: (1 + draw.below(12), draw.minute()), _clock, ((),)),
-    "money": _Kind(3, _Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
-    "duration": _Kind(2, _Draw.duration, _duration, (("long",),), (("short",), ("words",))),
-    "unit": _Kind(2, _Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
+    "money": _Kind(3, Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
+    "duration": _Kind(2, Draw.duration, _duration, (("long",),), (("short",), ("words",))),
+    "unit": _Kind(2, Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
 }
 KINDS = tuple(_KINDS)
 _MENU = tuple(kind for kind in KINDS for _ in range(_KINDS[kind].weight))
@@ -280,7 +280,7 @@ def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
 
 
 def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:
-    draw = _Draw(f"{split} {seed} {index}")
+    draw = Draw(f"{split} {seed} {index}")
     kind = _KINDS[name := draw.of(_MENU)]
     while split_of(name, value := kind.draw(draw)) != split:
         pass

@@ -18,10 +18,8 @@ from regard.models.base import Generator
 
 def beam_search(
     model: Generator,
-    source: Int[Tensor, "B S"],
-    lengths: Int[Tensor, "B"],
+    prefix: Int[Tensor, "B T"],
     *,
-    bos: int,
     eos: int,
     max_len: int,
     beams: int = 4,
@@ -30,9 +28,11 @@ def beam_search(
     early_stopping: bool | Literal["never"] = False,
     pad: int | None = None,
     forbidden: Sequence[int] = (),
-    force_end: bool = True,
+    force_end: bool = False,
+    **inputs: Tensor,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` hypotheses of each source, best first; score = Σ log p / length^length_penalty, `eos` counted.
+    """The `n_best` continuations of each row of `prefix`, best first; score = Σ log p / length^length_penalty, `eos`
+    counted. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder.
 
     A sentence is done when it has `beams` finished hypotheses and the best running one, at its present length, is
     not above the worst of them. `early_stopping` True does without that comparison; "never" makes it safe, with the
@@ -44,16 +44,15 @@ def beam_search(
         raise ValueError(f"n_best={n_best} is not between 1 and beams={beams}; raise beams or lower n_best")
     if max_len < 1:
         raise ValueError(f"max_len={max_len} must be at least 1")
-    if len(source) == 0:
+    if len(prefix) == 0:
         return []
-    device = source.device
-    found: list[list[Hypothesis]] = [[] for _ in source]
+    device = prefix.device
+    found: list[list[Hypothesis]] = [[] for _ in prefix]
     banned = torch.tensor([*forbidden, *([] if pad is None else [pad])], dtype=torch.long, device=device)
-    cache = model.new_cache(max_len)
+    cache = model.new_cache(prefix.shape[1] + max_len)
     with evaluating(model):
-        start = torch.full((len(source), 1), bos, device=device)
-        scores = model.prefill(start, cache, source=source, lengths=lengths)
-        batch = Beams(len(source), beams, max_len, eos, like=scores)
+        scores = model.prefill(prefix, cache, **inputs)
+        batch = Beams(len(prefix), beams, max_len, eos, like=scores)
         room = scores.new_empty(beams * len(scores), scores.shape[1])  # fresh pages at every step would cost time
         steps = max_len - force_end
         for length in range(1, steps + 1):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,15 @@ class Hypothesis:
 
     ids: list[int]
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One more token for some rows of a batch, with its log-probability."""
+
+    rows: Int[Tensor, "N"]
+    ids: Int[Tensor, "N"]
+    log_probs: Float[Tensor, "N"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +87,8 @@ def uniforms(seed: int, rows: Sequence[int], steps: int) -> Float[Tensor, "B N"]
     return torch.from_numpy(np.stack([np.random.default_rng([seed, row]).random(steps) for row in rows]))
 
 
-def until(eos: int, ids: list[int]) -> list[int]:
-    return ids[: ids.index(eos)] if eos in ids else ids
+def until(eos: int | None, ids: list[int]) -> list[int]:
+    return ids[: ids.index(eos)] if eos in ids else ids  # type: ignore[arg-type]
 
 
 BLOCK = 64
@@ -116,58 +126,78 @@ def evaluating(model: Generator) -> Iterator[None]:
         model.train(was)
 
 
-def generate(
+def steps(
     model: Generator,
-    source: Int[Tensor, "B S"],
-    lengths: Int[Tensor, "B"],
+    prefix: Int[Tensor, "B T"],
     *,
-    bos: int,
-    eos: int,
+    eos: int | None,
     max_len: int,
     sampling: Sampling | None = None,
     forbidden: Sequence[int] = (),
-    force_end: bool = True,
+    force_end: bool = False,
     rows: Sequence[int] | None = None,
-) -> list[Hypothesis]:
-    """One hypothesis a source: greedy, or drawn as `sampling` says. Scores are sums of log-probabilities.
+    **inputs: Tensor,
+) -> Iterator[Step]:
+    """The decoding loop: after `prefix`, one token after the other for every row that has not reached `eos`.
 
-    `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
-    `forbidden` tokens are never chosen; the others keep their probabilities.
-    `rows` numbers the sources for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
-    the same samples.
+    `inputs` are what else the model's `prefill` reads, such as a source. The other arguments are those of `generate`.
     """
     if max_len < 1:
         raise ValueError(f"max_len={max_len} must be at least 1")
-    if len(source) == 0:
-        return []
-    B, device = len(source), source.device
+    B, device = len(prefix), prefix.device
     banned = torch.tensor(list(forbidden), dtype=torch.long, device=device)
-    noise = uniforms(sampling.seed, rows or range(B), max_len).to(device) if sampling else None
-    written = torch.full((B, max_len), eos, device=device)
-    totals = torch.zeros(B, dtype=torch.float64, device=device)
-    going = torch.arange(B, device=device)  # the source that each row of the shrinking batch belongs to
-    cache = model.new_cache(max_len)
+    noise = uniforms(sampling.seed, rows or range(B), max_len).to(device) if sampling and B else None
+    going = torch.arange(B, device=device)  # the row of `prefix` that each row of the shrinking batch belongs to
+    last = max_len - force_end
+    if not B or not last:
+        return
+    cache = model.new_cache(prefix.shape[1] + max_len)
+    scores = model.prefill(prefix, cache, **inputs)
+    room = torch.empty_like(scores)  # the same memory at every step: fresh pages cost more than the softmax
+    for step in range(last):
+        log_probs = torch.log_softmax(scores, dim=-1, out=room[: len(scores)]).index_fill_(1, banned, -math.inf)
+        if noise is None or sampling is None:
+            chosen, ids = (best[:, 0] for best in best_tokens(log_probs, 1))
+        else:
+            ids = draw(filter_scores(log_probs, sampling), noise[going, step])
+            chosen = log_probs.gather(1, ids[:, None])[:, 0]
+        yield Step(going, ids, chosen)
+        kept = (ids != eos).nonzero()[:, 0] if eos is not None else going
+        if len(kept) < len(going):
+            going, ids = going[kept], ids[kept]
+            if len(kept) == 0:
+                return
+            cache.select(kept, sources=kept)
+        if step + 1 < last:
+            scores = model.step(ids, cache)
+
+
+def generate(
+    model: Generator,
+    prefix: Int[Tensor, "B T"],
+    *,
+    eos: int | None,
+    max_len: int,
+    sampling: Sampling | None = None,
+    forbidden: Sequence[int] = (),
+    force_end: bool = False,
+    rows: Sequence[int] | None = None,
+    **inputs: Tensor,
+) -> list[Hypothesis]:
+    """What the model writes after each row of `prefix` (a prompt, or the mark of the start): greedy, or drawn as
+    `sampling` says. Scores are sums of log-probabilities.
+
+    `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
+    `forbidden` tokens are never chosen; the others keep their probabilities.
+    `rows` numbers the rows for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
+    the same samples. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder.
+    """
+    written: list[list[int]] = [[] for _ in prefix]
+    totals = torch.zeros(len(prefix), dtype=torch.float64, device=prefix.device)
+    how: dict[str, Any] = dict(sampling=sampling, forbidden=forbidden, force_end=force_end, rows=rows)
     with evaluating(model):
-        scores = model.prefill(torch.full((B, 1), bos, device=device), cache, source=source, lengths=lengths)
-        room = torch.empty_like(scores)  # the same memory at every step: fresh pages cost more than the softmax
-        for step in range(max_len - force_end):
-            log_probs = torch.log_softmax(scores, dim=-1, out=room[: len(scores)]).index_fill_(1, banned, -math.inf)
-            if noise is None or sampling is None:
-                chosen, ids = (best[:, 0] for best in best_tokens(log_probs, 1))
-            else:
-                ids = draw(filter_scores(log_probs, sampling), noise[going, step])
-                chosen = log_probs.gather(1, ids[:, None])[:, 0]
-            written[going, step] = ids
-            totals[going] += chosen
-            kept = (ids != eos).nonzero()[:, 0]
-            if len(kept) < len(going):
-                going, ids = going[kept], ids[kept]
-                if len(kept) == 0:
-                    break
-                cache.select(kept, sources=kept)
-            if step + 1 < max_len - force_end:
-                scores = model.step(ids, cache)
-    return [
-        Hypothesis(ids=until(eos, ids), score=total)
-        for ids, total in zip(written.tolist(), totals.tolist(), strict=True)
-    ]
+        for step in steps(model, prefix, eos=eos, max_len=max_len, **how, **inputs):
+            totals[step.rows] += step.log_probs
+            for row, id in zip(step.rows.tolist(), step.ids.tolist(), strict=True):
+                written[row].append(id)
+    return [Hypothesis(ids=until(eos, ids), score=total) for ids, total in zip(written, totals.tolist(), strict=True)]

@@ -10,9 +10,9 @@ from regard.hub.files import CONFIG, GENERATION, read_json, write_json
 def save_generation(
     directory: str | Path,
     *,
-    bos: int,
-    eos: int,
-    pad: int,
+    bos: int | None,
+    eos: int | None,
+    pad: int | None,
     forbidden: Sequence[int] | None = None,
     beams: int = 4,
     length_penalty: float = 1.0,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from regard.hub.translator import Translation, Translator
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import alignment, look
 from regard.inside.views import draw_alignment, draw_heads, draw_lines
+from regard.tasks import Translation, Translator
 
 
 def draw_translation(translator: Translator, text: str, translation: Translation, path: Path) -> None:

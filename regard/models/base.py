@@ -36,10 +36,8 @@ class Generator(Protocol):
 
     def new_cache(self, room: int) -> State: ...
 
-    def prefill(
-        self, prefix: Int[Tensor, "B T"], cache: State, *, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]
-    ) -> Float[Tensor, "B V"]:
-        """Reads a source and the first target tokens; returns the scores of the next."""
+    def prefill(self, prefix: Int[Tensor, "B T"], cache: State, **inputs: Tensor) -> Float[Tensor, "B V"]:
+        """Reads the first tokens (and `inputs`, such as a source); returns the scores of the next."""
 
     def step(self, ids: Int[Tensor, "B"], cache: State) -> Float[Tensor, "B V"]:
         """Reads one more token a row; returns the scores of the next."""

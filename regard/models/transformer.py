@@ -15,6 +15,7 @@ from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.masks import Mask, causal, padding
+from regard.nn.norm import build_norm
 from regard.nn.stack import Stack, build_position, glorot
 from regard.registry import register_model
 
@@ -29,14 +30,16 @@ class TransformerConfig(BlockConfig):
     """Blocks of the encoder."""
     decoder_depth: int | None = None
     """Blocks of the decoder (none: as many)."""
-    tie: Literal["all", "output", "none"] = "all"
-    """Which of source embedding, target embedding and output share one matrix: all, the last two, or none."""
+    tie: Literal["all", "inputs", "output", "none"] = "all"
+    """Which of source embedding, target embedding and output share a matrix: all, the first two, the last, none."""
     embedding_scale: bool = True
     """Token vectors times √dim."""
     head_bias: bool = False
     """A bias on the scores over the vocabulary."""
     final_norm: bool | None = None
     """A norm behind each stack (none: where norms come first, and only there)."""
+    embedding_norm: bool = False
+    """A norm on the token vectors, before the first block."""
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
@@ -75,10 +78,11 @@ class Transformer(nn.Module):
         self.decoder = Stack(config, written, depth=config.decoder_blocks, causal=True, cross=True, **ends)
         glorot(self)
         looks: dict[str, Any] = dict(dropout=config.dropout, scaled=config.embedding_scale)
-        self.target_embedding = Embedding(config.vocab_size, config.dim, written, **looks)
-        tied = self.target_embedding if config.tie == "all" else None
-        self.source_embedding = Embedding(config.vocab_size, config.dim, read, tied=tied, **looks)
-        tied = None if config.tie == "none" else self.target_embedding
+        norms = [build_norm(config.norm, config.dim, config.norm_eps) if config.embedding_norm else None for _ in "st"]
+        self.target_embedding = Embedding(config.vocab_size, config.dim, written, norm=norms[1], **looks)
+        tied = self.target_embedding if config.tie in ("all", "inputs") else None
+        self.source_embedding = Embedding(config.vocab_size, config.dim, read, tied=tied, norm=norms[0], **looks)
+        tied = self.target_embedding if config.tie in ("all", "output") else None
         self.head = Head(config.vocab_size, config.dim, tied=tied, bias=config.head_bias)
 
     def encode(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Mask]:
@@ -105,14 +109,13 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B V"]:
         memory, cache.mask = self.encode(source, lengths)
         cache.source = [KeyValues(source.shape[1], fixed=True) for _ in cache.own]
-        return self.next_scores(prefix, cache, memory)
+        return self.head(self.next_features(prefix, cache, memory)[:, -1])
 
     def step(self, ids: Int[Tensor, "B"], cache: Cache) -> Float[Tensor, "B V"]:
-        return self.next_scores(ids[:, None], cache)
+        return self.head(self.next_features(ids[:, None], cache)[:, -1])
 
-    def next_scores(
+    def next_features(
         self, ids: Int[Tensor, "B T"], cache: Cache, memory: Float[Tensor, "M S D"] | None = None
-    ) -> Float[Tensor, "B V"]:
+    ) -> Float[Tensor, "B T D"]:
         x = self.target_embedding(ids, start=cache.length)
-        x = self.decoder(x, memory, mask=causal(), context_mask=cache.mask, cache=cache)
-        return self.head(x[:, -1])
+        return self.decoder(x, memory, mask=causal(), context_mask=cache.mask, cache=cache)

@@ -15,6 +15,10 @@ from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Bias, Position
 
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"]
+Norm = Literal["layer", "rms"]
+NormPlace = Literal["pre", "post"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockConfig:
@@ -30,11 +34,11 @@ class BlockConfig:
     """Size of a head (none: dim / heads)."""
     ffn_dim: int = 2048
     """Hidden width of the feed-forward layer."""
-    activation: Literal["relu", "gelu", "silu", "relu2", "swiglu", "geglu"] = "relu"
-    """Of the feed-forward layer."""
-    norm: Literal["layer", "rms"] = "layer"
+    activation: Activation = "relu"
+    """Of the feed-forward layer; the last three multiply two projections, `-tanh` is GPT-2's and T5's approximation."""
+    norm: Norm = "layer"
     """LayerNorm or RMSNorm."""
-    norm_place: Literal["pre", "post"] = "pre"
+    norm_place: NormPlace = "pre"
     """Norm before each part, or after its residual as in the 2017 paper."""
     norm_eps: float = 1e-5
     """Added to the variance under the root."""
@@ -47,9 +51,9 @@ class BlockConfig:
     ffn_dropout: float = 0.0
     """On the feed-forward layer's hidden units."""
     kernel: str = "full"
-    """How attention weights are computed."""
+    """How attention weights are computed: full, dot, normalized, additive, …"""
     position: str = "sinusoidal"
-    """What order means: sinusoidal, learned, rotary, alibi, relative, …, none."""
+    """What order means: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
     max_len: int = 1024
     """Longest sequence planned for; a hard limit only for learned positions."""
 

@@ -10,7 +10,10 @@ from regard.nn.positions import Position
 
 
 class Embedding(nn.Module):
-    """Token vectors · √D, plus positions. Started at variance 1/D, so that √D brings them to the waves' size."""
+    """Token vectors · √D, plus positions. Started at variance 1/D, so that √D brings them to the waves' size.
+
+    `types` adds a vector for each kind of token (BERT's segments), `norm` normalises the sum.
+    """
 
     weight: nn.Parameter
 
@@ -23,16 +26,27 @@ class Embedding(nn.Module):
         dropout: float,
         scaled: bool = True,
         tied: "Embedding | None" = None,
+        types: int = 0,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5) if tied is None else tied.weight
         self.scale = dim**0.5 if scaled else 1.0
         self.dropout = dropout
         self.position = position
+        self.types = nn.Parameter(torch.randn(types, dim) * 0.02) if types else None
+        self.norm = norm
 
-    def forward(self, ids: Int[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
-        x = F.embedding(ids, self.weight) * self.scale
-        return dropout(self.position.embed(x, start), self.dropout, self.training)
+    def forward(
+        self, ids: Int[Tensor, "B T"], start: int = 0, *, types: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Vectors of tokens that begin at position `start`; without `types` all are of the first kind."""
+        x = self.position.embed(F.embedding(ids, self.weight) * self.scale, start)
+        if self.types is not None:
+            x = x + (self.types[0] if types is None else F.embedding(types, self.types))
+        if self.norm is not None:
+            x = self.norm(x)
+        return dropout(x, self.dropout, self.training)
 
 
 class Head(nn.Module):

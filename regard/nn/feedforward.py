@@ -1,6 +1,7 @@
 """The position-wise layer: each token by itself, through a wider hidden layer and back."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -16,10 +17,15 @@ def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
     "relu2": relu_squared,
 }
-GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gelu}
+GATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "swiglu": F.silu,
+    "geglu": F.gelu,
+    "geglu-tanh": partial(F.gelu, approximate="tanh"),
+}
 """Activations that multiply two projections, act(x W) · (x U)."""
 
 

@@ -12,20 +12,33 @@ from regard.nn.positions import Position
 from regard.registry import positions
 
 
-def build_position(config: BlockConfig) -> Position:
-    sizes = dict(dim=config.dim, heads=config.heads, head_dim=config.head_size, max_len=config.max_len)
-    return positions[config.position](**sizes)
+def build_position(config: BlockConfig, dim: int | None = None) -> Position:
+    """The position scheme that a config names; `dim` where token vectors have another width than the stack."""
+    sizes = dict(dim=dim or config.dim, heads=config.heads, head_dim=config.head_size, max_len=config.max_len)
+    return positions.build(config.position, **sizes)
 
 
 class Stack(nn.Module):
-    """`depth` blocks and, for `final_norm`, a norm behind them. A `causal` one gets masks that hide the future."""
+    """`depth` blocks and, for `final_norm`, a norm behind them. A `causal` one gets masks that hide the future.
+
+    `shared` is one block, used again at every depth.
+    """
 
     def __init__(
-        self, config: BlockConfig, position: Position, *, depth: int, causal: bool, cross: bool, final_norm: bool
+        self,
+        config: BlockConfig,
+        position: Position,
+        *,
+        depth: int,
+        causal: bool,
+        cross: bool = False,
+        final_norm: bool,
+        shared: bool = False,
     ) -> None:
         super().__init__()
         self.position, self.causal = position, causal
-        self.blocks = nn.ModuleList(Block(config, position, causal=causal, cross=cross) for _ in range(depth))
+        blocks = [Block(config, position, causal=causal, cross=cross) for _ in range(1 if shared else depth)]
+        self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
     def forward(
@@ -61,3 +74,10 @@ def glorot(module: nn.Module) -> None:
                 nn.init.xavier_uniform_(part)
             if child.bias is not None:
                 torch.nn.init.zeros_(child.bias)
+
+
+def silence(stack: Stack) -> None:
+    """What every block adds starts at zero: an untrained stack passes its input on."""
+    for block in stack.blocks:
+        for part in (block.attention.out, block.feedforward.down):
+            nn.init.zeros_(part.weight)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import dotted, dump_toml, override, read_toml, to_dict
-from regard.data.pairs import PairsConfig
 from regard.files import write_atomically
 from regard.models import preset
 from regard.registry import models, recipes
@@ -24,10 +23,13 @@ class Recipe:
     """The model's family; `--model NAME` on the command line."""
     model: Any
     """The model's config."""
-    data: PairsConfig
+    data: Any
     """The data's config."""
     train: TrainConfig
     """The training's config."""
+
+    def with_data(self, **changes: Any) -> "Recipe":
+        return replace(self, data=replace(self.data, **changes))
 
     def save(self, path: Path) -> None:
         text = dump_toml(to_dict(self))
@@ -41,14 +43,20 @@ class Recipe:
         return recipe(tree.pop("name"), dotted(tree))
 
 
+EMPTY: tuple[Any, ...] = (None, "none", (), [])
+"""A field that a stored recipe holds, but that names nothing."""
+
+
 def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of that name with fields overridden: `recipe("translate", {"train.steps": 100})`.
 
     Defaults suit the embedded data, or data of one's own where `changes` name some.
     """
-    changes = changes or {}
-    own = any(key.replace("-", "_") in ("data.source", "data.pairs") for key in changes)
-    return configure(recipes[name](embedded=not own), changes)
+    changes = {key.replace("-", "_"): value for key, value in (changes or {}).items()}
+    plan = recipes[name](embedded=True)
+    if any(f"data.{field}" in changes and changes[f"data.{field}"] not in EMPTY for field in plan.data.own):
+        plan = recipes[name](embedded=False)
+    return configure(plan, changes)
 
 
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:

@@ -14,11 +14,11 @@ from regard.config import describe, dotted, field_docs, flatten, nearest, overri
 from regard.data.pairs import Pairs, PairsConfig, embedded
 from regard.data.phrases import SHOWCASE
 from regard.decode.scores import exact_match, translation_scores
-from regard.hub.translator import Translator, load
 from regard.models import preset
 from regard.recipes.base import Recipe, recipe
-from regard.recipes.run import encode
+from regard.recipes.translate import encode
 from regard.registry import models, recipes
+from regard.tasks import Translator, load
 from regard.train.loop import Fitted
 
 TEST_SENTENCES = 1000
@@ -64,8 +64,8 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
 
     translator, plan = load(out), Recipe.load(out / "recipe.toml")
     pairs = held_out_pairs(out, {}, None)
-    usable = encode(pairs, translator.tokenizer, plan.data.max_len).numbers[:TEST_SENTENCES]
-    pairs = [pairs[number - 1] for number in usable]
+    usable = encode(pairs, translator.tokenizer, plan.data.max_len)[:TEST_SENTENCES]
+    pairs = [pairs[pair.number - 1] for pair in usable]
     print(f"translating {len(pairs):,} held-out sentences …", file=sys.stderr)
     scores, _ = score(translator, pairs)
     scores |= {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}

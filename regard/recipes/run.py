@@ -1,45 +1,72 @@
 """From a recipe to a trained run on disk."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from regard.data.batches import Batch, IdPairs, PairStream
-from regard.data.pairs import Pairs, PairsConfig, embedded
+from regard.data.batches import Batch
 from regard.hub.checkpoint import save_generation, save_model
 from regard.models import build
-from regard.objectives.next_token import next_token
 from regard.recipes.base import Recipe
 from regard.tokens import Tokenizer
-from regard.train.loop import Fitted
+from regard.train.loop import Fitted, Objective, Stream
 from regard.train.loop import fit as train
 from regard.train.progress import Line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A recipe with its data at hand: what the training loop is given."""
+
+    recipe: Recipe
+    """The recipe with everything that its data decided, such as the size of the vocabulary."""
+    tokenizer: Tokenizer
+    stream: Stream
+    valid: Callable[[], Iterable[Batch]]
+    objective: Objective
+    about: str
+    """What there is to learn from, in a few words."""
+    build: Callable[[Recipe], Any] = lambda recipe: build(recipe.family, recipe.model)
+    """The model to begin with."""
+    publish: Callable[[Any, Path], None] = save_model
+    """Writes the weights that others load."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """How the model is to be decoded, if it writes."""
+
+
+@singledispatch
+def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
+    """Reads a recipe's data. Each kind of data has its own way; registering one makes a new kind of recipe."""
+    raise ValueError(f"no way is known to train on {type(data).__name__}; register one with regard.recipes.run.prepare")
 
 
 def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
     out, line = Path(out), Line(quiet)
-    pairs, held_out = recipe.data.split()
-    tokenizer = get_tokenizer(recipe.data, pairs, out, resume)
-    recipe = replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer)))
+    job = prepare(recipe.data, recipe, out, resume, line)
+    recipe = job.recipe
     check_place(recipe, out, resume)
     torch.manual_seed(recipe.train.seed)
-    model = build(recipe.family, recipe.model)
-    stream, valid = streams(recipe, tokenizer, pairs, held_out, line)
+    model = job.build(recipe)
 
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(out / "tokenizer.json")
+    job.tokenizer.save(out / "tokenizer.json")
     recipe.save(out / "recipe.toml")
-    save_generation(out, bos=stream.bos, eos=stream.eos, pad=stream.pad_id)
+    if job.generation:
+        save_generation(out, **job.generation)
     if recipe.train.minutes is None and recipe.train.steps <= recipe.train.warmup:
         line.say(f"{recipe.train.steps} steps end within the warm-up of {recipe.train.warmup}; lower --train.warmup")
     count = sum(p.numel() for p in model.parameters())
-    line.say(f"{recipe.family}: {count:,} parameters, vocabulary {len(tokenizer):,}, {len(pairs):,} pairs an epoch")
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    share = f" ({trained:,} of them trained, {trained / count:.2%})" if trained < count else ""
+    line.say(f"{recipe.family}: {count:,} parameters{share}, vocabulary {len(job.tokenizer):,}, {job.about}")
     return train(
-        model, stream, valid, next_token, recipe.train, out,
-        publish=lambda: save_model(model, out), resume=resume, quiet=quiet,
+        model, job.stream, job.valid, job.objective, recipe.train, out,
+        publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
     )  # fmt: skip
 
 
@@ -58,45 +85,28 @@ def check_place(recipe: Recipe, out: Path, resume: bool) -> None:
             )
 
 
-def get_tokenizer(data: PairsConfig, pairs: Pairs, out: Path, resume: bool) -> Tokenizer:
-    """The run's own on resuming, the given one, or one trained on the pairs."""
+def get_tokenizer(
+    data: Any, texts: Callable[[], Iterable[str]], out: Path, resume: bool, specials: tuple[str, ...] = ()
+) -> Tokenizer:
+    """The run's own on resuming, the given one, or one trained on the texts."""
     if resume and (out / "tokenizer.json").exists():
         return Tokenizer.load(out)
     if data.tokenizer is not None:
         return Tokenizer.load(data.tokenizer)
-    texts = (side for pair in pairs for side in pair)
-    return Tokenizer.train(texts=texts, kind=data.kind, vocab_size=data.vocab_size, lowercase=data.lowercase)
+    return Tokenizer.train(
+        texts=texts(), kind=data.kind, vocab_size=data.vocab_size, lowercase=data.lowercase, specials=specials
+    )
 
 
-def encode(pairs: Pairs, tokenizer: Tokenizer, max_len: int) -> IdPairs:
-    """Pairs as ids, numbered from 1, without those that have an empty side or are too long."""
-    sources = tokenizer.encode_batch([source for source, _ in pairs])
-    targets = tokenizer.encode_batch([target for _, target in pairs])
-    full = [i for i, (source, target) in enumerate(pairs) if source.strip() and target.strip()]
-    kept = [i for i in full if max(len(sources[i]), len(targets[i])) < max_len]
-    return IdPairs([sources[i] for i in kept], [targets[i] for i in kept], [i + 1 for i in kept])
+def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:
+    """The recipe for a model of this tokenizer's size."""
+    return replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer), **changes))
 
 
-def streams(
-    recipe: Recipe, tokenizer: Tokenizer, pairs: Pairs, held_out: Pairs, line: Line
-) -> tuple[PairStream, Callable[[], Iterable[Batch]]]:
-    """Endless training batches, and the validation batches. Embedded phrases are fresh in every epoch."""
-    data = recipe.data
-    first, valid = (encode(some, tokenizer, data.max_len) for some in (pairs, held_out))
-    if not first.numbers or not valid.numbers:
-        raise ValueError(f"no pair is shorter than max_len={data.max_len} tokens; raise --data.max-len")
-    if dropped := len(pairs) - len(first.numbers):
-        line.say(f"left out {dropped:,} of {len(pairs):,} pairs: empty, or longer than max_len={data.max_len} tokens")
-
-    def epoch(number: int) -> IdPairs:
-        if not data.embedded or number == 0:
-            return first
-        fresh = embedded("train", data.epoch_size, start=number * data.epoch_size)
-        return encode(fresh, tokenizer, data.max_len)
-
-    marks = {"<bos>": tokenizer.bos, "<eos>": tokenizer.eos, "<pad>": tokenizer.pad}
-    if missing := [name for name, mark in marks.items() if mark is None]:
+def marks(tokenizer: Tokenizer) -> tuple[int, int, int]:
+    """<bos>, <eos> and <pad>, which pairs need."""
+    found = {"<bos>": tokenizer.bos, "<eos>": tokenizer.eos, "<pad>": tokenizer.pad}
+    if missing := [name for name, mark in found.items() if mark is None]:
         raise ValueError(f"the tokenizer has no {missing[0]} token; use one trained by `regard tokenizer train`")
-    bos, eos, pad = (mark for mark in marks.values() if mark is not None)
-    stream = PairStream(epoch, recipe.train.batch_tokens, bos, eos, pad, seed=recipe.train.seed)
-    return stream, lambda: stream.once(valid)
+    bos, eos, pad = (mark for mark in found.values() if mark is not None)
+    return bos, eos, pad

@@ -1,7 +1,8 @@
 """Raw examples to ids, patches, frames and nodes, and back."""
 
 from regard.tokens.corpus import read_chunks
+from regard.tokens.frame import Framed
 from regard.tokens.text import Tokenizer
 from regard.tokens.trace import Step, Trace, trace
 
-__all__ = ["Step", "Tokenizer", "Trace", "read_chunks", "trace"]
+__all__ = ["Framed", "Step", "Tokenizer", "Trace", "read_chunks", "trace"]

@@ -11,8 +11,9 @@ digits, so that 1999 and 2000 share their parts at any vocabulary size. `tokeniz
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from regard.config import nearest
 from regard.files import write_atomically
 from regard.tokens.corpus import check_text, corpus
+from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
+from regard.tokens.published import has_files, read_files, read_settings
+from regard.tokens.spm import keep_names_apart
 
 KINDS = ("bpe", "word", "char")
 SPECIALS = ("<pad>", "<bos>", "<eos>")
@@ -33,6 +37,8 @@ USUAL_NAMES = {
     "eos": ("<eos>", "</s>", "[SEP]", "[EOS]", "<|end_of_text|>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
     "unk": ("<unk>", "[UNK]"),
+    "cls": ("[CLS]", "<cls>", "<s>", "<bos>"),
+    "sep": ("[SEP]", "<sep>", "</s>", "<eos>"),
 }
 
 # GPT-2's pattern, except that marks stay with their letters, digits stand alone and 'tis is not 't + is.
@@ -52,8 +58,8 @@ VISIBLE: dict[int, str] = {
 class Tokenizer:
     """Text to ids and back; `encode` adds no special tokens, `decode` leaves them out.
 
-    `pad`, `bos`, `eos`, `mask` and `unk` are ids, None where the vocabulary has no such token. The name of a
-    special token inside a text is text, unless `parse_special`. `inner` is the library's object at work.
+    `pad`, `bos`, `eos`, `mask`, `unk`, `cls` and `sep` are ids, None where the vocabulary has no such token. The
+    name of a special token inside a text is text, unless `parse_special`. `inner` is the library's object at work.
     """
 
     def __init__(
@@ -69,7 +75,7 @@ class Tokenizer:
         self.inner, self.parse_special = inner, parse_special
         self.names = _find_names(inner, {}) if names is None else dict(names)
         ids = {role: inner.token_to_id(name) if name else None for role, name in self.names.items()}
-        self.pad, self.bos, self.eos, self.mask, self.unk = (ids[role] for role in USUAL_NAMES)
+        self.pad, self.bos, self.eos, self.mask, self.unk, self.cls, self.sep = (ids.get(role) for role in USUAL_NAMES)
         self.vocab_size = 1 + max(inner.get_vocab().values())  # published vocabularies can have holes
         self._added = {token.content for token in inner.get_added_tokens_decoder().values()}
         byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
@@ -103,28 +109,34 @@ class Tokenizer:
         return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase))
 
     @classmethod
-    def load(cls, path: Path | str, *, parse_special: bool = False, **names: str) -> "Tokenizer":
-        """Read `tokenizer.json`, ours or a published one, from the file or its directory.
+    def load(
+        cls, path: Path | str, *, parse_special: bool = False, target: bool = False, **names: str
+    ) -> "Tokenizer":
+        """Read a tokenizer, ours or a published one: `tokenizer.json`, or the files beside a checkpoint without one.
 
-        `pad=`, `bos=`, `eos=`, `mask=`, `unk=` name special tokens; for those not given,
-        `tokenizer_config.json` beside the file decides, or else the usual names.
+        `pad=`, `bos=`, `eos=`, `mask=`, `unk=`, `cls=`, `sep=` name special tokens; for those not given,
+        `tokenizer_config.json` beside the file decides, or else the usual names. `target` takes the target
+        language's pieces where a checkpoint has two kinds (Marian); the ids mean the same in both.
         """
         path = _json_path(path)
-        if not path.is_file():
+        if path.name == "tokenizer.json" and not path.is_file() and has_files(path.parent):
+            inner = read_files(path.parent, target=target)
+        elif not path.is_file():
             raise ValueError(f"{path}: no such file; train a tokenizer and save it there")
-        try:
-            inner = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception
-            raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
+        else:
+            try:
+                inner = tokenizers.Tokenizer.from_file(str(path))
+            except Exception as error:  # the library raises bare Exception
+                raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
+        keep_names_apart(inner)
         for role in names.keys() - USUAL_NAMES.keys():
             raise ValueError(f"{role!r} is no role of a special token; {nearest(role, USUAL_NAMES)}")
         for role, name in names.items():
             if inner.token_to_id(name) is None:
                 added = [token.content for token in inner.get_added_tokens_decoder().values()]
                 raise ValueError(f"{role}={name!r} is not in the vocabulary; {nearest(name, added)}")
-        beside = path.with_name("tokenizer_config.json")
-        config = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-        return cls(inner, names=_find_names(inner, config) | names, parse_special=parse_special)
+        found = _find_names(inner, read_settings(path.parent))
+        return cls(inner, names=found | names, parse_special=parse_special)
 
     def save(self, path: Path | str) -> Path:
         """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory."""
@@ -139,13 +151,41 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of several texts, on all cores."""
-        try:
-            encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:  # what the library says of a lone surrogate does not mention it
-            for text in texts:
-                check_text(text)
-            raise
-        return [encoding.ids for encoding in encodings]
+        return [encoding.ids for encoding in _encode(self.inner.encode_batch_fast, texts)]
+
+    def frame(
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        max_len: int | None = None,
+        parse_special: bool = False,
+    ) -> list[Framed]:
+        """Texts, or pairs of texts, between the special tokens that the model was trained with.
+
+        Without a frame of its own a vocabulary with both ends gives `<bos> a <eos>` and `<bos> a <eos> b <eos>`.
+        `max_len` cuts the longer text first. `parse_special` turns the name of a special token in a text into
+        that token; every usual name of the mask stands for the tokenizer's own.
+        """
+        if seconds is not None and len(seconds) != len(texts):
+            raise ValueError(f"{len(texts)} texts and {len(seconds)} second texts; give one second text for each")
+        sides = [self._parts(side, parse_special) for side in (texts, seconds) if side is not None]
+        room = self._framer.room(len(sides), max_len)
+        return [self._framer.frame(fit(parts, room)) for parts in zip(*sides, strict=True)]
+
+    def frame_windows(self, question: str, passage: str, max_len: int, stride: int) -> list[Framed]:
+        """A pair whose second text is too long for one frame, as several that each hold the whole first one.
+
+        Neighbouring windows share `stride` tokens of the passage, so that no answer is cut by all of them.
+        """
+        first, second = self._parts([question, passage], parse_special=False)
+        room = (self._framer.room(2, max_len) or 0) - len(first.ids)
+        if not 0 <= stride < room:
+            raise ValueError(
+                f"max_len={max_len} leaves {max(room, 0)} tokens of passage beside the question's {len(first.ids)}, "
+                f"of which stride={stride} would be repeated; use a larger max_len, a smaller stride or a shorter question"
+            )
+        return [self._framer.frame([first, part]) for part in windows(second, room, stride)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special tokens are left out, bytes that are no whole character become �."""
@@ -179,6 +219,31 @@ class Tokenizer:
             return "word" if model["ignore_merges"] else "char"
         return "word" if model["type"] == "WordLevel" else str(model["type"]).lower()
 
+    @cached_property
+    def sentinels(self) -> list[int]:
+        """The ids of T5's `<extra_id_0>`, `<extra_id_1>`, … in that order; empty where there are none."""
+        found = map(self.inner.token_to_id, (f"<extra_id_{number}>" for number in count()))
+        return list(takewhile(lambda id: id is not None, found))
+
+    @cached_property
+    def _framer(self) -> Framer:
+        return Framer(self.inner, self.bos, self.eos)
+
+    @cached_property
+    def _reader(self) -> tokenizers.Tokenizer:
+        """A second object of the library, for texts in which the names of special tokens stand for them."""
+        reader = tokenizers.Tokenizer.from_str(self.inner.to_str())
+        reader.encode_special_tokens = False
+        return reader
+
+    def _parts(self, texts: Sequence[str], parse_special: bool) -> list[Part]:
+        own = self.names.get("mask") if parse_special else None
+        moved = [translate(text, USUAL_NAMES["mask"], own) if own else (text, None) for text in texts]
+        reader = self._reader if parse_special else self.inner
+        encodings = _encode(reader.encode_batch, [text for text, _ in moved])
+        parts = [self._framer.part(text, encoding) for (text, _), encoding in zip(moved, encodings, strict=True)]
+        return [part.moved(places) for part, (_, places) in zip(parts, moved, strict=True)]
+
     def __len__(self) -> int:
         return self.vocab_size
 
@@ -194,6 +259,15 @@ class Tokenizer:
             if not 0 <= id < self.vocab_size:
                 raise ValueError(f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer")
         return list(ids)
+
+
+def _encode(call: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]) -> list[tokenizers.Encoding]:
+    try:
+        return call(list(texts), add_special_tokens=False)
+    except TypeError:  # what the library says of a lone surrogate does not mention it
+        for text in texts:
+            check_text(text)
+        raise
 
 
 def _learn(

@@ -90,15 +90,15 @@ def fit(
                 group["lr"] = rate
 
             model.train()
-            loss, tokens = 0.0, 0
+            loss, counted, tokens = 0.0, 0, 0
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
                 summed, count = objective(model, batch, smoothing=config.smoothing)
                 check_finite("loss", summed.item(), step, epoch, index, batch)
                 summed.backward()
-                loss, tokens = loss + summed.item(), tokens + count
-            torch._foreach_div_([p.grad for p in parameters if p.grad is not None], tokens)
-            loss /= tokens
+                loss, counted, tokens = loss + summed.item(), counted + count, tokens + batch.tokens
+            torch._foreach_div_([p.grad for p in parameters if p.grad is not None], counted)
+            loss /= counted
             norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
             check_finite("gradient norm", norm, step, epoch, index, batch)
             for optimizer in optimizers:
@@ -148,8 +148,8 @@ def check_finite(what: str, value: float, step: int, epoch: int, index: int, bat
     if not math.isfinite(value):
         examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
         raise ValueError(
-            f"the {what} is {value} at step {step} (epoch {epoch}, batch {index}, pairs {examples}); lower --train.lr "
-            "or lengthen --train.warmup and go on with --resume: the last checkpoint is untouched"
+            f"the {what} is {value} at step {step} (epoch {epoch}, batch {index}, examples {examples}); "
+            "lower --train.lr or lengthen --train.warmup and go on with --resume: the last checkpoint is untouched"
         )
 
 

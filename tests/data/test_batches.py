@@ -1,14 +1,18 @@
 import numpy as np
 import pytest
 
-from regard.data.batches import IdPairs, PairStream, bucket
+from regard.data.batches import IdPair, Stream, bucket, pair_collate
 
 
 def some_pairs(count=211, seed=3):
     rng = np.random.default_rng(seed)
     sources = [rng.integers(3, 29, rng.integers(1, 23)).tolist() for _ in range(count)]
     targets = [rng.integers(3, 29, rng.integers(1, 19)).tolist() for _ in range(count)]
-    return IdPairs(sources, targets, range(count))
+    return [IdPair(s, t, n) for n, (s, t) in enumerate(zip(sources, targets, strict=True))]
+
+
+def stream_of(pairs, seed):
+    return Stream(lambda epoch: pairs, pair_collate(bos=1, eos=2, pad_id=0), 113, seed=seed)
 
 
 def test_every_example_once_and_no_batch_too_large():
@@ -35,7 +39,7 @@ def test_a_sentence_longer_than_the_budget_stands_alone():
 @pytest.mark.parametrize("skip", [0, 1, 7, 53])
 def test_resuming_gives_the_same_batches(skip):
     pairs = some_pairs()
-    stream = PairStream(lambda epoch: pairs, 113, 1, 2, 0, seed=5)
+    stream = stream_of(pairs, 5)
     whole = [next_ for next_, _ in zip(stream.batches(), range(70), strict=False)]
     epoch, index, _ = whole[skip - 1] if skip else (0, 0, None)
     again = [next_ for next_, _ in zip(stream.batches(epoch, index), range(70 - skip), strict=False)]
@@ -47,7 +51,7 @@ def test_epochs_are_shuffled_differently_and_seeds_matter():
     pairs = some_pairs()
 
     def order(seed):
-        stream = PairStream(lambda epoch: pairs, 113, 1, 2, 0, seed=seed)
+        stream = stream_of(pairs, seed)
         return [batch.examples for (_, _, batch), _ in zip(stream.batches(), range(60), strict=False)]
 
     assert order(1) == order(1) != order(2)

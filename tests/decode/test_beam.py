@@ -5,10 +5,22 @@ import itertools
 import pytest
 import torch
 
-from regard.decode import beam_search, generate
+from regard import decode
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 
 BOS, EOS = 1, 2
+
+
+def generate(model, source, lengths, *, bos, force_end=True, **options):
+    """From the mark of the start, with a source, to a forced end."""
+    start = torch.full((len(source), 1), bos)
+    return decode.generate(model, start, source=source, lengths=lengths, force_end=force_end, **options)
+
+
+def beam_search(model, source, lengths, *, bos, force_end=True, **options):
+    """From the mark of the start, with a source, to a forced end."""
+    start = torch.full((len(source), 1), bos)
+    return decode.beam_search(model, start, source=source, lengths=lengths, force_end=force_end, **options)
 
 
 def models(vocab):

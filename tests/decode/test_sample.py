@@ -5,11 +5,18 @@ import math
 import pytest
 import torch
 
-from regard.decode import Sampling, filter_scores, generate
+from regard import decode
+from regard.decode import Sampling, filter_scores
 from regard.decode.sample import best_tokens, draw, uniforms
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 
 BOS, EOS, VOCAB = 1, 2, 23
+
+
+def generate(model, source, lengths, *, bos, force_end=True, **options):
+    """From the mark of the start, with a source, to a forced end."""
+    start = torch.full((len(source), 1), bos)
+    return decode.generate(model, start, source=source, lengths=lengths, force_end=force_end, **options)
 
 
 def transformer():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decode import beam_search, generate
+from regard import decode
 from regard.hub import export_model, load_generation, load_model
 from regard.hub.maps.marian import read_config
 from regard.models import Transformer
@@ -14,6 +14,18 @@ from regard.models import Transformer
 transformers = pytest.importorskip("transformers")
 
 PAD, EOS, VOCAB, LONGEST = 96, 0, 97, 11
+
+
+def generate(model, source, lengths, *, bos, force_end=True, **options):
+    """From the mark of the start, with a source, to a forced end."""
+    start = torch.full((len(source), 1), bos)
+    return decode.generate(model, start, source=source, lengths=lengths, force_end=force_end, **options)
+
+
+def beam_search(model, source, lengths, *, bos, force_end=True, **options):
+    """From the mark of the start, with a source, to a forced end."""
+    start = torch.full((len(source), 1), bos)
+    return decode.beam_search(model, start, source=source, lengths=lengths, force_end=force_end, **options)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from regard.hub.translator import load
+from regard.tasks import load
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.report import held_out_pairs, score
 from regard.registry import recipes

@@ -4,5 +4,6 @@ from regard.nn.kernels.additive import Additive
 from regard.nn.kernels.base import Kernel, build_kernel
 from regard.nn.kernels.full import Full, attend
 from regard.nn.kernels.general import General
+from regard.nn.kernels.scaled import Dot, Normalized
 
-__all__ = ["Additive", "Full", "General", "Kernel", "attend", "build_kernel"]
+__all__ = ["Additive", "Dot", "Full", "General", "Kernel", "Normalized", "attend", "build_kernel"]

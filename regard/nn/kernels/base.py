@@ -55,4 +55,4 @@ def build_kernel(name: str, *, heads: int, head_dim: int, causal: bool, cached: 
     if missing:
         able = [other for other in kernels if all(getattr(kernels[other], n) for n, w in needs.items() if w)]
         raise ValueError(f"kernel {name!r} cannot be {' or '.join(missing)}; these can: {', '.join(able)}")
-    return kernels[name](heads=heads, head_dim=head_dim)
+    return kernels.build(name, heads=heads, head_dim=head_dim)

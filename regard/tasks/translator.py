@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 from regard.data.batches import bucket, pad
 from regard.decode.beam import beam_search
 from regard.decode.sample import Sampling, generate
-from regard.hub.checkpoint import load_generation, load_model
 from regard.tokens import Tokenizer
 
 
@@ -60,17 +58,15 @@ class Translator:
                 group = [real[i] for i in chosen]
                 rows = [sources[i] for i in group]
                 source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
+                start = torch.full((len(rows), 1), told["decoder_start"])
                 ends: dict[str, Any] = dict(
-                    bos=told["decoder_start"], eos=told["eos"], forbidden=told["forbidden"],
+                    source=source, lengths=lengths, eos=told["eos"], forbidden=told["forbidden"],
                     max_len=min(2 * source.shape[1] + 16, told["max_length"] - 1), force_end=told["force_end"],
                 )  # fmt: skip
                 if beams == 1:
-                    drawn = generate(self.model, source, lengths, sampling=sampling, rows=group, **ends)
-                    found = [[one] for one in drawn]
+                    found = [[one] for one in generate(self.model, start, sampling=sampling, rows=group, **ends)]
                 else:
-                    found = beam_search(
-                        self.model, source, lengths, beams=beams, length_penalty=penalty, n_best=n_best, **ends
-                    )
+                    found = beam_search(self.model, start, beams=beams, length_penalty=penalty, n_best=n_best, **ends)
                 for i, hypotheses in zip(group, found, strict=True):
                     texts_ = self.tokenizer.decode_batch([h.ids for h in hypotheses])
                     results[i] = [
@@ -87,12 +83,3 @@ class Translator:
                     f"text {number} has {len(ids):,} tokens, more than {max_source:,}; split it into sentences"
                 )
         return sources
-
-
-def load(directory: str | Path) -> Translator:
-    """A run, or a checkpoint in the Hugging Face layout, ready to translate."""
-    path = Path(directory)
-    model = load_model(path)
-    if not (path / "tokenizer.json").is_file():
-        raise ValueError(f"{path}: no tokenizer.json; save it there with transformers' fast tokenizer, save_pretrained")
-    return Translator(model, Tokenizer.load(path), load_generation(path))

@@ -1,0 +1,150 @@
+"""BERT: an encoder that sees both sides (Devlin et al., 2019), with what is read off its vectors.
+
+Unlike transformer.py: only the encoder; segments and a norm on the embedding; a head for a task instead of a decoder.
+RoBERTa, DistilBERT and ALBERT (one block for all layers, narrow token vectors) are the same with other settings.
+ids B T → embed + positions + segments B T E → norm → blocks B T D → head
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.block import Activation, BlockConfig, NormPlace
+from regard.nn.embeddings import Embedding
+from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
+from regard.nn.masks import padding
+from regard.nn.norm import build_norm
+from regard.nn.stack import Stack, build_position, glorot
+from regard.registry import register_model
+
+POOLED = ("pretrain", "classify")
+"""Tasks that read the pooled vector of the first token."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BertConfig(BlockConfig):
+    """Sizes of an encoder and its task; the defaults are `bert-base`."""
+
+    vocab_size: int = 30_522
+    """Entries of the vocabulary."""
+    depth: int = 12
+    """Blocks."""
+    dim: int = 768
+    """Width of the token vectors."""
+    heads: int = 12
+    """Attention heads."""
+    ffn_dim: int = 3072
+    """Hidden width of the feed-forward layer."""
+    activation: Activation = "gelu"
+    """Of the feed-forward layer and the head."""
+    norm_place: NormPlace = "post"
+    """Norm before each part, or after its residual."""
+    norm_eps: float = 1e-12
+    """Added to the variance under the root."""
+    position: str = "learned"
+    """What order means."""
+    max_len: int = 512
+    """Longest sequence planned for; a hard limit only for learned positions."""
+    embedding_dim: int | None = None
+    """Width of the embedding, if it is projected to `dim` (none: dim)."""
+    types: int = 2
+    """Kinds of tokens: first and second text; 0 has none."""
+    shared: bool = False
+    """One block's weights at every depth (ALBERT)."""
+    pooler: bool = True
+    """A layer on the first token's vector, for tasks about the whole text."""
+    pooler_activation: Literal["tanh", "relu"] = "tanh"
+    """Of that layer."""
+    task: Literal["none", "mask", "pretrain", "classify", "tag", "answer"] = "pretrain"
+    """What the head does: nothing, hidden tokens, those and the next sentence, labels of a text or token, a span."""
+    labels: tuple[str, ...] = ()
+    """Names of the labels, for `classify` and `tag`."""
+    pooling: Literal["mean", "first"] = "mean"
+    """The vector of a whole text: the mean of its tokens' vectors, or the first one."""
+
+    def __post_init__(self) -> None:
+        BlockConfig.__post_init__(self)
+        for name in ("vocab_size", "depth", "embedding_dim"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.task in POOLED and not self.pooler:
+            raise ValueError(f"task {self.task!r} reads the pooled vector; set pooler=true")
+        if self.task in ("classify", "tag") and not self.labels:
+            raise ValueError(f"task {self.task!r} needs the names of its labels")
+
+
+@register_model("bert")
+class Bert(nn.Module):
+    """An encoder and the head of its task."""
+
+    config_class = BertConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=512),
+        "mini": dict(dim=256, depth=4, heads=4, ffn_dim=1024),
+        "minilm-l6": dict(dim=384, depth=6, heads=12, ffn_dim=1536),
+        "bert-base": dict(),
+        "bert-large": dict(dim=1024, depth=24, heads=16, ffn_dim=4096),
+        "distilbert-base": dict(depth=6, types=0, task="mask", pooler=False),
+        "roberta-base": dict(vocab_size=50_265, types=1, norm_eps=1e-5, task="mask", pooler=False),
+        "albert-base": dict(vocab_size=30_000, embedding_dim=128, shared=True, activation="gelu-tanh"),
+    }
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.embedding_dim or config.dim
+        position = build_position(config, width)
+        final = config.norm_place == "pre"
+        self.encoder = Stack(config, position, depth=config.depth, causal=False, final_norm=final, shared=config.shared)
+        self.widen = nn.Linear(width, config.dim) if config.embedding_dim is not None else None
+        self.pooler = Pooler(config.dim, activation=config.pooler_activation) if config.pooler else None
+        glorot(self)
+        norm = build_norm(config.norm, width, config.norm_eps)
+        looks: dict[str, Any] = dict(dropout=config.dropout, scaled=False, types=config.types, norm=norm)
+        self.embedding = Embedding(config.vocab_size, width, position, **looks)
+        self.head = self.new_head()
+        self.pair_head = LabelHead(config.dim, 2, dropout=0.0) if config.task == "pretrain" else None
+
+    def new_head(self) -> nn.Module | None:
+        config = self.config
+        if config.task == "none":
+            return None
+        if config.task in ("mask", "pretrain"):
+            how: dict[str, Any] = dict(activation=config.activation, norm=config.norm, eps=config.norm_eps)
+            return MaskHead(config.dim, self.embedding, **how)
+        return LabelHead(config.dim, len(config.labels) or 2, dropout=config.dropout)
+
+    def features(
+        self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """A vector for each token."""
+        x = self.embedding(ids, types=types)
+        if self.widen is not None:
+            x = self.widen(x)
+        return self.encoder(x, mask=padding(lengths))
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B *N"]:
+        """What the task's head says: scores over words, labels, or (start, end) of each token; without one, vectors."""
+        x = self.features(ids, lengths, types)
+        if self.head is None:
+            return x
+        if self.config.task == "classify":
+            assert self.pooler is not None
+            x = self.pooler(x)
+        return self.head(x)
+
+    def follows(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
+        """Scores of "the second text follows the first" and "it does not"."""
+        assert self.pooler is not None and self.pair_head is not None
+        return self.pair_head(self.pooler(x))
+
+    def embed(
+        self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B D"]:
+        """One vector for each text."""
+        x = self.features(ids, lengths, types)
+        return mean_pool(x, lengths) if self.config.pooling == "mean" else x[:, 0]

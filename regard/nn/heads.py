@@ -1,0 +1,63 @@
+"""What is read off the vectors of an encoder."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.dropout import dropout
+from regard.nn.embeddings import Embedding
+from regard.nn.feedforward import ACTIVATIONS
+from regard.nn.norm import build_norm
+
+
+class MaskHead(nn.Module):
+    """Scores over the vocabulary for hidden tokens: norm(act(x W)), then the embedding's own matrix and a bias."""
+
+    def __init__(self, dim: int, embedding: Embedding, *, activation: str, norm: str, eps: float) -> None:
+        super().__init__()
+        vocab, width = embedding.weight.shape
+        self.dense = nn.Linear(dim, width)
+        self.norm = build_norm(norm, width, eps)
+        self.activation = ACTIVATIONS[activation]
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(vocab))
+
+    def transform(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
+        """All but the last product, which is the large one."""
+        return self.norm(self.activation(self.dense(x)))
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        return F.linear(self.transform(x), self.weight, self.bias)
+
+
+class Pooler(nn.Module):
+    """One vector for a text, from its first token: act(x₀ W)."""
+
+    def __init__(self, dim: int, *, activation: Literal["tanh", "relu"]) -> None:
+        super().__init__()
+        self.dense = nn.Linear(dim, dim)
+        self.activation = torch.tanh if activation == "tanh" else F.relu
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        return self.activation(self.dense(x[:, 0]))
+
+
+class LabelHead(nn.Module):
+    """Scores over labels, for a text or for each of its tokens."""
+
+    def __init__(self, dim: int, labels: int, *, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.out = nn.Linear(dim, labels)
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N L"]:
+        return self.out(dropout(x, self.dropout, self.training))
+
+
+def mean_pool(x: Float[Tensor, "B T D"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
+    """The mean over each row's real tokens."""
+    real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return (x * real[:, :, None]).sum(1) / lengths[:, None]
