@@ -54,3 +54,9 @@ def own_tensors(model: Any) -> dict[str, Any]:
     for name, tensor in state.items():
         names.setdefault(id(tensor), name)
     return {name: state[name] for name in names.values()}
+
+
+def trained_tensors(model: Any) -> dict[str, Any]:
+    """Those of `own_tensors` that learn; all of them unless some are frozen."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: tensor for name, tensor in own_tensors(model).items() if name not in frozen}

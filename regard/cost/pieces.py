@@ -4,13 +4,14 @@
 that PyTorch's autograd saves for the backward pass, *live* those of a part's widest moment without gradients.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from regard.nn.attention import AttentionConfig
 from regard.nn.block import BlockConfig
 from regard.nn.feedforward import GATED
-from regard.registry import Registry
+from regard.registry import Registry, positions
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
@@ -23,12 +24,16 @@ class KernelCost:
     """Its own parameters, from heads and head_dim."""
     multiplies: bool = False
     """They are a matrix that queries are multiplied with, before the fused kernel."""
+    normalizes: bool = False
+    """Makes normalised copies of q and k, before the fused kernel."""
     pairwise: bool = False
     """Scores are no plain product: head_dim numbers for each query and key, and the whole matrix of weights."""
 
 
 kernel_costs = Registry("kernel cost")
 kernel_costs.register("full")(KernelCost())
+kernel_costs.register("dot")(KernelCost())
+kernel_costs.register("normalized")(KernelCost(normalizes=True))
 kernel_costs.register("general")(KernelCost(parameters=lambda heads, head_dim: heads * head_dim**2, multiplies=True))
 kernel_costs.register("additive")(KernelCost(parameters=lambda heads, head_dim: heads * head_dim, pairwise=True))
 
@@ -37,9 +42,9 @@ kernel_costs.register("additive")(KernelCost(parameters=lambda heads, head_dim: 
 class PositionCost:
     """What a position scheme adds."""
 
-    parameters: Callable[[BlockConfig], int] = lambda config: 0
-    """Its parameters; one scheme serves the whole model."""
-    matrix: Callable[[BlockConfig], int] = lambda config: 0
+    parameters: Callable[[BlockConfig, int], int] = lambda config, dim: 0
+    """Its parameters, from a config and the width of the token vectors; one scheme serves a whole stack."""
+    matrix: Callable[[int], int] = lambda dim: 0
     """Entries of the matrix that every token is multiplied with."""
     turns: bool = False
     """Makes a turned copy of q and k."""
@@ -54,15 +59,21 @@ class PositionCost:
 position_costs = Registry("position cost")
 for _name in ("none", "sinusoidal", "sinusoidal-halves", "grid"):
     position_costs.register(_name)(PositionCost())
-position_costs.register("learned")(PositionCost(parameters=lambda config: config.max_len * config.dim, limited=True))
+position_costs.register("learned")(PositionCost(parameters=lambda config, dim: config.max_len * dim, limited=True))
 position_costs.register("concatenated")(
-    PositionCost(parameters=lambda config: 2 * config.dim**2, matrix=lambda config: 2 * config.dim**2)
+    PositionCost(parameters=lambda config, dim: 2 * dim**2, matrix=lambda dim: 2 * dim**2)
 )
 position_costs.register("rotary")(PositionCost(turns=True))
 position_costs.register("alibi")(PositionCost(biases=True))
 position_costs.register("relative")(
-    PositionCost(parameters=lambda config: 32 * config.heads, biases=True, trained_bias=True)
+    PositionCost(parameters=lambda config, dim: buckets(config) * config.heads, biases=True, trained_bias=True)
 )
+
+
+def buckets(config: BlockConfig) -> int:
+    """Distances that a relative bias tells apart: as its name says, or its class."""
+    default = inspect.signature(positions[config.position]).parameters["buckets"].default
+    return positions.settings(config.position).get("buckets", default)
 
 
 def linear_parameters(inputs: int, outputs: int, bias: bool = True) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -78,6 +78,7 @@ def bucket(lengths: np.ndarray, max_tokens: int, rng: np.random.Generator | None
     return groups
 
 
+@runtime_checkable
 class Example(Protocol):
     """Something to learn from. `sizes` are the lengths of its sequences, `number` its place in the user's data."""
 
@@ -108,6 +109,10 @@ class Stream:
             for position in range(index, len(groups)):
                 yield epoch, position + 1, self.collate([examples[i] for i in groups[position]])
             epoch, index = epoch + 1, 0
+
+    def count(self, epoch: int = 0) -> int:
+        """Batches of an epoch."""
+        return len(bucket(sizes_of(self.epoch(epoch)), self.max_tokens, np.random.default_rng((self.seed, epoch))))
 
     def once(self, examples: Sequence[Any]) -> Iterator[Batch]:
         """Every given example once, in order of length: for validation."""

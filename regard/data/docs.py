@@ -57,7 +57,8 @@ def summaries(split: str) -> list[tuple[str, str]]:
 
 
 def _is_title(line: str) -> bool:
-    return 15 <= len(line) <= 90 and "\n" not in line and line[0].isupper() and line.endswith(".") and " " in line
+    """A full sentence in one line."""
+    return 15 <= len(line) <= 90 and " ".join(line.split()) == line and line[0].isupper() and line.endswith(".")
 
 
 def _is_prose(body: str) -> bool:

@@ -76,12 +76,12 @@ def _all_names(code: str) -> Iterator[str]:
     try:
         import emoji
     except ImportError:
-        raise ImportError("names of emoji come from emoji, which is not installed: pip install 'regard[text]'") from None
+        raise ImportError("the names of emoji need a package: pip install 'regard[text]'") from None
     locale = Locale.parse(code)
     names = [*locale.territories.values(), *locale.languages.values(), *locale.scripts.values()]
     names += [*locale.currencies.values(), *locale.months["format"]["wide"].values()]
     names += [*locale.days["format"]["wide"].values()]
-    names += [get_unit_name(unit, "long", locale) for unit in locale.unit_display_names]
+    names += [get_unit_name(str(unit), "long", locale) for unit in locale.unit_display_names]
     names += [name for zone in locale.meta_zones.values() for name in zone.get("long", {}).values()]
     emoji.config.load_language(code)
     for character, said in emoji.EMOJI_DATA.items():

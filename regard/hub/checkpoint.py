@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import override, to_dict
+from regard.config import nearest, override, to_dict
 from regard.files import own_tensors
 from regard.hub.files import CONFIG, WEIGHTS, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
+from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
 from regard.registry import models
 
@@ -27,32 +28,44 @@ def save_model(model: Any, directory: str | Path) -> None:
 
 
 def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn.Module:
-    """The model of a directory, ready to use; `dtype` None keeps the one that its weights are stored in."""
-    directory = Path(directory)
-    if not directory.is_dir():
-        raise ValueError(f"no such directory: {directory}; give the directory that holds {CONFIG} and {WEIGHTS}")
-    fields = read_json(directory / CONFIG)
-    kind = fields.get("model_type")
-    if kind != "regard" and kind not in MAPS:
-        known = ", ".join(["regard", *sorted(MAPS)])
-        raise ValueError(f"{directory / CONFIG}: unknown model_type {kind!r}; known: {known}")
-    stored = read_tensors(directory)
+    """The model of a directory, or of a llama2.c file, ready to use.
+
+    `dtype` None keeps the one that its weights are stored in.
+    """
+    path = Path(directory)
+    if not path.exists():
+        raise ValueError(f"no such directory: {path}; give the directory that holds {CONFIG} and {WEIGHTS}")
+    config_path, weights_path = (path, path) if path.is_file() else (path / CONFIG, path / WEIGHTS)
+    fields, stored = _llama2c(path) if path.is_file() else (read_json(config_path), None)
+    known = _known(fields, config_path)
+    stored = read_tensors(path) if stored is None else stored
     try:
-        if kind == "regard":
+        if known is None:
             family = fields.get("family", "missing")
             config = _own_config(family, fields)
         else:
-            family, config = MAPS[kind].family, MAPS[kind].read_config(fields, stored.keys())
+            for more in (path / name for name in known.beside):
+                fields = (read_json(more) if more.is_file() else {}) | fields
+            stored, family = known.tidy(stored), known.family
+            config = known.read_config(fields, stored)
         with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
             model = models[family](config)
     except ValueError as error:
-        raise ValueError(f"{directory / CONFIG}: {error}") from None
+        raise ValueError(f"{config_path}: {error}") from None
     try:
-        tensors = stored if kind == "regard" else MAPS[kind].to_ours(own_tensors(model), stored)
+        tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
         _fill(model, tensors, dtype)
     except ValueError as error:
-        raise ValueError(f"{directory / WEIGHTS}: {error}") from None
+        raise ValueError(f"{weights_path}: {error}") from None
     return model.eval()
+
+
+def _known(fields: Mapping[str, Any], path: Path) -> Map | None:
+    """The map of a foreign `model_type`; None for our own."""
+    kind = fields.get("model_type")
+    if kind != "regard" and kind not in MAPS:
+        raise ValueError(f"{path}: unknown model_type {kind!r}; known: {', '.join(['regard', *sorted(MAPS)])}")
+    return MAPS.get(kind)
 
 
 def _own_config(family: str, fields: Mapping[str, Any]) -> Any:
@@ -89,20 +102,38 @@ def _check_names(wanted: Mapping[str, Any], got: Mapping[str, Any], guess: str) 
             raise ValueError(f"{len(names)} {what} tensors: {shown}; {guess}")
 
 
-def export_model(model: Any, directory: str | Path, **generation: Any) -> None:
+def export_model(model: Any, directory: str | Path, *, kind: str | None = None, **generation: Any) -> None:
     """Writes the Hugging Face layout, for a model that one of the known `model_type`s can express.
 
-    `generation` are the arguments of `save_generation`: other projects expect the special tokens in the directory.
+    `kind` chooses one; without, the first that fits is taken. `generation` are the arguments of `save_generation`:
+    other projects expect the special tokens in the directory. An encoder takes only `bos`, `eos` and `pad`.
     """
     directory, family = Path(directory), models.name_of(type(model))
-    fitting = {kind: MAPS[kind].misfits(model.config) for kind in MAPS if MAPS[kind].family == family}
+    fitting = {name: one.misfits(model.config) for name, one in MAPS.items() if one.family == family}
     if not fitting:
-        expressible = ", ".join(sorted({MAPS[kind].family for kind in MAPS}))
-        raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} has")
-    kind = min(fitting, key=lambda kind: len(fitting[kind]))
-    if fitting[kind]:
-        raise ValueError(f"{kind} cannot express this model: {'; '.join(fitting[kind])}")
-    write_tensors(directory / WEIGHTS, MAPS[kind].to_theirs(own_tensors(model)))
-    generation.setdefault("max_len", model.config.max_len - 1)
-    special = {name: id for name, id in save_generation(directory, **generation).items() if name.endswith("_token_id")}
-    write_json(directory / CONFIG, MAPS[kind].write_config(model.config) | special)
+        expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
+        raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
+    if kind is not None and kind not in fitting:
+        raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")
+    kind = kind or min(fitting, key=lambda name: len(fitting[name]))
+    known, odd = MAPS[kind], fitting[kind]
+    if known.pad is not None and generation.get("pad") not in (None, known.pad):
+        odd.append(f"pad={generation['pad']} would have to be {known.pad}")
+    if odd:
+        raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
+    fields = known.write_config(model.config)
+    write_tensors(directory / WEIGHTS, known.to_theirs(model.config, own_tensors(model)))
+    if hasattr(model, "prefill"):
+        if not fields.get("is_encoder_decoder"):
+            generation = dict(beams=1, force_end=False) | generation
+        generation.setdefault("max_len", model.config.max_len - 1)
+        told = save_generation(directory, **generation)
+    else:
+        told = {f"{name}_token_id": generation.get(name) for name in ("bos", "eos", "pad")}
+    write_json(directory / CONFIG, fields | {name: id for name, id in told.items() if name.endswith("_token_id")})
+
+
+def _llama2c(path: Path) -> Any:
+    from regard.hub.llama2c import read_llama2c
+
+    return read_llama2c(path)

@@ -14,7 +14,9 @@ from regard.files import write_atomically
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+INDEX = f"{WEIGHTS}.index.json"
 GENERATION = "generation_config.json"
+AGAIN = "download or save the checkpoint again, with all its files"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -40,10 +42,26 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(directory: Path) -> dict[str, Tensor]:
-    """The tensors of `model.safetensors`; where there is only something else, an error that says what to do."""
-    path = directory / WEIGHTS
-    if not path.is_file():
+    """All tensors in the types they are stored in, from `model.safetensors` or from the shards of its index."""
+    if (path := directory / WEIGHTS).is_file():
+        return _read_shard(path)
+    if not (path := directory / INDEX).is_file():
         raise ValueError(_no_weights(directory))
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not all(Path(str(shard)).name == shard for shard in places.values()):
+        raise ValueError(f"{path} has no weight_map of tensors to files beside it; {AGAIN}")
+    tensors: dict[str, Tensor] = {}
+    for number, shard in enumerate(shards := sorted(set(places.values())), 1):
+        if not (directory / shard).is_file():
+            raise ValueError(f"no such file: {directory / shard}, shard {number} of {len(shards)}; {AGAIN}")
+        found = _read_shard(directory / shard)
+        for name in [name for name in places if places[name] == shard and name not in found]:
+            raise ValueError(f"{directory / shard} has no tensor {name}, which {INDEX} places there; {AGAIN}")
+        tensors |= found
+    return tensors
+
+
+def _read_shard(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -51,13 +69,10 @@ def read_tensors(directory: Path) -> dict[str, Tensor]:
 
 
 def _no_weights(directory: Path) -> str:
-    save = "load it with transformers and save_pretrained(directory"
-    if (directory / f"{WEIGHTS}.index.json").exists():
-        return f"{directory} holds weights in several files, not one {WEIGHTS}; {save}, max_shard_size='1TB')"
     pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in directory.glob(pattern))
     if pickles:
         return (
             f"{directory} holds {pickles[0]}, a pickle, which could run code when read, and no {WEIGHTS}; "
-            f"{save}, safe_serialization=True)"
+            "load it with transformers and save_pretrained(directory, safe_serialization=True)"
         )
     return f"no such file: {directory / WEIGHTS}; a model directory holds {CONFIG} and {WEIGHTS}"

@@ -6,6 +6,9 @@ from typing import Any
 
 from regard.hub.files import CONFIG, GENERATION, read_json, write_json
 
+LENGTHS = ("max_len", "max_position_embeddings", "n_positions")
+"""Names of the longest sequence, ours and theirs."""
+
 
 def save_generation(
     directory: str | Path,
@@ -19,14 +22,18 @@ def save_generation(
     max_len: int = 512,
     force_end: bool = True,
 ) -> dict[str, Any]:
-    """Writes the defaults for decoding, and returns what was written. `forbidden` None is the padding token alone."""
+    """Writes the defaults for decoding, and returns what was written; what is None, the model does not have.
+
+    A decoder begins with `bos`. `forbidden` None is the padding token alone.
+    """
+    banned = [token for token in ([pad] if forbidden is None else forbidden) if token is not None]
     content = {
         "bos_token_id": bos,
         "eos_token_id": eos,
         "pad_token_id": pad,
         "decoder_start_token_id": bos,
         "forced_eos_token_id": eos if force_end else None,
-        "bad_words_ids": [[token] for token in ([pad] if forbidden is None else forbidden)] or None,
+        "bad_words_ids": [[token] for token in banned] or None,
         "num_beams": beams,
         "length_penalty": length_penalty,
         "max_length": max_len + 1,  # they count the token of the start
@@ -38,21 +45,23 @@ def save_generation(
 def load_generation(directory: str | Path) -> dict[str, Any]:
     """What a directory says about decoding: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
     `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts the start token too:
-    `beam_search` takes `bos=decoder_start` and `max_len=max_length - 1`."""
+    `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token that some
+    (BART) write first in any case: a second one of the prefix."""
     path = Path(directory) / GENERATION
     fields = read_json(Path(directory) / CONFIG)
-    longest = fields.get("max_len") or fields.get("max_position_embeddings") or 512
+    longest = next((fields[name] for name in LENGTHS if fields.get(name)), 512)
     fields |= {name: value for name, value in read_json(path).items() if value is not None} if path.exists() else {}
     banned = fields.get("bad_words_ids") or []
     if any(len(word) != 1 for word in banned):
         raise ValueError(f"{path}: bad_words_ids has a word of several tokens; only single tokens can be forbidden")
-    bos = fields.get("bos_token_id")
-    start = fields.get("decoder_start_token_id")
+    names = ["decoder_start", "bos", *(["pad"] if fields.get("is_encoder_decoder") else [])]  # T5 says no more
+    starts = (fields.get(f"{name}_token_id") for name in names)
     return {
-        "bos": bos,
+        "bos": fields.get("bos_token_id"),
         "eos": _first(fields.get("eos_token_id")),
         "pad": fields.get("pad_token_id"),
-        "decoder_start": bos if start is None else start,
+        "decoder_start": next((start for start in starts if start is not None), None),
+        "forced_bos": fields.get("forced_bos_token_id"),
         "forbidden": [word[0] for word in banned],
         "num_beams": fields.get("num_beams") or 1,
         "length_penalty": 1.0 if fields.get("length_penalty") is None else fields["length_penalty"],

@@ -1,89 +1,245 @@
-"""Another project's names for the same weights, as a table that is read in both directions."""
+"""Another project's names and settings for the same model, as tables that are read in both directions."""
 
-import fnmatch
+import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.config import override
+from regard.registry import models, positions
 
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """How one of our tensors is made of theirs, and how theirs are taken from ours."""
 
-    to_ours: Callable[[list[Tensor]], Tensor]
-    to_theirs: Callable[[Tensor, int], list[Tensor]]
+class Transform(NamedTuple):
+    """How our tensors are made of theirs, and how theirs (so many) are taken from ours."""
+
+    to_ours: Callable[[list[Tensor]], list[Tensor]]
+    to_theirs: Callable[[list[Tensor], int], list[Tensor]]
 
 
 TRANSFORMS = {
-    "same": Transform(lambda theirs: theirs[0], lambda ours, count: [ours]),
-    "stack": Transform(torch.cat, lambda ours, count: list(ours.chunk(count))),  # k and v, one above the other
-    "row": Transform(lambda theirs: theirs[0][0], lambda ours, count: [ours[None]]),  # 1 V ↔ V
-    "transpose": Transform(lambda theirs: theirs[0].T, lambda ours, count: [ours.T]),
+    "same": Transform(lambda theirs: theirs, lambda ours, count: ours),
+    # one above the other: k and v, or the gate and what it multiplies
+    "stack": Transform(lambda theirs: [torch.cat(theirs)], lambda ours, count: list(ours[0].chunk(count))),
+    "row": Transform(lambda theirs: [theirs[0][0]], lambda ours, count: [ours[0][None]]),  # 1 V ↔ V
+    "transpose": Transform(lambda theirs: [theirs[0].mT], lambda ours, count: [ours[0].mT]),
+    # their q, k and v are one tensor, our q and (k above v) two
+    "qkv": Transform(lambda theirs: thirds(theirs[0]), lambda ours, count: [torch.cat(ours)]),
+    "qkv-transposed": Transform(lambda theirs: thirds(theirs[0].mT), lambda ours, count: [torch.cat(ours).mT]),
+    # their first two rows stand for no position
+    "behind-two": Transform(
+        lambda theirs: [theirs[0][2:]], lambda ours, count: [torch.cat([torch.zeros_like(ours[0][:2]), ours[0]])]
+    ),
 }
+
+
+def thirds(qkv: Tensor) -> list[Tensor]:
+    return list(qkv.tensor_split([len(qkv) // 3]))
+
+
+@cache
+def pattern(template: str) -> re.Pattern[str]:
+    """A name with `{}` for parts of it, as an expression that finds them."""
+    return re.compile(re.escape(template).replace(r"\{\}", r"([^.]+)"))
+
+
+def several(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Our name and theirs. Each `{}` of ours is one part of a dotted name, and fills the next `{}` of theirs."""
+    """Our name and theirs, or several. Each `{}` of ours is one part of a dotted name, and fills the next of theirs."""
 
-    ours: str
+    ours: str | tuple[str, ...]
     theirs: str | tuple[str, ...]
     transform: str = "same"
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Values that fields of our config must have for this pair to hold."""
+    written: bool = True
+    """Otherwise it is read where it is found, but their class for this task has no such part."""
 
-    def their_names(self, name: str) -> list[str] | None:
-        """What they call our tensor `name`; None where this pair is not about it."""
-        holes = re.fullmatch(re.escape(self.ours).replace(r"\{\}", r"([^.]+)"), name)
-        theirs = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
-        return [template.format(*holes.groups()) for template in theirs] if holes else None
+    def match(self, name: str) -> tuple[int, list[str], list[str]] | None:
+        """The place of our tensor `name` in this pair, and the names of ours and theirs that it stands for."""
+        for place, template in enumerate(several(self.ours)):
+            if holes := pattern(template).fullmatch(name):
+                fill = [[one.format(*holes.groups()) for one in several(side)] for side in (self.ours, self.theirs)]
+                return place, fill[0], fill[1]
+        return None
+
+
+class Field(NamedTuple):
+    """Their name of one of our fields, its value where config.json leaves it out, and their words for our values."""
+
+    name: str
+    default: Any
+    values: Mapping[Any, Any] | None = None
+
+
+ACTIVATIONS = {
+    "relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "silu": "silu", "relu2": "relu2",
+    "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh", "swish": "silu",
+}  # fmt: skip
+"""Their name: ours. Of several for one of ours, the first is written."""
+GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu-tanh", "gelu_pytorch_tanh": "geglu-tanh"}
+
+RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""What the first checkpoints, converted from TensorFlow, still have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Map:
-    """One foreign `model_type`: its names and its configuration."""
+    """One foreign `model_type`: its names and its settings."""
 
+    kind: str
+    """Their `model_type`."""
     family: str
     """The family of ours that it is."""
     pairs: tuple[Pair, ...]
-    """Names of tensors."""
+    """Names of tensors; of several that fit, the first holds."""
+    prefix: str = ""
+    """What the names of a model that was saved without a head may lack."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """Tensors that may be stored as well, and those that they repeat."""
     ignored: tuple[str, ...] = ()
-    """Patterns of their names that tell nothing new: tied copies, tables that are computed."""
-    read_config: Callable[[Mapping[str, Any], Collection[str]], Any]
-    """Their config.json, and the names of their tensors, as our config; ValueError where we cannot express it."""
-    write_config: Callable[[Any], dict[str, Any]]
-    """Our config as theirs, for one without `misfits`."""
-    misfits: Callable[[Any], list[str]]
-    """The fields of our config that they cannot express, each with what it would have to be."""
+    """Patterns of their names that tell nothing new: tables that are computed, leftovers."""
+    fields: Mapping[str, Field]
+    """Our fields that are fields of theirs."""
+    fixed: Mapping[str, Any]
+    """What every such model is, in our fields; a position without its settings."""
+    only: Mapping[str, Any] = field(default_factory=dict)
+    """Their settings that would change the result, with the one value that can be read and is written."""
+    pad: int | None = None
+    """The one padding token that it can have, if positions are counted from it."""
+    beside: tuple[str, ...] = ()
+    """Files with more settings that may lie beside config.json."""
+    read: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda theirs, tensors: {}
+    """What else our config gets from theirs and from which tensors there are; ValueError where we cannot express it."""
+    write: Callable[[Any], Mapping[str, Any]] = lambda ours: {}
+    """What else is written of our config."""
+    check: Callable[[Any], Iterable[str]] = lambda ours: ()
+    """Further misfits of our config."""
 
-    def to_ours(self, names: Mapping[str, Any], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors that our model has under `names`, made of theirs."""
-        left = {name for name in theirs if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.ignored)}
+    def read_config(self, theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+        """Their config.json, and their tensors, as our config."""
+        for name, needed in self.only.items():
+            if theirs.get(name) not in (None, needed):
+                raise ValueError(f"{name}={theirs[name]!r} cannot be read here; only {needed!r} can")
+        if self.pad is not None and theirs.get("pad_token_id", self.pad) != self.pad:
+            raise ValueError(f"pad_token_id={theirs['pad_token_id']} cannot be read here; only {self.pad} can")
+        ours = dict(self.fixed)
+        for own, (name, default, values) in self.fields.items():
+            value = default if theirs.get(name) is None else theirs[name]
+            if values is not None and value not in values:
+                raise ValueError(f"{name}={value!r} is not known; known: {', '.join(values)}")
+            ours[own] = value if values is None else values[value]
+        return override(models[self.family].config_class(), ours | dict(self.read(theirs, tensors)))
+
+    def write_config(self, ours: Any) -> dict[str, Any]:
+        """Our config as theirs, for one without `misfits`."""
+        theirs: dict[str, Any] = {"model_type": self.kind}
+        for own, (name, _, values) in self.fields.items():
+            value = getattr(ours, own)
+            theirs[name] = value if values is None else next(word for word in values if values[word] == value)
+        return theirs | dict(self.only) | dict(self.write(ours))
+
+    def misfits(self, ours: Any) -> list[str]:
+        """Each field of our config that they cannot express, and what it would have to be."""
+        same = {"kv_heads": ours.heads, "head_dim": ours.dim / ours.heads, "final_norm": None}
+        found = []
+        for name, needed in self.fixed.items():
+            got = getattr(ours, name)
+            plain = got.partition(":")[0] if name == "position" else got
+            if plain != needed and not (name in same and got == same[name]):
+                found.append(f"{name}={got!r} would have to be {needed!r}")
+        for name, (_, _, values) in self.fields.items():
+            if values is not None and getattr(ours, name) not in values.values():
+                known = ", ".join(dict.fromkeys(values.values()))
+                found.append(f"{name}={getattr(ours, name)!r} would have to be one of {known}")
+        return [*found, *self.check(ours)]
+
+    def tidy(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Their tensors under the names that the table has."""
+        found: dict[str, Tensor] = {}
+        for name, tensor in theirs.items():
+            for old, new in RENAMED.items():
+                name = name.replace(old, new)
+            lacks = not self.knows(name) and self.knows(self.prefix + name)
+            found[self.prefix + name if lacks else name] = tensor
+        for copy, original in self.copies.items():
+            if copy in found:
+                found.setdefault(original, found[copy])
+        return found
+
+    def knows(self, name: str) -> bool:
+        templates = [template for pair in self.pairs for template in several(pair.theirs)]
+        return name in self.copies or any(pattern(template).fullmatch(name) for template in templates)
+
+    def to_ours(self, config: Any, wanted: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors that our model wants, by name and shape, made of theirs (after `tidy`)."""
+        left = {name for name in theirs if not any(fnmatchcase(name, ignored) for ignored in self.ignored)}
         ours = {}
-        for name in names:
-            pair, sources = self._find(name)
-            missing = [source for source in sources if source not in theirs]
-            if missing:
+        for name, tensor in wanted.items():
+            pair, place, _, sources = self.find(name, config)
+            if missing := [source for source in sources if source not in theirs]:
                 raise ValueError(f"no tensor {missing[0]!r}, which config.json asks for; one of the two is not its own")
-            ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])
+            try:
+                ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[place]
+                fits = ours[name].shape == tensor.shape
+            except (RuntimeError, IndexError):  # shapes that cannot even be joined or cut
+                fits = False
+            if not fits:
+                shapes = " and ".join(str(tuple(theirs[source].shape)) for source in sources)
+                raise ValueError(
+                    f"{' and '.join(sources)} has shape {shapes}, which does not give our {name} of "
+                    f"{tuple(tensor.shape)}, as config.json asks; one of the two files is not its own"
+                )
             left -= set(sources)
+        for copy in left & self.copies.keys():
+            original = self.copies[copy]
+            if not torch.equal(theirs[copy], theirs[original]):
+                raise ValueError(f"{copy} differs from {original}; only models that use one for both can be read")
+            left.remove(copy)
         if left:
             shown = ", ".join(sorted(left)[:5]) + (", …" if len(left) > 5 else "")
             raise ValueError(f"{len(left)} unexpected tensors: {shown}; a model with parts that are not known here")
         return ours
 
-    def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def to_theirs(self, config: Any, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theirs: dict[str, Tensor] = {}
-        for name, tensor in ours.items():
-            pair, targets = self._find(name)
-            parts = TRANSFORMS[pair.transform].to_theirs(tensor, len(targets))
-            theirs |= dict(zip(targets, parts, strict=True))
+        for name in ours:
+            pair, place, parts, targets = self.find(name, config)
+            if place == 0 and pair.written:  # several of ours are written with the first of them
+                tensors = TRANSFORMS[pair.transform].to_theirs([ours[part] for part in parts], len(targets))
+                theirs |= dict(zip(targets, tensors, strict=True))
         return theirs
 
-    def _find(self, name: str) -> tuple[Pair, list[str]]:
+    def find(self, name: str, config: Any) -> tuple[Pair, int, list[str], list[str]]:
+        """The pair that tells of our tensor `name`, its place in it, and all names of ours and theirs in it."""
         for pair in self.pairs:
-            if names := pair.their_names(name):
-                return pair, names
-        raise AssertionError(f"the map of {self.family} has no name for {name!r}")
+            if all(getattr(config, key) in values for key, values in pair.when.items()) and (hit := pair.match(name)):
+                return pair, *hit
+        raise AssertionError(f"the map of {self.kind} has no name for {name!r}")
+
+
+def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
+    """Whether `copy` adds nothing: it is not there, or equal. Their config.json does not always tell."""
+    return copy not in tensors or torch.equal(tensors[copy], tensors[original])
+
+
+def settings_of(position: str) -> dict[str, Any]:
+    """The settings of a position by name, those it leaves out at their defaults."""
+    known = inspect.signature(positions[position]).parameters.items()
+    return {key: one.default for key, one in known if one.default is not one.empty} | positions.settings(position)
+
+
+def with_settings(position: str, **settings: Any) -> str:
+    """The position's name with the settings that are not the default."""
+    default = settings_of(position)
+    told = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
+    return f"{position}:{told}" if told else position

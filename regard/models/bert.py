@@ -71,8 +71,6 @@ class BertConfig(BlockConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.task in POOLED and not self.pooler:
             raise ValueError(f"task {self.task!r} reads the pooled vector; set pooler=true")
-        if self.task in ("classify", "tag") and not self.labels:
-            raise ValueError(f"task {self.task!r} needs the names of its labels")
 
 
 @register_model("bert")
@@ -93,6 +91,8 @@ class Bert(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        if config.task in ("classify", "tag") and not config.labels:
+            raise ValueError(f"task {config.task!r} needs the names of its labels")
         self.config = config
         width = config.embedding_dim or config.dim
         position = build_position(config, width)

@@ -166,21 +166,43 @@ class Rotary(Position):
     """Turns pairs of q and k by an angle that grows with position: q·k then depends on the distance only.
 
     Pairs are (i, i + K/2), as in GPT-NeoX and the Hugging Face layout (Su et al., 2021, pairs neighbours).
+    `stretch` slows the turns, so that texts longer than those trained on meet no new angles. With `trained`, the
+    length that was trained on, pairs that turn more than `fast` times in it stay as they are, and only those below
+    `slow` are slowed in full (Llama 3.1).
     """
 
     turns = True
     angles: Tensor
 
-    def __init__(self, base: float = 10_000.0, **sizes: int) -> None:
+    def __init__(
+        self,
+        base: float = 10_000.0,
+        stretch: float = 1.0,
+        trained: int | None = None,
+        slow: float = 1.0,
+        fast: float = 4.0,
+        **sizes: int,
+    ) -> None:
         super().__init__(**sizes)
         if self.head_dim % 2:
             raise ValueError(f"rotary positions turn pairs: head_dim={self.head_dim} must be even")
-        self.base = base
+        if fast <= slow:
+            raise ValueError(f"rotary positions: fast={fast} must be above slow={slow}")
+        self.base, self.stretch, self.trained, self.slow, self.fast = base, stretch, trained, slow, fast
         self.register_buffer("angles", self.rows(self.max_len), persistent=False)
 
+    def rates(self) -> Float[Tensor, "N"]:
+        """Radians that each pair turns from one position to the next."""
+        rates = self.base ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
+        if self.trained is None:
+            return rates / self.stretch
+        turns = self.trained * rates / (2 * math.pi)
+        kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
+        return rates * (kept + (1 - kept) / self.stretch)
+
     def rows(self, T: int) -> Float[Tensor, "2 T K"]:
-        waves = sinusoids(T, self.head_dim, base=self.base)
-        return torch.stack([waves[:, 1::2].repeat(1, 2), waves[:, 0::2].repeat(1, 2)])
+        angles = torch.arange(T, dtype=torch.float64)[:, None] * self.rates()
+        return torch.stack([angles.cos(), angles.sin()]).repeat(1, 1, 2).float()
 
     def rotate(self, x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
         end = start + x.shape[2]

@@ -53,9 +53,11 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     Defaults suit the embedded data, or data of one's own where `changes` name some.
     """
     changes = {key.replace("-", "_"): value for key, value in (changes or {}).items()}
+    given = {key.removeprefix("data.") for key, value in changes.items() if value not in EMPTY}
     plan = recipes[name](embedded=True)
-    if any(f"data.{field}" in changes and changes[f"data.{field}"] not in EMPTY for field in plan.data.own):
-        plan = recipes[name](embedded=False)
+    how: dict[str, Any] = {"base": changes["data.base"]} if "base" in given and hasattr(plan.data, "base") else {}
+    if how or given & set(plan.data.own):
+        plan = recipes[name](embedded=not given & set(plan.data.own), **how)
     return configure(plan, changes)
 
 

@@ -5,20 +5,41 @@ from typing import Any
 
 from regard.hub.checkpoint import load_generation, load_model
 from regard.hub.remote import find
+from regard.models import Bert
+from regard.tasks.encoder import Encoder
+from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
 from regard.tasks.translator import Translator
 from regard.tasks.writer import Writer
 from regard.tokens import Tokenizer
+
+READERS: dict[str, type[Encoder]] = {
+    "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
+}  # fmt: skip
+VERBS = {
+    "translate": "translates", "generate": "writes", "embed": "embeds", "fill": "fills in hidden words",
+    "classify": "labels texts", "tag": "tags entities", "answer": "answers questions",
+}  # fmt: skip
 
 
 def load(directory: str | Path) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
     What comes back knows its verbs: a `Translator` translates, a `Writer` continues texts, an `Encoder` embeds
-    them and fills, classifies, tags or answers, as it was trained to.
+    them and, as it was trained to, fills, classifies, tags or answers.
     """
     path = find(directory)
-    model = load_model(path)
-    parts = (model, Tokenizer.load(path), load_generation(path))
-    if hasattr(model, "encode") or hasattr(model, "read"):
-        return Translator(*parts)
-    return Writer(*parts)
+    model, tokenizer = load_model(path), Tokenizer.load(path)
+    if isinstance(model, Bert):
+        return READERS[model.config.task](model, tokenizer)
+    kind = Writer if not hasattr(model, "encoder") else Translator
+    return kind(model, tokenizer, load_generation(path))
+
+
+def load_for(verb: str, directory: str | Path) -> Any:
+    """The same for one verb, with an error that says what else can be done where the model does not know it."""
+    loaded = load(directory)
+    if not hasattr(loaded, verb):
+        able = [does for name, does in VERBS.items() if hasattr(loaded, name)]
+        cure = f"regard finetune {directory} --task {verb}" if hasattr(loaded, "embed") else "choose another model"
+        raise ValueError(f"{directory} {' and '.join(able)}, it does not {verb}; {cure}")
+    return loaded

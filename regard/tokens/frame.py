@@ -151,6 +151,8 @@ def _slots(encoding: tokenizers.Encoding) -> list[Slot]:
 def _trimmed(text: str, start: int, end: int) -> Span:
     """The place of a token without the white space around it; all of it where there is nothing else."""
     piece = text[start:end]
-    if not piece or piece.isspace():
+    bare = piece.strip()
+    if len(bare) in (0, len(piece)):
         return start, end
-    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+    start += len(piece) - len(piece.lstrip())
+    return start, start + len(bare)

@@ -46,6 +46,11 @@ class PieceModel:
     squeeze: bool = True
     """Runs of spaces become one; those at both ends are dropped."""
 
+    @property
+    def special(self) -> list[str]:
+        """The names of pieces that no text contains."""
+        return [piece.name for piece in self.pieces if piece.kind in (CONTROL, UNKNOWN)]
+
 
 def read_pieces(path: Path) -> PieceModel:
     """Read a SentencePiece file; a ValueError where it is none, or of a kind that is not read here."""
@@ -70,9 +75,10 @@ def read_pieces(path: Path) -> PieceModel:
 def build(
     model: PieceModel, *, ids: Mapping[str, int] | None = None, before: Sequence[normalizers.Normalizer] = ()
 ) -> tokenizers.Tokenizer:
-    """The tokenizer of a model. `ids` are those of another vocabulary (Marian's); `before` changes the text first.
+    """The tokenizer of a model; its special tokens are still to be added.
 
-    Pieces that `ids` lacks are left out: a text that has one is spelled with others.
+    `before` changes the text first. `ids` are those of another vocabulary (Marian's); pieces that it lacks are
+    left out, so that a text that has one is spelled with others.
     """
     byte_fallback = any(piece.kind == BYTE for piece in model.pieces)
     unknown = next((piece.name for piece in model.pieces if piece.kind == UNKNOWN), None)
@@ -95,7 +101,6 @@ def build(
     steps: list[Any] = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     strip = [decoders.Strip(" ", 1, 0)] if model.dummy_prefix or model.squeeze else []
     inner.decoder = decoders.Sequence([*steps, *strip])
-    inner.add_special_tokens([piece.name for piece in model.pieces if piece.kind in (CONTROL, UNKNOWN)])
     if model.algorithm == BPE:  # merging never crosses what a user defined
         inner.add_tokens([piece.name for piece in model.pieces if piece.kind == USER_DEFINED])
     return inner
@@ -142,9 +147,7 @@ def _digits(text: str) -> str:
 def _unigram_scores(pieces: Sequence[Piece]) -> dict[str, float]:
     """A piece that a user defined wins against every other way to spell it, as in SentencePiece."""
     best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
-    return {
-        piece.name: len(piece.name) * best - 0.1 if piece.kind == USER_DEFINED else piece.score for piece in pieces
-    }
+    return {piece.name: len(piece.name) * best - 0.1 if piece.kind == USER_DEFINED else piece.score for piece in pieces}
 
 
 def _normalizers(model: PieceModel) -> Iterator[normalizers.Normalizer]:
@@ -177,6 +180,7 @@ def _fields(data: bytes) -> dict[int, list[Any]]:
     while place < len(data):
         key, place = _varint(data, place)
         number, wire = key >> 3, key & 7
+        value: Any
         if wire == 0:
             value, place = _varint(data, place)
         elif wire == 5:

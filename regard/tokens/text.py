@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +108,7 @@ class Tokenizer:
         return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase))
 
     @classmethod
-    def load(
-        cls, path: Path | str, *, parse_special: bool = False, target: bool = False, **names: str
-    ) -> "Tokenizer":
+    def load(cls, path: Path | str, *, parse_special: bool = False, target: bool = False, **names: str) -> "Tokenizer":
         """Read a tokenizer, ours or a published one: `tokenizer.json`, or the files beside a checkpoint without one.
 
         `pad=`, `bos=`, `eos=`, `mask=`, `unk=`, `cls=`, `sep=` name special tokens; for those not given,
@@ -120,12 +117,12 @@ class Tokenizer:
         """
         path = _json_path(path)
         if path.name == "tokenizer.json" and not path.is_file() and has_files(path.parent):
-            inner = read_files(path.parent, target=target)
+            inner, settings = read_files(path.parent, target=target)
         elif not path.is_file():
             raise ValueError(f"{path}: no such file; train a tokenizer and save it there")
         else:
             try:
-                inner = tokenizers.Tokenizer.from_file(str(path))
+                inner, settings = tokenizers.Tokenizer.from_file(str(path)), read_settings(path.parent)
             except Exception as error:  # the library raises bare Exception
                 raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
         keep_names_apart(inner)
@@ -135,8 +132,7 @@ class Tokenizer:
             if inner.token_to_id(name) is None:
                 added = [token.content for token in inner.get_added_tokens_decoder().values()]
                 raise ValueError(f"{role}={name!r} is not in the vocabulary; {nearest(name, added)}")
-        found = _find_names(inner, read_settings(path.parent))
-        return cls(inner, names=found | names, parse_special=parse_special)
+        return cls(inner, names=_find_names(inner, settings) | names, parse_special=parse_special)
 
     def save(self, path: Path | str) -> Path:
         """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory."""
@@ -182,8 +178,8 @@ class Tokenizer:
         room = (self._framer.room(2, max_len) or 0) - len(first.ids)
         if not 0 <= stride < room:
             raise ValueError(
-                f"max_len={max_len} leaves {max(room, 0)} tokens of passage beside the question's {len(first.ids)}, "
-                f"of which stride={stride} would be repeated; use a larger max_len, a smaller stride or a shorter question"
+                f"max_len={max_len} leaves {max(room, 0)} tokens of passage beside a question of {len(first.ids)}, "
+                f"and stride={stride} of them would be repeated; use a larger max_len or a smaller stride"
             )
         return [self._framer.frame([first, part]) for part in windows(second, room, stride)]
 
@@ -222,8 +218,10 @@ class Tokenizer:
     @cached_property
     def sentinels(self) -> list[int]:
         """The ids of T5's `<extra_id_0>`, `<extra_id_1>`, … in that order; empty where there are none."""
-        found = map(self.inner.token_to_id, (f"<extra_id_{number}>" for number in count()))
-        return list(takewhile(lambda id: id is not None, found))
+        ids: list[int] = []
+        while (id := self.inner.token_to_id(f"<extra_id_{len(ids)}>")) is not None:
+            ids.append(id)
+        return ids
 
     @cached_property
     def _framer(self) -> Framer:

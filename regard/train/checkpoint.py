@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.files import own_tensors, sync, write_tensors
+from regard.files import sync, trained_tensors, write_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
     try:
         draft.mkdir(parents=True)
-        write_tensors(draft / "model.safetensors", own_tensors(model))
+        write_tensors(draft / "model.safetensors", trained_tensors(model))
         tensors, numbers = _flatten(optimizers)
         tensors["rng"] = torch.get_rng_state()
         write_tensors(draft / "optimizer.safetensors", tensors)
@@ -77,7 +77,7 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     stored = load_file(path / "model.safetensors")
-    own = own_tensors(model)
+    own = trained_tensors(model)
     if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
         raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
     with torch.no_grad():
@@ -114,7 +114,7 @@ def average(paths: list[Path], model: nn.Module) -> None:
         for name, value in load_file(path / "model.safetensors").items():
             sums[name] = sums.get(name, torch.zeros_like(value, dtype=torch.float64)) + value
     with torch.no_grad():
-        for name, tensor in own_tensors(model).items():
+        for name, tensor in trained_tensors(model).items():
             tensor.copy_(sums[name] / len(paths))
 
 

@@ -12,6 +12,8 @@ class TrainConfig:
     """Updates of the weights."""
     minutes: float | None = None
     """Time budget instead of `steps`: the schedule then follows the clock, so two runs are not bit for bit equal."""
+    epochs: float | None = None
+    """Passes over the data instead of `steps`, where the data has an end."""
     batch_tokens: int = 4096
     """Tokens in a batch, padding included (the longer side of a pair counts)."""
     accumulate: int = 1
@@ -52,8 +54,9 @@ class TrainConfig:
         for name in ("warmup", "weight_decay", "clip", "patience"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
-        if self.lr is not None and self.lr <= 0 or self.minutes is not None and self.minutes <= 0:
-            raise ValueError("lr and minutes must be positive, or none")
+        for name in ("lr", "minutes", "epochs"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be positive, or none")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing={self.smoothing} is not in [0, 1)")
         if self.lr is None and not self.warmup:

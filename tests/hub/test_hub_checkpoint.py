@@ -191,8 +191,8 @@ def test_export_and_load_is_the_identity(tmp_path, changes):
 def test_generation_there_and_back(saved):
     save_generation(saved, bos=1, eos=2, pad=0, beams=5, length_penalty=0.6, max_len=28, forbidden=[0, 7])
     assert load_generation(saved) == dict(
-        bos=1, eos=2, pad=0, decoder_start=1, forbidden=[0, 7], num_beams=5, length_penalty=0.6, force_end=True,
-        max_length=29,
+        bos=1, eos=2, pad=0, decoder_start=1, forced_bos=None, forbidden=[0, 7], num_beams=5,
+        length_penalty=0.6, force_end=True, max_length=29,
     )  # fmt: skip
     (saved / "generation_config.json").write_text('{"bad_words_ids": [[1, 2]]}')
     with pytest.raises(ValueError, match="generation_config.json: bad_words_ids"):

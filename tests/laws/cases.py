@@ -6,6 +6,7 @@ Sizes are unequal, and prime where they can be, so that no two axes can be confu
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +16,11 @@ import regard.models  # noqa: F401  registers the families
 from regard.registry import kernels, models, positions
 
 VOCAB = 97
-SIZES = dict(dim=20, heads=3, head_dim=10, ffn_dim=29, max_len=37, dropout=0.0)  # heads · head_dim is not dim
+SIZES: dict[str, Any] = dict(dim=20, heads=3, head_dim=10, ffn_dim=29, max_len=37, dropout=0.0)
+"""Of blocks; heads · head_dim is not dim."""
+ENCODER: dict[str, Any] = dict(SIZES, task="mask", pooler=False)
+"""The pooled vector takes no part in that task."""
+RECURRENT: dict[str, Any] = dict(dim=14, dropout=0.0)
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
@@ -25,7 +30,28 @@ SMALL: dict[str, list[dict[str, Any]]] = {
              position="rotary", embedding_scale=False),
         dict(SIZES, depth=1, kv_heads=1, activation="gelu", position="alibi"),
         dict(SIZES, depth=1, norm_place="post", final_norm=True, activation="geglu", position="relative"),
+        dict(SIZES, depth=1, norm_place="post", embedding_norm=True, tie="inputs", kernel="normalized"),
     ],
+    "t5": [
+        dict(SIZES, depth=2, position="relative:buckets=8,far=20"),
+        dict(SIZES, depth=1, decoder_depth=2, activation="geglu-tanh", tie="inputs", head_scale=False),
+    ],
+    "gpt": [
+        dict(SIZES, depth=2, position="learned"),
+        dict(SIZES, depth=1, position="rotary:base=500000", tie=False),
+        dict(SIZES, depth=1, position="alibi", norm_place="post", final_norm=False),
+        dict(SIZES, depth=2, heads=4, kv_heads=2, norm="rms", activation="swiglu", bias=False, tie=False),
+        dict(SIZES, depth=1, activation="relu2", kernel="normalized"),
+    ],
+    "bert": [
+        dict(ENCODER, depth=2),
+        dict(ENCODER, depth=1, types=0, norm_place="pre", norm="rms", position="rotary"),
+        dict(ENCODER, depth=3, types=1, shared=True, embedding_dim=12, activation="gelu-tanh"),
+        dict(ENCODER, depth=1, kv_heads=1, activation="relu", position="relative"),
+    ],
+    "rnn": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
+    "gru": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
+    "lstm": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
     "seq2seq": [
         dict(dim=14, dropout=0.0),
         dict(dim=14, dropout=0.0, score="none", cell="lstm"),
@@ -36,9 +62,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 ARGUMENTS = {
-    "source": lambda B, V: torch.randint(V, (B, 7)),
-    "lengths": lambda B, V: torch.tensor([4, 7, 2, 6, 5, 1, 3])[:B],
-    "target": lambda B, V: torch.randint(V, (B, 5)),
+    "source": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
+    "lengths": lambda B, config: torch.tensor([4, 7, 2, 6, 5, 1, 3])[:B],
+    "target": lambda B, config: torch.randint(config.vocab_size, (B, 5)),
+    "ids": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
+    "types": lambda B, config: torch.randint(max(1, config.types), (B, 7)),
 }
 
 CASES = [(family, number) for family in models for number in range(len(SMALL.get(family, [])))]
@@ -53,11 +81,11 @@ def example(model: nn.Module, B: int = 3) -> dict[str, Tensor]:
     names = inspect.signature(model.forward).parameters
     missing = [name for name in names if name not in ARGUMENTS]
     assert not missing, f"{type(model).__name__} takes {missing}; say in tests/laws/cases.py:ARGUMENTS what that may be"
-    return {name: ARGUMENTS[name](B, model.config.vocab_size) for name in names}
+    return {name: ARGUMENTS[name](B, model.config) for name in names}
 
 
 def written(inputs: dict[str, Tensor]) -> str:
-    """The sequence that the model writes from left to right."""
+    """The sequence that the model answers for, token by token; one that writes does so from left to right."""
     return "target" if "target" in inputs else "ids"
 
 
@@ -68,6 +96,13 @@ def padded(inputs: dict[str, Tensor]) -> str | None:
 
 def has(family: str, field: str) -> bool:
     return field in {f.name for f in dataclasses.fields(models[family].config_class)}
+
+
+def encoder_of(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """What gives a vector to each token of a text and sees both sides, if the model has such a part."""
+    if hasattr(model, "encode"):
+        return lambda ids, lengths: model.encode(ids, lengths)[0]
+    return None if hasattr(model, "step") else lambda ids, lengths: model.features(ids, lengths)
 
 
 PRODUCT = [

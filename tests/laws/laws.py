@@ -1,7 +1,8 @@
 """The laws as plain functions of a model and example inputs; what is broken is raised as an AssertionError.
 
 `inputs` are the keyword arguments of `model.forward`. `sequence` names the one that is written from left to
-right, `padded` the one whose true lengths are `inputs["lengths"]`. Exact laws are meant for float64.
+right, `padded` the one whose true lengths are `inputs["lengths"]`; where that is `ids`, the model answers for each of
+its tokens, and what it says about padding means nothing. Exact laws are meant for float64.
 """
 
 import math
@@ -11,6 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Inputs = dict[str, Tensor]
+TOKENS = ("source", "target", "ids")
+"""Inputs that hold tokens."""
+BESIDE = {"ids": ("types",)}
+"""Inputs that say something about each token of another one."""
 
 
 def close(got: Tensor, wanted: Tensor, what: str, tolerance: float = 1e-9) -> None:
@@ -58,16 +63,20 @@ def padding_changes_nothing(model: nn.Module, inputs: Inputs, padded: str) -> No
     ids, lengths, vocab = inputs[padded], inputs["lengths"], model.config.vocab_size
     hidden = torch.arange(ids.shape[1]) >= lengths[:, None]
     assert hidden.any() and not hidden.all(), "the example has no padding: this law could not fail"
-    out = model(**inputs)
+
+    def answer(**changes: Tensor) -> Tensor:
+        return of_real_tokens(model(**inputs | changes), hidden, padded)
+
+    out = answer()
     junk = torch.where(hidden, (ids + 1) % vocab, ids)
-    close(model(**inputs | {padded: junk}), out, f"other tokens in the padding of {padded!r}")
-    wider = torch.cat([ids, ids[:, :3]], dim=1)
-    close(model(**inputs | {padded: wider}), out, f"three more columns of padding in {padded!r}")
+    close(answer(**{padded: junk}), out, f"other tokens in the padding of {padded!r}")
+    wider = {name: torch.cat([inputs[name], inputs[name][:, :3]], dim=1) for name in with_beside(inputs, padded)}
+    close(answer(**wider), out, f"three more columns of padding in {padded!r}")
     seen = torch.where(hidden, ids, (ids + 1) % vocab)
-    differs(model(**inputs | {padded: seen}), out, f"the real tokens of {padded!r} were changed")
+    differs(answer(**{padded: seen}), out, f"the real tokens of {padded!r} were changed")
 
     unique = all_different(inputs, vocab)
-    features = model.features(**unique)
+    features = of_real_tokens(model.features(**unique), hidden, padded)
     reach = reach_of_tokens(model, (features * direction(features)).sum(), vocab)
     assert reach[unique[padded][hidden]].eq(0).all(), f"a gradient flows into the padding of {padded!r}"
     assert reach[unique[padded][~hidden]].gt(0).all(), f"some real token of {padded!r} has no gradient"
@@ -79,7 +88,8 @@ def batch_equals_single(model: nn.Module, inputs: Inputs, padded: str | None) ->
     for row in range(len(out)):
         alone = {name: value[row : row + 1] for name, value in inputs.items()}
         if padded is not None:
-            alone[padded] = alone[padded][:, : int(inputs["lengths"][row])]
+            for name in with_beside(inputs, padded):
+                alone[name] = alone[name][:, : int(inputs["lengths"][row])]
         got = model(**alone)
         close(got, out[row : row + 1, : got.shape[1]], f"row {row} by itself")
 
@@ -229,6 +239,16 @@ def split(inputs: Inputs, sequence: str) -> tuple[Tensor, Inputs]:
     return inputs[sequence], {name: value for name, value in inputs.items() if name != sequence}
 
 
+def with_beside(inputs: Inputs, sequence: str) -> list[str]:
+    """A sequence and what is said about its tokens."""
+    return [sequence, *(name for name in BESIDE.get(sequence, ()) if name in inputs)]
+
+
+def of_real_tokens(out: Tensor, hidden: Tensor, padded: str) -> Tensor:
+    """What a model says, without what it says about padding."""
+    return out if padded != "ids" else out[:, : hidden.shape[1]][~hidden]
+
+
 def direction(x: Tensor) -> Tensor:
     """Fixed noise over the last axis: a plain sum behind a norm has no gradient at all."""
     return torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(5)).to(x)
@@ -236,7 +256,7 @@ def direction(x: Tensor) -> Tensor:
 
 def all_different(inputs: Inputs, vocab: int) -> Inputs:
     """The same shapes, with a token of its own at every position of every sequence of ids."""
-    sequences = [name for name, value in inputs.items() if value.dim() == 2 and not value.is_floating_point()]
+    sequences = [name for name in inputs if name in TOKENS]
     needed = sum(inputs[name].numel() for name in sequences)
     assert needed <= vocab, f"the example has {needed} tokens, the vocabulary only {vocab}"
     fresh = iter(torch.randperm(vocab)[:needed].split([inputs[name].numel() for name in sequences]))

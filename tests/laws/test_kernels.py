@@ -19,8 +19,14 @@ H, K, C = 6, 5, 3  # query heads, head size, size of a value
 # What a kernel scores, where that is no scaled dot product: one line for each kernel with `reference = False`.
 SCORES = {
     "additive": lambda kernel: lambda q, k, h: (q[:, None] + k[None]).tanh() @ kernel.vector[h],
+    "dot": lambda kernel: lambda q, k, h: q @ k.T,
     "general": lambda kernel: lambda q, k, h: q @ kernel.matrix[h] @ k.T / math.sqrt(K),
+    "normalized": lambda kernel: lambda q, k, h: math.sqrt(K) * unit(q) @ unit(k).T,
 }
+
+
+def unit(x):
+    return x / x.square().sum(-1, keepdim=True).sqrt()
 
 
 def scaled_dot(kernel):
@@ -178,7 +184,7 @@ def test_what_a_kernel_cannot_do_fails_when_it_is_built(monkeypatch):
 
     monkeypatch.setitem(kernels._entries, "blind", Blind)
     build_kernel("blind", heads=H, head_dim=K, causal=False, cached=True, biased=True)
-    with pytest.raises(ValueError, match="'blind' cannot be causal; these can: additive, full, general"):
+    with pytest.raises(ValueError, match="'blind' cannot be causal; these can: additive, dot, full, general"):
         build_kernel("blind", heads=H, head_dim=K, causal=True, cached=True, biased=False)
     with pytest.raises(ValueError, match="unknown kernel 'ful'; did you mean 'full'"):
         build_kernel("ful", heads=H, head_dim=K, causal=True, cached=True, biased=False)

@@ -50,12 +50,13 @@ def test_rms_norm_has_no_mean_and_no_bias():
 ACTS = {
     "relu": lambda x: x.clamp(min=0),
     "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+    "gelu-tanh": lambda x: x * 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x / (1 + (-x).exp()),
     "relu2": lambda x: x.clamp(min=0) ** 2,
 }
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "relu2"])
+@pytest.mark.parametrize("activation", list(ACTS))
 @pytest.mark.parametrize("bias", [True, False])
 def test_feed_forward(activation, bias):
     layer, x = FeedForward(D, HIDDEN, activation=activation, bias=bias).double(), normal(B, T, D)
@@ -64,7 +65,7 @@ def test_feed_forward(activation, bias):
     close(layer(x), wanted, activation)
 
 
-@pytest.mark.parametrize(("activation", "act"), [("swiglu", "silu"), ("geglu", "gelu")])
+@pytest.mark.parametrize(("activation", "act"), [("swiglu", "silu"), ("geglu", "gelu"), ("geglu-tanh", "gelu-tanh")])
 def test_gated_feed_forward(activation, act):
     layer, x = FeedForward(D, HIDDEN, activation=activation, bias=True).double(), normal(B, T, D)
     (W, U), (w, u) = layer.up.weight.split(HIDDEN), layer.up.bias.split(HIDDEN)

@@ -39,14 +39,49 @@ def test_head():
         close(head(x[:, -1]), wanted[:, -1], "scores of the last position", 1e-5)
 
 
-@pytest.mark.parametrize(("tie", "matrices"), [("all", 1), ("output", 2), ("none", 3)])
+def test_types_and_norm_come_after_positions():
+    ids, types = torch.randint(V, (2, 7)), torch.randint(3, (2, 7))
+    norm = torch.nn.LayerNorm(D, eps=0.1)
+    with torch.no_grad():
+        norm.weight.normal_(), norm.bias.normal_()
+    layer = Embedding(V, D, Sinusoidal(**SIZES), dropout=0.0, scaled=False, types=3, norm=norm)
+    layer.types.data.normal_()
+    plain = layer.weight[ids] + sinusoids(7, D)
+    close(layer(ids, types=types), norm(plain + layer.types[types]), "with types", 1e-6)
+    close(layer(ids), norm(plain + layer.types[0]), "without: all are of the first kind", 1e-6)
+    assert layer.types.shape == (3, D)
+    without = Embedding(V, D, Sinusoidal(**SIZES), dropout=0.0)
+    assert without.types is None and [name for name, _ in without.named_parameters()] == ["weight"]
+
+
+def test_dropout_comes_after_the_norm():
+    layer = Embedding(V, D, Position(**SIZES), dropout=0.5, norm=torch.nn.LayerNorm(D)).train()
+    out = layer(torch.randint(V, (31, 29)))
+    assert math.isclose((out == 0).float().mean().item(), 0.5, abs_tol=0.02)
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@torch.no_grad()
+def test_a_transformer_normalises_each_side_by_itself(norm):
+    sizes = dict(vocab_size=V, dim=D, heads=3, ffn_dim=29, depth=1, dropout=0.0, norm=norm, position="none")
+    model = Transformer(TransformerConfig(**sizes, embedding_norm=True, embedding_scale=False)).eval()
+    assert model.source_embedding.norm is not model.target_embedding.norm
+    assert model.source_embedding.weight is model.target_embedding.weight
+    for side in (model.source_embedding, model.target_embedding):
+        side.norm.weight.normal_()
+        ids = torch.randint(V, (2, 7))
+        close(side(ids), side.norm(side.weight[ids]), "norm of the token vectors", 1e-6)
+    assert Transformer(TransformerConfig(**sizes)).source_embedding.norm is None
+
+
+@pytest.mark.parametrize(("tie", "matrices"), [("all", 1), ("inputs", 2), ("output", 2), ("none", 3)])
 def test_tied_matrices_are_one_storage(tie, matrices):
     model = Transformer(TransformerConfig(vocab_size=V, dim=D, heads=3, ffn_dim=29, depth=1, tie=tie))
     weights = [model.source_embedding.weight, model.target_embedding.weight, model.head.weight]
     assert len({weight.data_ptr() for weight in weights}) == matrices
     assert len([p for p in model.parameters() if p.shape == (V, D)]) == matrices
-    if tie != "none":
-        assert model.head.weight is model.target_embedding.weight
+    assert (model.head.weight is model.target_embedding.weight) == (tie in ("all", "output"))
+    assert (model.source_embedding.weight is model.target_embedding.weight) == (tie in ("all", "inputs"))
 
 
 def test_dropout_keeps_the_mean_and_drops_its_share():

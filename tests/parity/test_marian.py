@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard import decode
 from regard.hub import export_model, load_generation, load_model
-from regard.hub.maps.marian import read_config
+from regard.hub.maps.marian import MARIAN
 from regard.models import Transformer
 
 transformers = pytest.importorskip("transformers")
@@ -197,7 +197,7 @@ def test_there_and_back(pair, tmp_path):
 
 def test_a_model_from_here_loads_there(tmp_path):
     """Without a bias on the scores, and with a shallower decoder."""
-    ours = Transformer(read_config(marian(encoder_layers=3, decoder_layers=2).to_dict(), names=())).eval()
+    ours = Transformer(MARIAN.read_config(marian(encoder_layers=3, decoder_layers=2).to_dict(), {})).eval()
     assert ours.head.bias is None
     export_model(ours, tmp_path, bos=PAD, eos=EOS, pad=PAD)
     theirs, info = transformers.MarianMTModel.from_pretrained(tmp_path, output_loading_info=True)
@@ -216,7 +216,7 @@ def test_generation_defaults(tmp_path):
     theirs.generation_config.max_length = 29
     theirs.save_pretrained(tmp_path)
     assert load_generation(tmp_path) == dict(
-        bos=None, eos=EOS, pad=PAD, decoder_start=PAD, forbidden=[PAD], num_beams=6, length_penalty=1.0,
+        bos=None, eos=EOS, pad=PAD, decoder_start=PAD, forced_bos=None, forbidden=[PAD], num_beams=6, length_penalty=1.0,
         force_end=True, max_length=29,
     )  # fmt: skip
 
@@ -232,4 +232,4 @@ def test_generation_defaults(tmp_path):
 )
 def test_what_cannot_be_read_is_said(changes, fragment):
     with pytest.raises(ValueError, match=fragment):
-        read_config(marian(**changes).to_dict(), names=())
+        MARIAN.read_config(marian(**changes).to_dict(), {})

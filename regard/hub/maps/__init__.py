@@ -1,6 +1,17 @@
 """Other projects' names live here and nowhere else: one file a `model_type`."""
 
 from regard.hub.mapping import Map
+from regard.hub.maps.albert import ALBERT
+from regard.hub.maps.bart import BART
+from regard.hub.maps.bert import BERT
+from regard.hub.maps.distilbert import DISTILBERT
+from regard.hub.maps.gpt2 import GPT2
+from regard.hub.maps.llama import LLAMA
 from regard.hub.maps.marian import MARIAN
+from regard.hub.maps.roberta import ROBERTA
+from regard.hub.maps.t5 import T5
 
-MAPS: dict[str, Map] = {"marian": MARIAN}
+# Of several that can express a model, the first is written.
+MAPS: dict[str, Map] = {
+    one.kind: one for one in (GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART)
+}  # fmt: skip

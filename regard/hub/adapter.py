@@ -1,0 +1,91 @@
+"""Models that start from another's weights: a new head on them, and runs that keep only what they trained."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from regard.config import override, to_dict
+from regard.files import own_tensors, trained_tensors
+from regard.hub.files import CONFIG, write_json, write_tensors
+from regard.nn.lora import add_low_rank, merge_low_rank
+from regard.registry import models
+
+ADAPTER = "adapter.safetensors"
+
+
+def begin_from(base: nn.Module, config: Any) -> nn.Module:
+    """A model with this config and the weights of `base`, wherever it has one of the same name and shape.
+
+    A head for another task, or for other labels, starts anew.
+    """
+    model = type(base)(config)
+    stored = own_tensors(base)
+    same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
+    with torch.no_grad():
+        for name, tensor in own_tensors(model).items():
+            if name in stored and stored[name].shape == tensor.shape and (same_head or not name.startswith("head.")):
+                tensor.copy_(stored[name])
+    return model.to(next(base.parameters()).dtype)
+
+
+def tune(model: nn.Module, how: str, rank: int) -> None:
+    """Which weights are trained: `all`, the `head` (with the pooler before it), or the head and `lora` detours."""
+    if how == "all":
+        return
+    if how == "lora":
+        add_low_rank(model, rank)
+    for name, parameter in model.named_parameters():
+        wanted = name.startswith(("head.", "pooler.")) or name.endswith((".narrow", ".wide"))
+        parameter.requires_grad_(wanted)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("this model has no head to tune by itself; use --data.tune all or lora")
+
+
+def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int) -> None:
+    """Writes only the trained tensors, and where the others are."""
+    head = {"model_type": "regard", "family": models.name_of(type(model))}
+    told = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": how, "rank": rank}
+    write_tensors(directory / ADAPTER, trained_tensors(model))
+    write_json(directory / CONFIG, head | {"adapter": told} | to_dict(model.config))
+
+
+def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
+    """The base with what a run trained put into it, detours merged."""
+    told = fields["adapter"]
+    own = {k: v for k, v in fields.items() if k not in ("model_type", "family", "regard_version", "adapter")}
+    model = begin_from(base, override(type(base.config)(), own))
+    tune(model, told["tune"], told["rank"])
+    wanted, stored = trained_tensors(model), load_file(directory / ADAPTER)
+    if wanted.keys() != stored.keys():
+        odd = sorted(wanted.keys() ^ stored.keys())[0]
+        raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} is on one side only; not this base's adapter")
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            tensor.copy_(stored[name])
+    merge_low_rank(model)
+    return model.requires_grad_(True).eval()
+
+
+def find_base(directory: Path, told: Mapping[str, Any]) -> Path:
+    """The directory that an adapter belongs to, if it is still there and still the same."""
+    base = Path(told["base"])
+    if not base.exists():
+        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is gone; put it back")
+    if fingerprint(base) != told["base_sha256"]:
+        raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
+    return base
+
+
+def fingerprint(base: Path) -> str:
+    """The sha256 of a checkpoint's weights."""
+    digest = hashlib.sha256()
+    for path in [base] if base.is_file() else sorted(base.glob("*.safetensors")):
+        with path.open("rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+    return digest.hexdigest()

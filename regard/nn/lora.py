@@ -1,0 +1,49 @@
+"""Low-rank adaptation (Hu et al., 2022): frozen matrices, and a narrow detour beside each that learns."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LowRank(nn.Linear):
+    """x W + x A B · scale with A narrow; B starts at zero, so nothing changes before training."""
+
+    def __init__(self, frozen: nn.Linear, rank: int, *, scale: float) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = frozen.in_features, frozen.out_features
+        self.weight, self.bias, self.scale = frozen.weight, frozen.bias, scale
+        self.narrow = nn.Parameter(torch.randn(rank, self.in_features) * self.in_features**-0.5)
+        self.wide = nn.Parameter(torch.zeros(self.out_features, rank))
+
+    def forward(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
+        return F.linear(x, self.weight, self.bias) + F.linear(F.linear(x, self.narrow), self.wide) * self.scale
+
+    def merged(self) -> nn.Linear:
+        """One ordinary layer that does the same."""
+        layer = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None)
+        with torch.no_grad():
+            layer.weight.copy_(self.weight + self.wide @ self.narrow * self.scale)
+            if self.bias is not None:
+                layer.bias.copy_(self.bias)
+        return layer
+
+
+def add_low_rank(model: nn.Module, rank: int, *, scale: float = 2.0) -> None:
+    """Puts a detour beside every projection to queries, keys and values; everything else is frozen."""
+    if rank < 1:
+        raise ValueError(f"rank={rank} must be at least 1")
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        for name in ("query", "key_value"):
+            layer = getattr(module, name, None)
+            if isinstance(layer, nn.Linear) and not isinstance(layer, LowRank):
+                setattr(module, name, LowRank(layer, rank, scale=scale))
+
+
+def merge_low_rank(model: nn.Module) -> None:
+    """Turns every detour back into part of its matrix."""
+    for module in list(model.modules()):
+        for name, layer in list(module.named_children()):
+            if isinstance(layer, LowRank):
+                setattr(module, name, layer.merged().to(layer.weight))

@@ -1,0 +1,22 @@
+"""Hidden tokens, and whether two texts belong together (Devlin et al., 2019)."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.batches import IGNORE, Batch
+from regard.objectives.next_token import linear_cross_entropy
+
+
+def masked_tokens(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """The summed loss over hidden tokens, and how many those are. Where the batch has labels ("the second text
+    follows"), their mean loss is added to the mean loss of a token."""
+    x = model.features(**batch.inputs)
+    hidden = batch.targets != IGNORE
+    targets, head = batch.targets[hidden], model.head
+    loss = linear_cross_entropy(head.transform(x[hidden]), head.weight, head.bias, targets, smoothing)
+    if batch.labels is not None:
+        loss = loss + F.cross_entropy(model.follows(x), batch.labels) * len(targets)
+    return loss, len(targets)

@@ -1,0 +1,210 @@
+"""From examples of a task to batches: what is read, and what is to be said about it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.config import nearest
+from regard.data.batches import IGNORE, Batch, IdPair, Stream, pad
+from regard.data.labelled import Examples, ExamplesConfig
+from regard.hub.adapter import begin_from, save_adapter, tune
+from regard.hub.checkpoint import load_model
+from regard.hub.remote import find
+from regard.objectives.labels import likeness, span, text_labels, token_labels
+from regard.objectives.next_token import next_token
+from regard.recipes.base import Recipe
+from regard.recipes.run import Job, get_tokenizer, prepare, with_vocabulary
+from regard.tasks.encoder import reading as read
+from regard.tasks.readers import first_tokens
+from regard.tokens import Framed, Tokenizer
+from regard.train.progress import Line
+
+OBJECTIVES = {
+    "classify": text_labels, "tag": token_labels, "answer": span, "embed": likeness, "instruct": next_token,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One or two framed texts, and what is to be said: a class, a tag for each token, two ends, or a likeness."""
+
+    frames: tuple[Framed, ...]
+    target: Any
+    number: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (max(map(len, self.frames)) * len(self.frames),)
+
+
+@prepare.register
+def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
+    """Encodes the examples for their task; a label of the validation examples must occur in training."""
+    examples, held_out = data.split()
+    base = find(data.base) if data.base is not None else None
+    if base is not None and data.tokenizer is None:
+        tokenizer = Tokenizer.load(base)
+    else:
+        tokenizer = get_tokenizer(data, lambda: texts_of(examples), out, resume, specials=("<mask>",))
+    recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
+    labels = labels_of(data.task, examples)
+    if labels:
+        recipe = replace(recipe, model=replace(recipe.model, labels=labels))
+        check_labels(data, labels, held_out)
+    config = recipe.model
+    encode = partial(ENCODERS[data.task], tokenizer=tokenizer, config=config, max_len=min(data.max_len, config.max_len))
+    first, valid = encode(examples), encode(held_out)
+
+    def epoch(number: int) -> Sequence[Any]:
+        return first if number == 0 or not data.embedded else encode(data.generated("train", number))
+
+    gather = collate_instructions if data.task == "instruct" else collate_readings
+    collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)
+    stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
+    if recipe.train.epochs is not None:
+        steps = math.ceil(recipe.train.epochs * stream.count())
+        recipe = replace(recipe, train=replace(recipe.train, steps=max(1, steps)))
+    how: dict[str, Any] = {}
+    if base is not None:
+        how["build"] = lambda recipe: tuned(begin_from(load_model(base), recipe.model), data)
+    if base is not None and data.tune != "all":
+        how["publish"] = partial(save_adapter, base=base, how=data.tune, rank=data.rank)
+    if data.task == "instruct":
+        pad_id, eos = tokenizer.pad, tokenizer.eos
+        how["generation"] = dict(bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False)
+    return Job(
+        recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid),
+        objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **how,
+    )  # fmt: skip
+
+
+def tuned(model: Any, data: ExamplesConfig) -> Any:
+    tune(model, data.tune, data.rank)
+    return model
+
+
+def texts_of(examples: Examples) -> Iterator[str]:
+    """Everything that can be read in examples, to train a tokenizer on."""
+    for example in examples:
+        for name in ("text", "second", "question", "passage", "a", "b", "prompt", "answer"):
+            if isinstance(text := getattr(example, name, None), str):
+                yield text
+
+
+def labels_of(task: str, examples: Examples) -> tuple[str, ...]:
+    """The labels in order; tags begin (B-) or go on (I-), and O is none."""
+    if task == "classify":
+        return tuple(sorted({example.label for example in examples}))
+    if task == "tag":
+        kinds = sorted({entity.label for example in examples for entity in example.entities})
+        return ("O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"))
+    return ()
+
+
+def check_labels(data: ExamplesConfig, labels: tuple[str, ...], held_out: Examples) -> None:
+    """A label that training never shows cannot be right: it is named with its file and line."""
+    for example in held_out:
+        own = [example.label] if data.task == "classify" else [f"B-{entity.label}" for entity in example.entities]
+        for label in own:
+            if label not in labels:
+                where = f"{data.valid or data.train}, line {example.line}: " if example.line else ""
+                name = label if data.task == "classify" else label[2:]
+                known = [label.removeprefix("B-") for label in labels if not label.startswith("I-") and label != "O"]
+                raise ValueError(f"{where}label {name!r} does not occur in {data.train}; {nearest(name, known)}")
+
+
+# ---- each task: examples → readings → a batch -------------------------------------------------------------------
+
+
+def encode_texts(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
+    """Labelled texts, or pairs of texts."""
+    seconds = [example.second or "" for example in examples] if any(e.second is not None for e in examples) else None
+    frames = tokenizer.frame([example.text for example in examples], seconds, max_len=max_len)
+    place = {label: i for i, label in enumerate(config.labels)}
+    return [Reading((f,), place[e.label], i) for i, (f, e) in enumerate(zip(frames, examples, strict=True), 1)]
+
+
+def encode_tags(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
+    """The first token of each word carries its tag."""
+    place = {label: i for i, label in enumerate(config.labels)}
+    frames = tokenizer.frame([example.text for example in examples], max_len=max_len)
+    readings = []
+    for number, (framed, example) in enumerate(zip(frames, examples, strict=True), 1):
+        target = [IGNORE] * len(framed)
+        for tokens in first_tokens(framed).values():
+            target[tokens[0]] = place[tag_of(framed.offsets[tokens[0]], example.entities)]
+        readings.append(Reading((framed,), target, number))
+    return readings
+
+
+def tag_of(place: tuple[int, int] | None, entities: Sequence[Any]) -> str:
+    """The tag of the word that begins at a place: B where an entity begins with it, I inside one, else O."""
+    assert place is not None
+    for entity in entities:
+        if entity.start <= place[0] < entity.end:
+            return f"{'B' if place[0] == entity.start else 'I'}-{entity.label}"
+    return "O"
+
+
+def encode_questions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
+    """The first and last token of the answer; the very first token of all stands for "no answer"."""
+    frames = tokenizer.frame([e.question for e in examples], [e.passage for e in examples], max_len=max_len)
+    readings = []
+    for number, (framed, example) in enumerate(zip(frames, examples, strict=True), 1):
+        ends = (0, 0)
+        if example.answer is not None:
+            start, end = example.start, example.start + len(example.answer)
+            inside = [
+                token
+                for token, (offset, side) in enumerate(zip(framed.offsets, framed.side, strict=True))
+                if side == 1 and offset is not None and offset[0] < end and offset[1] > start
+            ]
+            ends = (inside[0], inside[-1]) if inside else ends  # cut away: this reading does not answer
+        readings.append(Reading((framed,), ends, number))
+    return readings
+
+
+def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
+    sides = [tokenizer.frame([getattr(e, side) for e in examples], max_len=max_len) for side in ("a", "b")]
+    return [Reading(frames, e.score, i) for i, (e, *frames) in enumerate(zip(examples, *sides, strict=True), 1)]
+
+
+def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:
+    """Prompt and answer as one text with its end; what is too long is left out."""
+    fronts = tokenizer.encode_batch([example.prompt + PROMPT_END for example in examples])
+    backs = tokenizer.encode_batch([example.answer for example in examples])
+    pairs = [IdPair(front, back, i) for i, (front, back) in enumerate(zip(fronts, backs, strict=True), 1)]
+    kept = [pair for pair in pairs if sum(pair.sizes) <= max_len]
+    if not kept:
+        raise ValueError(f"no prompt with its answer fits into {max_len} tokens; raise --data.max-len")
+    return kept
+
+
+def collate_readings(readings: Sequence[Reading], *, tokenizer: Tokenizer, config: Any, task: str) -> Batch:
+    frames = [reading.frames[side] for side in range(len(readings[0].frames)) for reading in readings]
+    targets = [reading.target for reading in readings]
+    tensor = pad(targets, IGNORE) if task == "tag" else torch.tensor(targets)
+    return Batch(read(frames, tokenizer, config), tensor, tuple(reading.number for reading in readings))
+
+
+def collate_instructions(pairs: Sequence[IdPair], *, tokenizer: Tokenizer, config: Any, task: str) -> Batch:
+    """The loss is on the answer and its end alone."""
+    eos = tokenizer.eos
+    assert eos is not None
+    rows = [[*pair.source, *pair.target] for pair in pairs]
+    targets = [[*[IGNORE] * (len(pair.source) - 1), *pair.target, eos] for pair in pairs]
+    return Batch({"ids": pad(rows, 0)}, pad(targets, IGNORE), tuple(pair.number for pair in pairs))
+
+
+PROMPT_END = "\n"
+"""What stands between a prompt and its answer."""
+
+ENCODERS: dict[str, Any] = {
+    "classify": encode_texts, "tag": encode_tags, "answer": encode_questions, "embed": encode_similar,
+    "instruct": encode_instructions,
+}  # fmt: skip

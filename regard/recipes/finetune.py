@@ -1,0 +1,85 @@
+"""Tasks about texts: labels, tags, answers, likeness, instructions; from nothing, or from trained weights.
+
+regard train classify                                      which of 13 languages, from names
+regard train tag                                           dates, places, amounts and names in sentences
+regard train answer                                        questions about a passage
+regard train embed                                         paraphrases
+regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from regard.data.labelled import ExamplesConfig
+from regard.hub.checkpoint import load_model
+from regard.hub.remote import find
+from regard.models import preset
+from regard.recipes.base import Recipe
+from regard.registry import models, register_recipe
+from regard.train.config import TrainConfig
+
+HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}
+"""The head that each task needs."""
+
+
+def task_recipe(task: str, *, embedded: bool, base: str | None) -> Recipe:
+    """From nothing a small encoder and Muon; from trained weights their own config, and small steps of AdamW."""
+    if base is not None:
+        family, config = start_config(base, task)
+        train = TrainConfig(
+            epochs=3, batch_tokens=1024, lr=5e-5, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
+            eval_every=100, save_every=500,
+        )  # fmt: skip
+        return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, base=base), train=train)
+    train = TrainConfig(
+        steps=1000, batch_tokens=4096, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
+        eval_every=200, save_every=200,
+    )  # fmt: skip
+    if task == "instruct":
+        model = preset("gpt", "tiny", dropout=0.0, max_len=256)
+        return Recipe(name=task, family="gpt", model=model, data=ExamplesConfig(task=task), train=train)
+    model = preset(
+        "bert", "tiny", dropout=0.0 if embedded else 0.1, max_len=256, task=HEADS[task], pooler=task == "classify"
+    )
+    return Recipe(name=task, family="bert", model=model, data=ExamplesConfig(task=task), train=train)
+
+
+def start_config(base: str, task: str) -> tuple[str, Any]:
+    """The family and config of a model that starts from a checkpoint, with the head that the task needs."""
+    model = load_model(find(base))
+    family = models.name_of(type(model))
+    if task == "instruct":
+        if family != "gpt":
+            raise ValueError(f"{base} is a {family}; instructions are for models that continue texts, such as gpt")
+        return family, model.config
+    if family != "bert":
+        raise ValueError(
+            f"{base} is a {family}; {task} needs an encoder such as bert (a model that writes can be "
+            "tuned with --task instruct, or prompted with `regard eval --few-shot`)"
+        )
+    return family, replace(model.config, task=HEADS[task], labels=(), pooler=model.config.pooler or task == "classify")
+
+
+@register_recipe("classify")
+def classify(*, embedded: bool = True, base: str | None = None) -> Recipe:
+    return task_recipe("classify", embedded=embedded, base=base)
+
+
+@register_recipe("tag")
+def tag(*, embedded: bool = True, base: str | None = None) -> Recipe:
+    return task_recipe("tag", embedded=embedded, base=base)
+
+
+@register_recipe("answer")
+def answer(*, embedded: bool = True, base: str | None = None) -> Recipe:
+    return task_recipe("answer", embedded=embedded, base=base)
+
+
+@register_recipe("embed")
+def embed(*, embedded: bool = True, base: str | None = None) -> Recipe:
+    return task_recipe("embed", embedded=embedded, base=base)
+
+
+@register_recipe("instruct")
+def instruct(*, embedded: bool = True, base: str | None = None) -> Recipe:
+    return task_recipe("instruct", embedded=embedded, base=base)

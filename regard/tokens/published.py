@@ -1,0 +1,307 @@
+"""Published tokenizers that have no `tokenizer.json`: vocabularies, merges and SentencePiece models beside the weights.
+
+    vocab.txt                           WordPiece: BERT and its kin
+    vocab.json + merges.txt             byte-level BPE: GPT-2, RoBERTa, BART
+    spiece.model, tokenizer.model, …    SentencePiece: T5, ALBERT, Llama, XLM-RoBERTa
+    source.spm, target.spm, vocab.json  Marian: two SentencePiece models over one vocabulary
+
+The files do not say how a model wants its texts framed; which model it is stands in `tokenizer_config.json` or
+`config.json`, and `FAMILIES` knows the rest.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from regard.tokens.spm import CONTROL, UNKNOWN, Piece, build, read_pieces
+
+PIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+FILES = ("vocab.txt", "merges.txt", *PIECE_FILES, "source.spm")
+SAVE = "open it once with transformers' AutoTokenizer and save_pretrained, which writes tokenizer.json"
+FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+# The order in which new special tokens are given ids.
+ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """How the models of one kind read text."""
+
+    read: Callable[["Place"], tuple[tokenizers.Tokenizer, list[str]]]
+    """Builds the tokenizer from the files; and the names that its vocabulary marks as special."""
+    names: Mapping[str, str]
+    """The special token of each role, where the settings name no other."""
+    single: str = "$A"
+    """The frame of one text; a role in braces is its special token."""
+    pair: str = "$A $B:1"
+    """The frame of two texts; `:1` marks the second segment."""
+    ends: tuple[bool, bool] | None = None
+    """Whether each text gets a `bos` and an `eos`, for models that leave it to the settings."""
+    mask_strips: bool = False
+    """The mask takes the space before it along."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A directory, what its settings say, and what is wanted from it."""
+
+    directory: Path
+    settings: Settings
+    names: Mapping[str, str]
+    """The special token of each role."""
+    target: bool = False
+    """Of two languages the second one."""
+
+
+def has_files(directory: Path) -> bool:
+    """Whether there is anything here that could be read."""
+    return any((directory / name).is_file() for name in FILES)
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """What `special_tokens_map.json` and `tokenizer_config.json` say; where both speak, the second decides."""
+    return _read_json(directory / "special_tokens_map.json") | _read_json(directory / "tokenizer_config.json")
+
+
+def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+    """The tokenizer of a directory without `tokenizer.json`, and the settings with all that its family implies."""
+    settings = read_settings(directory)
+    family = _family(directory, settings)
+    given = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
+    place = Place(directory=directory, settings=settings, names={**family.names, **given}, target=target)
+    inner, special = family.read(place)
+    _add_tokens(inner, place, [*special, *given.values()], place.names.get("mask") if family.mask_strips else None)
+    single, pair = family.single, family.pair
+    if family.ends:
+        bos, eos = (
+            settings.get(f"add_{end}_token", usual) for end, usual in zip(("bos", "eos"), family.ends, strict=True)
+        )
+        single = "{bos} " * bool(bos) + "$A" + " {eos}" * bool(eos)
+        pair = f"{single} {single.replace('$A', '$B:1').replace('}', '}:1')}"
+    inner.post_processor = _frame(inner, place, single, pair)
+    return inner, {f"{role}_token": name for role, name in family.names.items()} | settings
+
+
+def _family(directory: Path, settings: Settings) -> Family:
+    """By the tokenizer's class, the model's type, or a file that only one kind of model has."""
+    written = re.sub("(Tokenizer(Fast|sBackend)?|PreTrained)", "", settings.get("tokenizer_class") or "")
+    name = written or _read_json(directory / "config.json").get("model_type")
+    if not name:
+        kinds = {"vocab.txt": "bert", "source.spm": "marian"}
+        name = next((kind for file, kind in kinds.items() if (directory / file).is_file()), None)
+    key = re.sub("[-_]", "", name or "").lower()
+    if key not in FAMILIES:
+        fact = f"the tokenizer of {name!r} is not known" if name else "no config.json says whose tokenizer this is"
+        raise ValueError(f"{directory}: {fact} without a tokenizer.json; {SAVE}")
+    return FAMILIES[key]
+
+
+def _read_wordpiece(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    # Only \n ends an entry: some are themselves what Python takes for the end of a line.
+    entries = _text(place.directory / "vocab.txt").removesuffix("\n").split("\n")
+    vocabulary = {entry: id for id, entry in enumerate(entries)}
+    if place.names["unk"] not in vocabulary:
+        raise ValueError(f"{place.directory / 'vocab.txt'}: has no {place.names['unk']!r}; download it again")
+    inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=place.names["unk"]))
+    inner.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=place.settings.get("tokenize_chinese_chars", True),
+        strip_accents=place.settings.get("strip_accents"),
+        lowercase=place.settings.get("do_lower_case", True),
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
+    return inner, []
+
+
+def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    vocabulary = _read_json(_existing(place.directory / "vocab.json"))
+    path = place.directory / "merges.txt"
+    merges = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        left, _, right = line.partition(" ")
+        if {left, right, left + right} <= vocabulary.keys():
+            merges.append((left, right))
+        elif line and not line.startswith("#version"):
+            raise ValueError(
+                f"{path}, line {number}: {line!r} does not fit the vocab.json beside it; download both again"
+            )
+    inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=place.settings.get("add_prefix_space", False))
+    inner.decoder = decoders.ByteLevel()
+    return inner, []
+
+
+def _read_pieces(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    model = read_pieces(_piece_file(place))
+    return build(model), model.special
+
+
+def _read_t5(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    model = read_pieces(_piece_file(place))
+    known = {piece.name for piece in model.pieces}
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(place.settings.get("extra_ids", 100)))]
+    extra = [Piece(name, kind=CONTROL) for name in sentinels if name not in known]
+    model = replace(model, pieces=[*model.pieces, *extra])
+    return build(model), model.special
+
+
+def _read_albert(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    before: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if not place.settings.get("keep_accents", False):
+        before += [normalizers.NFKD(), normalizers.StripAccents()]
+    if place.settings.get("do_lower_case", True):
+        before.append(normalizers.Lowercase())
+    model = read_pieces(_piece_file(place))
+    # ALBERT keeps a comma apart from the digit before it: such a piece is only a last resort.
+    pieces = [
+        replace(piece, score=piece.score - 100) if re.search(r"\d,$", piece.name) else piece for piece in model.pieces
+    ]
+    return build(replace(model, pieces=pieces), before=before), model.special
+
+
+def _read_xlm_roberta(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """The pieces keep their order, but the first three and one more are laid out as RoBERTa's."""
+    model = read_pieces(_piece_file(place))
+    kinds = {"bos": CONTROL, "pad": CONTROL, "eos": CONTROL, "unk": UNKNOWN}
+    first = [Piece(place.names[role], kind=kind) for role, kind in kinds.items()]
+    model = replace(model, pieces=[*first, *model.pieces[3:], Piece(place.names["mask"], kind=CONTROL)])
+    return build(model), model.special
+
+
+def _read_marian(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    if place.settings.get("separate_vocabs"):
+        fact = "each language has a vocabulary of its own, which is not read here"
+        raise ValueError(f"{place.directory}: {fact}; use a checkpoint with one vocab.json for both")
+    path = place.directory / "vocab.json"
+    ids = _read_json(_existing(path))
+    if sorted(ids.values()) != list(range(len(ids))) or place.names["unk"] not in ids:
+        fact = f"the ids are not 0 to {len(ids) - 1}, each once, with {place.names['unk']!r} among them"
+        raise ValueError(f"{path}: {fact}; download it again")
+    # What only the other language's pieces can spell is spelled with them; Marian takes a run of it for one unknown.
+    model = read_pieces(_existing(place.directory / ("target.spm" if place.target else "source.spm")))
+    inner = build(model, ids=ids)
+    inner.add_tokens([AddedToken(name, normalized=False) for name in ids if re.fullmatch(">>.+<<", name)])
+    return inner, [name for name in (*model.special, *place.names.values()) if name in ids]
+
+
+ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+SEGMENTS: dict[str, Any] = {"single": "{cls} $A {sep}", "pair": "{cls} $A {sep} $B:1 {sep}:1"}
+NO_SEGMENTS: dict[str, Any] = {
+    "single": "{cls} $A {sep}",
+    "pair": "{cls} $A {sep} {sep} $B {sep}",
+    "names": ROBERTA,
+    "mask_strips": True,
+}
+
+_bert = Family(read=_read_wordpiece, names=BERT, **SEGMENTS)
+_gpt2 = Family(
+    read=_read_byte_level,
+    names=dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"),
+    ends=(False, False),
+)
+_llama = Family(read=_read_pieces, names={"unk": "<unk>", "bos": "<s>", "eos": "</s>"}, ends=(True, False))
+_t5 = Family(
+    read=_read_t5,
+    names={"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+    single="$A {eos}",
+    pair="$A {eos} $B {eos}",
+)
+FAMILIES = {
+    **dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), _bert),
+    **dict.fromkeys(("gpt2", "gptneo"), _gpt2),
+    **dict.fromkeys(("roberta", "bart", "longformer"), Family(read=_read_byte_level, **NO_SEGMENTS)),
+    **dict.fromkeys(("t5", "mt5"), _t5),
+    **dict.fromkeys(("llama", "mistral"), _llama),
+    "albert": Family(
+        read=_read_albert,
+        names=BERT | {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>"},
+        mask_strips=True,
+        **SEGMENTS,
+    ),
+    "xlmroberta": Family(read=_read_xlm_roberta, **NO_SEGMENTS),
+    "marian": Family(
+        read=_read_marian,
+        names={"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+        single="$A {eos}",
+        pair="$A $B {eos}",
+    ),
+}
+
+
+def _add_tokens(inner: tokenizers.Tokenizer, place: Place, special: list[str], strips: str | None) -> None:
+    """Special and added tokens, in the order of their ids; the ids that the files give them are checked."""
+    listed = sorted(place.settings.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0]))
+    ids = {token["content"]: int(id) for id, token in listed}
+    ids |= dict(sorted(_read_json(place.directory / "added_tokens.json").items(), key=lambda item: item[1]))
+    further = list(place.settings.get("additional_special_tokens") or ())
+    written = [place.settings.get(f"{role}_token") for role in ROLES] + further + [token for _, token in listed]
+    flags = {token["content"]: token for token in written if isinstance(token, dict)}
+    # A role's usual name counts where the vocabulary has it.
+    usual = [place.names[role] for role in ROLES if role in place.names]
+    special = [*(name for name in usual if name in special or inner.token_to_id(name) is not None), *special]
+    special += map(_content, further)
+    for name in dict.fromkeys([*ids, *special]):
+        known = {"special": name in special, "normalized": name not in special, "lstrip": name == strips}
+        known |= {flag: flags[name][flag] for flag in FLAGS if flag in flags.get(name, {})}
+        token = AddedToken(name, **known)
+        (inner.add_special_tokens if token.special else inner.add_tokens)([token])
+        if name in ids and inner.token_to_id(name) != ids[name]:
+            fact = f"added token {name!r} should have the id {ids[name]}, but it would be {inner.token_to_id(name)}"
+            raise ValueError(f"{place.directory}: {fact}; {SAVE}")
+
+
+def _frame(inner: tokenizers.Tokenizer, place: Place, single: str, pair: str) -> processors.PostProcessor:
+    if "{" not in single:  # nothing is added, and this says so: a file that says nothing gets our own frame
+        return processors.ByteLevel(trim_offsets=True)
+    names = {role: place.names[role] for role in ROLES if f"{{{role}}}" in single + pair}
+    for role, name in names.items():
+        if inner.token_to_id(name) is None:
+            raise ValueError(f"{place.directory}: the {role} token {name!r} is not in the vocabulary; {SAVE}")
+    special = [(name, inner.token_to_id(name)) for name in dict.fromkeys(names.values())]
+    single, pair = single.format(**names), pair.format(**names)
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+
+
+def _piece_file(place: Place) -> Path:
+    present = [place.directory / name for name in PIECE_FILES if (place.directory / name).is_file()]
+    return present[0] if present else _existing(place.directory / PIECE_FILES[0])
+
+
+def _content(token: Any) -> str:
+    return token["content"] if isinstance(token, dict) else token
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; download the checkpoint again with all its files")
+    return path
+
+
+def _text(path: Path) -> str:
+    try:
+        return _existing(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 at byte {error.start}; download it again") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not valid JSON ({error}); download it again") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: holds {type(content).__name__}, not an object {{…}}; download it again")
+    return content
