@@ -1,6 +1,7 @@
 """Parameters, FLOPs and memory: arithmetic on configs, no tensors."""
 
-import regard.cost.families  # noqa: F401  registers the rules
+import regard.cost.families
+import regard.cost.recurrent  # noqa: F401  both register rules
 from regard.cost.count import Cost, Count, Flops, Memory, Setting, cost, counts, register_count
 from regard.cost.formulas import (
     attention_entries,

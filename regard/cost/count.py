@@ -10,6 +10,9 @@ from typing import Any
 
 from regard.cost.report import render
 
+LENGTH = 1024
+"""Tokens, unless told."""
+
 counts: dict[type, Callable[[Any, "Setting"], "Count"]] = {}
 """By config class: the rule of a family."""
 
@@ -23,7 +26,7 @@ class Setting:
     length: int
     """Tokens of each; of the target, where there is a source as well."""
     source_length: int
-    """Tokens of each source."""
+    """Tokens of each source, where there is one."""
     training: bool
     """With gradients, or without."""
 
@@ -63,7 +66,7 @@ class Count:
     parameters: dict[str, int]
     """By part; the sum is the model's."""
     flops_per_token: dict[str, Flops]
-    """Of one `source` token and of one `target` token, each at the setting's lengths."""
+    """Of one `source` and of one `target` token, or of `any` where there is one text, at the setting's lengths."""
     flops_per_sequence: int = 0
     """What is computed once a sequence, whatever its length."""
     activations: dict[str, int]
@@ -142,7 +145,7 @@ class Cost:
     parameters: dict[str, int]
     """By part, and the `total`."""
     flops_per_token: dict[str, Flops]
-    """Of one `source` and of one `target` token. A target token is also what a step of cached decoding costs."""
+    """Of one `source` and of one `target` token, or of `any`. The last is also what a step of cached decoding costs."""
     flops_per_sequence: int
     """What is computed once a sequence (a recurrent model's bridge)."""
     flops: Flops
@@ -156,11 +159,19 @@ class Cost:
         """The figures as text, sizes in decimal and in binary units."""
         return render(self)
 
+    @property
+    def has_source(self) -> bool:
+        """Whether the model reads one sequence and writes another."""
+        return "source" in self.flops_per_token
+
     def to_dict(self) -> dict[str, Any]:
         """For `--json`: bytes and FLOPs as whole numbers."""
+        setting = dataclasses.asdict(self.setting)
+        if not self.has_source:
+            del setting["source_length"]
         return {
             "model": self.model,
-            **dataclasses.asdict(self.setting),
+            **setting,
             "bytes_per_number": self.bytes_per_number,
             "parameters": self.parameters,
             "flops_per_token": {name: flops.to_dict() for name, flops in self.flops_per_token.items()},
@@ -175,12 +186,16 @@ def cost(
     config: Any,
     *,
     batch: int = 1,
-    length: int = 1024,
+    length: int | None = None,
     source_length: int | None = None,
     bytes_per_number: int = 4,
     training: bool = False,
 ) -> Cost:
-    """The cost of a model with this config, by arithmetic alone; `source_length` is `length` unless told."""
+    """The cost of a model with this config, by arithmetic alone.
+
+    `length` is 1024, or the longest that the model is planned for if that is less; `source_length` is as long.
+    """
+    length = min(LENGTH, getattr(config, "max_len", LENGTH)) if length is None else length
     source_length = length if source_length is None else source_length
     asked = dict(batch=batch, length=length, source_length=source_length, bytes_per_number=bytes_per_number)
     for name, value in asked.items():

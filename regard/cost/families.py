@@ -1,25 +1,30 @@
-"""The rule of each family: which pieces it has, how many, and over which tokens they run."""
+"""The rules of the families made of blocks: which pieces each has, how many, and over which tokens they run."""
 
 from regard.cost.count import Count, Flops, Setting, register_count
 from regard.cost.pieces import (
-    GATES,
     PositionCost,
-    RecurrentSize,
     attention_parameters,
-    feedforward_flops,
-    feedforward_parameters,
     is_fused,
     key_flops,
     linear_parameters,
+    norm_kept,
+    norm_parameters,
     query_flops,
-    recurrent_flops,
-    recurrent_kept,
-    recurrent_parameters,
     score_flops,
     widths,
 )
-from regard.cost.stack import attention_of, norms_parameters, position_of, stack_kept, stack_live
-from regard.models.seq2seq import Seq2SeqConfig
+from regard.cost.stack import (
+    attention_of,
+    embedding_kept,
+    norms_parameters,
+    position_of,
+    stack_flops,
+    stack_kept,
+    stack_live,
+    stack_parameters,
+)
+from regard.models.bert import BertConfig
+from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
 
 
@@ -29,41 +34,32 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     T, S, B = at.length, at.source_length, at.batch
     position = position_of(config, T, S)
     depth, decoder_depth = config.depth, config.decoder_blocks
-    final = config.ends_with_norm
     encoder_own, own = attention_of(config), attention_of(config, causal=True)
     cross = attention_of(config, cross=True)
     table = config.vocab_size * config.dim
-    attention = attention_parameters(own)
-    feedforward = feedforward_parameters(config.dim, config.ffn_dim, activation=config.activation, bias=config.bias)
-    forward = feedforward_flops(config.dim, config.ffn_dim, activation=config.activation)
-    placed = 2 * position.matrix(config)
+    encoder = stack_parameters(config, depth=depth, final=config.ends_with_norm)
+    decoder = stack_parameters(config, depth=decoder_depth, final=config.ends_with_norm)
+    placed = Flops(matrices=2 * position.matrix(config.dim))
+    reading = Flops(matrices=decoder_depth * key_flops(cross))
+    looking = Flops(matrices=query_flops(cross), attention=score_flops(cross, S)) * decoder_depth
     _, key_width, _ = widths(own)
     return Count(
         parameters={
             "embeddings": table * (1 if config.tie in ("all", "inputs") else 2),
-            "positions": 2 * position.parameters(config),
-            "encoder_attention": depth * attention,
-            "encoder_feedforward": depth * feedforward,
-            "encoder_norms": norms_parameters(config, depth=depth, parts=2, final=final),
-            "decoder_self_attention": decoder_depth * attention,
+            "positions": 2 * position.parameters(config, config.dim),
+            "embedding_norms": 2 * norm_parameters(config.norm, config.dim) if config.embedding_norm else 0,
+            "encoder_attention": encoder["attention"],
+            "encoder_feedforward": encoder["feedforward"],
+            "encoder_norms": encoder["norms"],
+            "decoder_self_attention": decoder["attention"],
             "decoder_cross_attention": decoder_depth * attention_parameters(cross),
-            "decoder_feedforward": decoder_depth * feedforward,
-            "decoder_norms": norms_parameters(config, depth=decoder_depth, parts=3, final=final),
+            "decoder_feedforward": decoder["feedforward"],
+            "decoder_norms": norms_parameters(config, depth=decoder_depth, parts=3, final=config.ends_with_norm),
             "head": (table if config.tie in ("none", "inputs") else 0) + (config.vocab_size if config.head_bias else 0),
         },
         flops_per_token={
-            "source": Flops(
-                matrices=placed
-                + depth * (query_flops(own) + key_flops(own) + forward)
-                + decoder_depth * key_flops(cross),
-                attention=depth * score_flops(own, S),
-            ),
-            "target": Flops(
-                matrices=placed
-                + decoder_depth * (query_flops(own) + key_flops(own) + query_flops(cross) + forward)
-                + 2 * table,
-                attention=decoder_depth * (score_flops(own, T) + score_flops(cross, S)),
-            ),
+            "source": placed + stack_flops(config, depth=depth, keys=S) + reading,
+            "target": placed + stack_flops(config, depth=decoder_depth, keys=T) + looking + Flops(matrices=2 * table),
         },
         activations=transformer_activations(config, position, at),
         attention_matrices={
@@ -91,91 +87,115 @@ def transformer_activations(config: TransformerConfig, position: PositionCost, a
         encoding = stack_live(config, position, batch=B, length=S, causal=False)
         decoding = stack_live(config, position, batch=B, length=T, context=S, causal=True)
         return {"widest_layer": max(encoding, decoding)}
-    noise = config.dim if config.dropout else 0
-    projected = position.matrix(config) // config.dim
     depth, final = config.decoder_blocks, config.ends_with_norm
     return {
-        "embeddings": B * (S + T) * (noise + projected),
+        "embeddings": B * (S + T) * embedding_kept(config, position, config.dim, normed=config.embedding_norm),
         "encoder": stack_kept(config, position, depth=config.depth, batch=B, length=S, causal=False, final=final),
         "decoder": stack_kept(config, position, depth=depth, batch=B, length=T, context=S, causal=True, final=final),
     }
 
 
-@register_count(Seq2SeqConfig)
-def seq2seq(config: Seq2SeqConfig, at: Setting) -> Count:
-    """A bidirectional encoder, a bridge for each sentence, a decoder that may look back."""
-    T, S, B, D = at.length, at.source_length, at.batch, config.dim
-    parts = 2 if config.cell == "lstm" else 1
-    additive, looks = config.score == "additive", config.score != "none"
-    encoder, decoder = recurrent_sizes(config)
-    attention = {"none": 0, "additive": linear_parameters(D, D) + D * D + D, "dot": 0, "general": D * D}
-    lstm = "an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted"
+@register_count(GPTConfig)
+def gpt(config: GPTConfig, at: Setting) -> Count:
+    """One stack, which sees only the past."""
+    T, B, depth = at.length, at.batch, config.depth
+    position, own = position_of(config, T), attention_of(config, causal=True)
+    table = config.vocab_size * config.dim
+    _, key_width, _ = widths(own)
+    if at.training:
+        activations = {
+            "embeddings": B * T * embedding_kept(config, position, config.dim, normed=False),
+            "stack": stack_kept(config, position, depth=depth, batch=B, length=T, causal=True, final=config.final_norm),
+        }
+    else:
+        activations = {"widest_layer": stack_live(config, position, batch=B, length=T, causal=True)}
+    around = Flops(matrices=2 * (position.matrix(config.dim) + table))
     return Count(
         parameters={
-            "embeddings": config.vocab_size * D,
-            "encoder": recurrent_parameters(encoder),
-            "bridge": parts * linear_parameters(D, D),
-            "attention": attention[config.score],
-            "decoder": recurrent_parameters(decoder),
-            "readout": linear_parameters(2 * D, D),
-            "head": 0,
+            "embeddings": table,
+            "positions": position.parameters(config, config.dim),
+            **stack_parameters(config, depth=depth, final=config.final_norm),
+            "head": 0 if config.tie else table,
+        },
+        flops_per_token={"any": stack_flops(config, depth=depth, keys=T) + around},
+        activations=activations,
+        attention_matrices={"self": B * config.heads * T * T * depth},
+        matrices_held=() if is_fused(own, position, training=at.training) else ("self",),
+        cache={"self": depth * B * T * 2 * key_width},
+        scores=B * T * config.vocab_size,
+    )
+
+
+@register_count(BertConfig)
+def bert(config: BertConfig, at: Setting) -> Count:
+    """One stack, which sees both sides; a shared block is stored once and runs at every depth."""
+    T, B, D = at.length, at.batch, config.dim
+    width = config.embedding_dim or D
+    position, own = position_of(config, T), attention_of(config)
+    final = config.norm_place == "pre"
+    widen = linear_parameters(width, D) if config.embedding_dim is not None else 0
+    head, per_token, per_text = bert_head(config, width)
+    hides = config.task in ("mask", "pretrain")
+    note = "the head is counted for every token; in training only hidden tokens reach it"
+    return Count(
+        parameters={
+            "embeddings": config.vocab_size * width,
+            "positions": position.parameters(config, width),
+            "types": config.types * width,
+            "embedding_norm": norm_parameters(config.norm, width),
+            "widening": widen,
+            **stack_parameters(config, depth=1 if config.shared else config.depth, final=final),
+            "pooler": linear_parameters(D, D) if config.pooler else 0,
+            "head": head,
         },
         flops_per_token={
-            "source": Flops(matrices=recurrent_flops(encoder) + (2 * D * D if additive else 0)),
-            "target": Flops(
-                matrices=recurrent_flops(decoder)
-                + (2 * D * D if config.score in ("additive", "general") else 0)
-                + 2 * 2 * D * D
-                + 2 * D * config.vocab_size,
-                attention=2 * 2 * D * S if looks else 0,
-            ),
+            "any": stack_flops(config, depth=config.depth, keys=T)
+            + Flops(matrices=2 * (position.matrix(width) + (width * D if widen else 0) + per_token))
         },
-        flops_per_sequence=2 * D * D * parts * config.depth,
-        activations=seq2seq_activations(config, at),
-        attention_matrices={"decoder_cross": B * T * S} if looks else {},
-        matrices_held=("decoder_cross",) if additive else (),
-        cache={
-            "state": B * parts * config.depth * D,
-            "source": B * D * (S * (2 if additive else 1) if looks else 1),
-        },
-        scores=B * T * config.vocab_size,
-        notes=(lstm,) if config.cell == "lstm" and at.training else (),
+        flops_per_sequence=2 * per_text,
+        activations=bert_activations(config, position, at),
+        attention_matrices={"self": B * config.heads * T * T * config.depth},
+        matrices_held=() if is_fused(own, position, training=at.training) else ("self",),
+        cache={},
+        scores=B * T * config.vocab_size if hides else 0,
+        notes=(note,) if hides and at.training else (),
     )
 
 
-def recurrent_sizes(config: Seq2SeqConfig) -> tuple[RecurrentSize, RecurrentSize]:
-    """Encoder and decoder; the decoder reads the context too where that is known before its step."""
-    D, inputs = config.dim, config.dim * (2 if config.score in ("none", "additive") else 1)
-    return (
-        RecurrentSize(cell=config.cell, inputs=D, dim=D // 2, depth=config.depth, directions=2),
-        RecurrentSize(cell=config.cell, inputs=inputs, dim=D, depth=config.depth),
-    )
+def bert_head(config: BertConfig, width: int) -> tuple[int, int, int]:
+    """Parameters of what reads the vectors, and entries of its matrices: used for each token, and once a text."""
+    D, labels = config.dim, len(config.labels) or 2
+    if config.task in ("mask", "pretrain"):
+        pair = config.task == "pretrain"
+        words = linear_parameters(D, width) + norm_parameters(config.norm, width) + config.vocab_size
+        once = D * D + 2 * D if pair else 0
+        return words + (linear_parameters(D, 2) if pair else 0), (D + config.vocab_size) * width, once
+    if config.task == "none":
+        return 0, 0, 0
+    pooled = config.task == "classify"
+    return linear_parameters(D, labels), 0 if pooled else D * labels, D * D + D * labels if pooled else 0
 
 
-def seq2seq_activations(config: Seq2SeqConfig, at: Setting) -> dict[str, int]:
-    """Kept by each part in training; otherwise the wider of reading and writing."""
-    T, S, B, D = at.length, at.source_length, at.batch, config.dim
-    additive = config.score == "additive"
+def bert_activations(config: BertConfig, position: PositionCost, at: Setting) -> dict[str, int]:
+    """Kept by each part in training; otherwise the widest layer."""
+    T, B, D = at.length, at.batch, config.dim
     if not at.training:
-        gates = GATES[config.cell] + (1 if config.cell == "lstm" else 0)  # an LSTM's second state as well
-        reading = S * 6
-        if additive:  # one query's sums with all keys while outputs gather; then all outputs joined
-            writing = S * 2 + max(S * 2 + T * 3, T * 7)
-        elif config.score == "none":  # inputs are twice as wide
-            writing = T * (6 + gates)
-        else:
-            writing = S + T * max(4 + gates, 7)
-        return {"widest_layer": B * D * max(reading, writing)}
-    encoder, decoder = (recurrent_kept(size, dropout=config.dropout) for size in recurrent_sizes(config))
-    states = D if config.score != "none" else 0
-    # A decoder that looks back first takes each step by itself; the plain cell then hands over a copied state.
-    copied = config.depth * D if additive and config.cell == "rnn" else 0
-    attention = {"none": 0, "additive": S * (D + 2), "dot": 2 * D + S + 1, "general": 3 * D + S + 1}
+        return {"widest_layer": stack_live(config, position, batch=B, length=T, causal=False)}
+    width, final = config.embedding_dim or D, config.norm_place == "pre"
+    widened = width if config.embedding_dim is not None else 0
     noise = D if config.dropout else 0
-    return {
-        "embeddings": B * (S + T) * noise,
-        "encoder": B * S * (encoder + states),
-        "decoder": B * T * (decoder + copied),
-        "attention": B * T * attention[config.score],
-        "readout": B * T * (3 * D + 2 * noise),
+    kept = {
+        "embeddings": B * T * (embedding_kept(config, position, width, normed=True) + widened),
+        "stack": stack_kept(config, position, depth=config.depth, batch=B, length=T, causal=False, final=final),
+        "head": 0,
     }
+    if config.task in ("mask", "pretrain"):
+        activated = 0 if config.activation == "relu" else width  # ReLU's result is the norm's input
+        kept["head"] = B * T * (activated + norm_kept(config.norm, width) + width)
+    if config.task == "pretrain":
+        kept["head"] += B * D
+    if config.task == "classify":
+        kept["head"] = B * (D + 2 * noise)
+    if config.task in ("tag", "answer"):
+        kept["head"] = B * T * noise
+    return kept

@@ -168,8 +168,11 @@ def attention_kept(
     kept = batch * queries * (config.dim + inner)  # inputs of the first and the last projection
     if kernel.multiplies:  # queries before the matrix, the matrix repeated for the batch, another layout of the output
         kept += batch * (queries * inner * (2 if fused else 1) + _kernel_matrix(config))
+    turned = keys * key_width if own and position.turns else 0
+    if kernel.normalizes:  # what was normalised (keys stand in one tensor with values), its lengths, as above a layout
+        kept += batch * (queries * (inner + config.heads) + keys * (config.kv_heads or config.heads))
+        kept += batch * (queries * inner + keys * key_width if fused else turned or keys * 2 * key_width)
     if fused:
-        turned = keys * key_width if own and position.turns else 0
         statistics = queries * config.heads
         kept += batch * (queries * inner + keys * 2 * key_width + turned + statistics)
         return kept + _mask(config, batch, queries, keys)
@@ -189,6 +192,7 @@ def attention_live(
     kernel = kernel_costs[config.kernel]
     turned = keys * key_width if own and position.turns else 0
     extra = queries * inner + _kernel_matrix(config) if kernel.multiplies else 0
+    extra += queries * inner + keys * key_width if kernel.normalizes else 0
     live = batch * (queries * 2 * inner + keys * 2 * key_width + turned + extra)
     if kernel.pairwise:  # all sums and their tanh
         return live + batch * queries * keys * inner * (3 if key_width < inner else 2)

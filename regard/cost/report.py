@@ -34,8 +34,9 @@ def _scaled(count: int, base: int, units: tuple[str, ...]) -> str:
 def render(cost: "Cost") -> str:
     """What `regard cost` prints."""
     at, memory = cost.setting, cost.memory
+    source = f"source length {at.source_length}, " if cost.has_source else ""
     lines = [
-        f"{cost.model}: batch {at.batch}, length {at.length}, source length {at.source_length}, "
+        f"{cost.model}: batch {at.batch}, length {at.length}, {source}"
         f"{cost.bytes_per_number} bytes a number, {'training' if at.training else 'inference'}"
     ]
     lines += ["", "parameters", *(row("  " + words(part), f"{number:,}") for part, number in cost.parameters.items())]
@@ -53,13 +54,17 @@ def render(cost: "Cost") -> str:
         held |= {"gradients": memory.gradients, "AdamW moments": memory.optimizer}
     held |= named("activations" if at.training else "working set", memory.activations)
     cache = named("cache", memory.cache)
-    apart = named("attention matrices", memory.attention_matrices) | {"scores over the vocabulary": memory.scores}
+    apart = named("attention matrices", memory.attention_matrices)
+    if memory.scores:
+        apart |= {"scores over the vocabulary": memory.scores}
     if at.training:
         apart = cache | apart
     else:
         held |= cache
     lines += ["", *sizes("memory", held | {"total": memory.total})]
-    lines += ["", *sizes("not in the total", apart), "", *notes(cost)]
+    if apart:
+        lines += ["", *sizes("not in the total", apart)]
+    lines += ["", *notes(cost)]
     return "\n".join(lines)
 
 
@@ -72,7 +77,8 @@ def notes(cost: "Cost") -> list[str]:
             "attention matrices: what all layers would take; "
             + (f"really held: {held}" if held else "the fused kernel works tile by tile and holds none")
         )
-    found.append("scores: what all positions would take at once; the loss goes through them in chunks")
+    if cost.memory.scores:
+        found.append("scores: what all positions would take at once; the loss goes through them in chunks")
     return found
 
 

@@ -1,14 +1,23 @@
 """Stacks of blocks: the pieces of `pieces.py` put together as `regard/nn/stack.py` puts modules together."""
 
+from typing import Any
+
+from regard.cost.count import Flops
 from regard.cost.pieces import (
     PositionCost,
     attention_kept,
     attention_live,
+    attention_parameters,
+    feedforward_flops,
     feedforward_kept,
     feedforward_live,
+    feedforward_parameters,
+    key_flops,
     norm_kept,
     norm_parameters,
     position_costs,
+    query_flops,
+    score_flops,
 )
 from regard.nn.attention import AttentionConfig
 from regard.nn.block import BlockConfig
@@ -32,6 +41,30 @@ def position_of(config: BlockConfig, *lengths: int) -> PositionCost:
             f"use a length up to {config.max_len} or a larger max_len"
         )
     return position
+
+
+def stack_parameters(config: BlockConfig, *, depth: int, final: bool) -> dict[str, int]:
+    """Parameters of a stack without cross-attention, by part."""
+    sizes: dict[str, Any] = dict(activation=config.activation, bias=config.bias)
+    return {
+        "attention": depth * attention_parameters(attention_of(config)),
+        "feedforward": depth * feedforward_parameters(config.dim, config.ffn_dim, **sizes),
+        "norms": norms_parameters(config, depth=depth, parts=2, final=final),
+    }
+
+
+def stack_flops(config: BlockConfig, *, depth: int, keys: int) -> Flops:
+    """Of one token in a stack without cross-attention, over `keys` keys."""
+    own = attention_of(config)
+    forward = feedforward_flops(config.dim, config.ffn_dim, activation=config.activation)
+    matrices = query_flops(own) + key_flops(own) + forward
+    return Flops(matrices=matrices, attention=score_flops(own, keys)) * depth
+
+
+def embedding_kept(config: BlockConfig, position: PositionCost, dim: int, *, normed: bool) -> int:
+    """Of one token: the dropout's noise, what a norm keeps, and the input of the matrix that mixes in positions."""
+    noise = dim if config.dropout else 0
+    return noise + (norm_kept(config.norm, dim) if normed else 0) + position.matrix(dim) // dim
 
 
 def norms_parameters(config: BlockConfig, *, depth: int, parts: int, final: bool) -> int:

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ class Labelled:
     text: str
     label: str
     second: str | None = None
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Tagged:
 
     text: str
     entities: tuple[Entity, ...]
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Question:
     passage: str
     answer: str | None
     start: int | None
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Similar:
     a: str
     b: str
     score: float
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Instruction:
 
     prompt: str
     answer: str
+    line: int | None = field(default=None, compare=False, repr=False)
 
 
 Row = dict[str, Any]
@@ -90,7 +95,7 @@ def read_examples(path: str | Path, task: str, columns: Mapping[str, str] | None
     examples = []
     for number, row in readers[path.suffix.lower()](path, fields, dict(columns or {})):
         try:
-            examples.append(build(row))
+            examples.append(replace(build(row), line=number))
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
     if not examples:

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import regard.models  # noqa: F401  registers the families
 from regard.config import nearest, override, to_dict
 from regard.files import own_tensors
+from regard.hub.adapter import find_base, load_adapter
 from regard.hub.files import CONFIG, WEIGHTS, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
+from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
 from regard.registry import models
@@ -36,7 +39,10 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     if not path.exists():
         raise ValueError(f"no such directory: {path}; give the directory that holds {CONFIG} and {WEIGHTS}")
     config_path, weights_path = (path, path) if path.is_file() else (path / CONFIG, path / WEIGHTS)
-    fields, stored = _llama2c(path) if path.is_file() else (read_json(config_path), None)
+    fields, stored = read_llama2c(path) if path.is_file() else (read_json(config_path), None)
+    if "adapter" in fields:
+        model = load_adapter(path, load_model(find_base(path, fields["adapter"])), fields)
+        return model if dtype is None else model.to(dtype)
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
     try:
@@ -131,9 +137,3 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     else:
         told = {f"{name}_token_id": generation.get(name) for name in ("bos", "eos", "pad")}
     write_json(directory / CONFIG, fields | {name: id for name, id in told.items() if name.endswith("_token_id")})
-
-
-def _llama2c(path: Path) -> Any:
-    from regard.hub.llama2c import read_llama2c
-
-    return read_llama2c(path)

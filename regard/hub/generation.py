@@ -21,10 +21,12 @@ def save_generation(
     length_penalty: float = 1.0,
     max_len: int = 512,
     force_end: bool = True,
+    prompt_end: str = "",
 ) -> dict[str, Any]:
     """Writes the defaults for decoding, and returns what was written; what is None, the model does not have.
 
-    A decoder begins with `bos`. `forbidden` None is the padding token alone.
+    A decoder begins with `bos`. `forbidden` None is the padding token alone. `prompt_end` stands between a prompt
+    and its answer.
     """
     banned = [token for token in ([pad] if forbidden is None else forbidden) if token is not None]
     content = {
@@ -37,7 +39,7 @@ def save_generation(
         "num_beams": beams,
         "length_penalty": length_penalty,
         "max_length": max_len + 1,  # they count the token of the start
-    }
+    } | ({"prompt_end": prompt_end} if prompt_end else {})
     write_json(Path(directory) / GENERATION, content)
     return content
 
@@ -46,7 +48,7 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
     """What a directory says about decoding: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
     `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts the start token too:
     `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token that some
-    (BART) write first in any case: a second one of the prefix."""
+    (BART) write first in any case: a second one of the prefix. `prompt_end` is put behind a prompt."""
     path = Path(directory) / GENERATION
     fields = read_json(Path(directory) / CONFIG)
     longest = next((fields[name] for name in LENGTHS if fields.get(name)), 512)
@@ -67,6 +69,7 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
         "length_penalty": 1.0 if fields.get("length_penalty") is None else fields["length_penalty"],
         "force_end": fields.get("forced_eos_token_id") is not None,
         "max_length": fields.get("max_length") or longest,
+        "prompt_end": fields.get("prompt_end") or "",
     }
 
 

@@ -169,16 +169,17 @@ class Map:
         for name, tensor in theirs.items():
             for old, new in RENAMED.items():
                 name = name.replace(old, new)
-            lacks = not self.knows(name) and self.knows(self.prefix + name)
+            lacks = self.prefix + name in self.copies or (not self.reads(name) and self.reads(self.prefix + name))
             found[self.prefix + name if lacks else name] = tensor
         for copy, original in self.copies.items():
-            if copy in found:
+            if copy in found and not self.reads(copy):
                 found.setdefault(original, found[copy])
         return found
 
-    def knows(self, name: str) -> bool:
-        templates = [template for pair in self.pairs for template in several(pair.theirs)]
-        return name in self.copies or any(pattern(template).fullmatch(name) for template in templates)
+    def reads(self, name: str) -> bool:
+        """Whether some model may have a tensor of its own under this name."""
+        templates = (template for pair in self.pairs for template in several(pair.theirs))
+        return any(pattern(template).fullmatch(name) for template in templates)
 
     def to_ours(self, config: Any, wanted: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors that our model wants, by name and shape, made of theirs (after `tidy`)."""
@@ -229,7 +230,7 @@ class Map:
 
 def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
     """Whether `copy` adds nothing: it is not there, or equal. Their config.json does not always tell."""
-    return copy not in tensors or torch.equal(tensors[copy], tensors[original])
+    return copy not in tensors or (original in tensors and torch.equal(tensors[copy], tensors[original]))
 
 
 def settings_of(position: str) -> dict[str, Any]:

@@ -4,9 +4,11 @@ The model keeps its fast kernels and its answer. A hook sees each kernel's q, k 
 more, for the weights, only where they are wanted.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +50,13 @@ def look(
     watched = list(kernels) if kinds else names
     for name in watched:
         check_heads(name, kernels[name], chosen)
-    owners = {name: owner_of(model, kernels[name]) for name in watched}
     handles = []
     try:
-        for name in watched:
-            spy = _Spy(seen, name, kinds if name not in names else set(KINDS))
-            handles.append(kernels[name].register_forward_hook(spy.after_kernel, with_kwargs=True))
-            owner = owners[name]
+        for kernel in dict.fromkeys(kernels[name] for name in watched):
+            own = [name for name in kernels if kernels[name] is kernel]
+            spy = _Spy(seen, own, {name: kinds if name not in names else set(KINDS) for name in own})
+            handles.append(kernel.register_forward_hook(spy.after_kernel, with_kwargs=True))
+            owner = owner_of(model, kernel)
             if owner is not None:
                 handles.append(owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True))
         yield seen
@@ -64,13 +66,19 @@ def look(
 
 
 def find_kernels(model: nn.Module) -> dict[str, Kernel]:
-    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one."""
+    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one.
+
+    A block that stands at several places of a list is as many layers, as ALBERT's is.
+    """
     found: dict[str, Kernel] = {}
     inner: set[nn.Module] = set()
-    for path, module in model.named_modules():
+    places: dict[Kernel, str] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, Kernel) and module not in inner:
-            found[path.removesuffix(".kernel") or "kernel"] = module
-            inner.update(module.modules())
+            place = re.sub(r"\d+", "#", path)
+            if places.setdefault(module, place) == place:
+                found[path.removesuffix(".kernel") or "kernel"] = module
+            inner.update(part for part in module.modules() if part is not module)
     if not found:
         raise ValueError(
             f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
@@ -117,11 +125,14 @@ def check_heads(name: str, kernel: Kernel, heads: tuple[int, ...] | None) -> Non
 
 
 class _Spy:
-    """The hooks of one layer. They return nothing, so that PyTorch leaves inputs and outputs alone."""
+    """The hooks of one kernel. They return nothing, so that PyTorch leaves inputs and outputs alone.
 
-    def __init__(self, seen: "Seen", name: str, kinds: set[str]) -> None:
-        self.seen, self.name = seen, name
-        self.kinds = {kind for group in kinds for kind in KINDS[group]}
+    `kinds` says what is wanted of each of its layers; where it has several, they take turns in a forward pass.
+    """
+
+    def __init__(self, seen: "Seen", names: list[str], kinds: Mapping[str, set[str]]) -> None:
+        self.seen, self.turns = seen, cycle(names)
+        self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in names}
         self.crosses: bool | None = None
 
     def before_attention(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -131,10 +142,10 @@ class _Spy:
 
     def after_kernel(self, kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         given = dict(zip(("q", "k", "v"), args, strict=False)) | kwargs
-        kind = self.kind(given.get("mask"))
-        if kind in self.kinds:
+        kind, name = self.kind(given.get("mask")), next(self.turns)
+        if kind in self.kinds[name]:
             found = weights_of(kernel, **given, heads=self.seen.heads)
-            self.seen.calls.setdefault(self.name, []).append(Call(kind, found, given["k"]))
+            self.seen.calls.setdefault(name, []).append(Call(kind, found, given["k"]))
 
     def kind(self, mask: Mask | None) -> str:
         if self.crosses is None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import matplotlib.image
 
-SMALLEST_CELL, LARGEST_CELL = 0.16, 0.55
+GRID_CELL, SMALLEST_CELL, LARGEST_CELL = 0.13, 0.16, 0.55
 MOST_NUMBERS = 12
 """Tokens up to which weights are printed in the cells."""
 Target = str | Path | None
@@ -177,7 +177,7 @@ def draw_heads(
     columns = max(len(each) for each in layers.values())
     columns = min(columns, 4) if alone else columns
     T, S = (max(each.shape[axis] for each in layers.values()) for axis in (1, 2))
-    cell = cell_size(max(T, S), 0.3) if source_labels else 1.3 / max(T, S)
+    cell = min(0.3, max(GRID_CELL, 20.0 / (columns * S))) if source_labels else 1.3 / max(T, S)
     panels = [
         (head // columns if alone else row, head % columns if alone else head, name, head, values)
         for row, (name, each) in enumerate(zip(short_names(list(layers)), layers.values(), strict=True))
@@ -207,7 +207,7 @@ def draw_panels(
     gap: Number,
 ) -> "matplotlib.figure.Figure":
     """Heads at their row and column. Source labels stand on the first row only, target labels at the first column."""
-    (width, height), big = size, min(18.0, max(8.5, 1.8 * size[0]))
+    (width, height), big = size, min(18.0, max(8.5, 5 * size[0]))
     rows, columns = 1 + max(panel[0] for panel in panels), 1 + max(panel[1] for panel in panels)
     figure = new_figure(columns * (width + gap) + 3, rows * (height + gap) + 3)
     top = round_up(max(float(panel[4].max()) for panel in panels))
@@ -242,19 +242,23 @@ def draw_lines(
     path: Target = None,
     title: str = "",
 ) -> "matplotlib.figure.Figure":
-    """Lines from each target token at the left to the source tokens that it sees; a colour for each head."""
+    """Lines from each target token at the left to the source tokens that it sees; a colour for each head.
+
+    What gets less than an even share of many tokens is left out: hundreds of faint lines would hide the others.
+    """
     from matplotlib.collections import LineCollection
 
     start(weights, source_labels, target_labels, path)
     heads = weights.detach().cpu().reshape(-1, *weights.shape[-2:]).numpy()
     step, width = 0.21, 2.4
     rows = max(len(source_labels), len(target_labels))
+    least = min(0.1, max(0.02, 1 / len(source_labels)))
     figure = new_figure(width + 4, rows * step + 2)
     axes = place(figure, 2, 1, width, rows * step)
     axes.set(xlim=(0, 1), ylim=(rows - 0.5, -0.5))
     axes.axis("off")
     for head, values in enumerate(heads):
-        pairs = [(t, s) for t, s in np.ndindex(*values.shape) if values[t, s] >= 0.02]
+        pairs = [(t, s) for t, s in np.ndindex(*values.shape) if values[t, s] >= least]
         strength = [float(values[pair]) for pair in pairs]
         axes.add_collection(
             LineCollection(

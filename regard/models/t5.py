@@ -7,10 +7,12 @@ an output that is either tied and scaled down (the first T5) or a matrix of its 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.nn.attention import Attention
 from regard.nn.block import Norm
 from regard.nn.cache import Cache
 from regard.registry import register_model
@@ -51,12 +53,22 @@ class T5(Transformer):
 
     config_class = T5Config
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=256),
+        "tiny": dict(GATED, dim=128, depth=4, heads=4, ffn_dim=256),
         "t5-small": SMALL,
         "t5-base": BASE,
         "t5-1.1-small": dict(SMALL, **GATED, depth=8, heads=6, ffn_dim=1024),
         "t5-1.1-base": dict(BASE, **GATED, ffn_dim=2048),
     }
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config)
+        with torch.no_grad():
+            if config.head_scale:  # vectors of unit variance: scaled down, the scores over words have it too
+                self.target_embedding.weight *= config.dim**0.5
+            if config.kernel == "dot":  # what other families divide the scores by
+                for module in self.modules():
+                    if isinstance(module, Attention):
+                        module.query.weight *= config.head_size**-0.5
 
     def features(
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]

@@ -76,7 +76,9 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
         how["publish"] = partial(save_adapter, base=base, how=data.tune, rank=data.rank)
     if data.task == "instruct":
         pad_id, eos = tokenizer.pad, tokenizer.eos
-        how["generation"] = dict(bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False)
+        how["generation"] = dict(
+            bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False, prompt_end=PROMPT_END
+        )
     return Job(
         recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid),
         objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **how,

@@ -89,10 +89,3 @@ def text_scores(writer: Writer, text: str) -> dict[str, Any]:
         "bz2": round(8 * len(bz2.compress(raw)) / len(raw), 4),
         "bytes": len(raw),
     }
-
-
-def render_text_scores(scores: dict[str, Any]) -> str:
-    return (
-        f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
-        f"{scores['bytes']:,} held-out bytes)"
-    )

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.hub.checkpoint import load_generation, load_model
+from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import Bert
 from regard.tasks.encoder import Encoder
@@ -15,6 +16,8 @@ from regard.tokens import Tokenizer
 READERS: dict[str, type[Encoder]] = {
     "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
 }  # fmt: skip
+LLAMA2C = {"bos": 1, "eos": 1, "pad": None, "forbidden": [], "prompt_end": ""}
+"""Its stories begin with <s>, and a second one begins the next story."""
 VERBS = {
     "translate": "translates", "generate": "writes", "embed": "embeds", "fill": "fills in hidden words",
     "classify": "labels texts", "tag": "tags entities", "answer": "answers questions",
@@ -28,7 +31,10 @@ def load(directory: str | Path) -> Any:
     them and, as it was trained to, fills, classifies, tags or answers.
     """
     path = find(directory)
-    model, tokenizer = load_model(path), Tokenizer.load(path)
+    model = load_model(path)
+    if path.is_file():  # a llama2.c file, with its tokenizer beside it
+        return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
+    tokenizer = Tokenizer.load(path)
     if isinstance(model, Bert):
         return READERS[model.config.task](model, tokenizer)
     kind = Writer if not hasattr(model, "encoder") else Translator

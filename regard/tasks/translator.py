@@ -1,6 +1,6 @@
 """A trained encoder–decoder with its tokenizer: texts in, translations out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ class Translator:
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
+        self.start = [id for id in (generation["decoder_start"], generation.get("forced_bos")) if id is not None]
 
     def translate(
         self,
@@ -58,7 +59,7 @@ class Translator:
                 group = [real[i] for i in chosen]
                 rows = [sources[i] for i in group]
                 source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
-                start = torch.full((len(rows), 1), told["decoder_start"])
+                start = torch.tensor([self.start] * len(rows))
                 ends: dict[str, Any] = dict(
                     source=source, lengths=lengths, eos=told["eos"], forbidden=told["forbidden"],
                     max_len=min(2 * source.shape[1] + 16, told["max_length"] - 1), force_end=told["force_end"],
@@ -73,6 +74,22 @@ class Translator:
                         Translation(t, h.score, tuple(h.ids)) for t, h in zip(texts_, hypotheses, strict=True)
                     ]
         return results
+
+    def generate(
+        self, prompts: Sequence[str], *, max_new_tokens: int | None = None, sampling: Sampling | None = None
+    ) -> list[str]:
+        """The answer to each prompt, for models of several tasks: greedy, or drawn as `sampling` says."""
+        return [best[0].text for best in self.translate(prompts, beams=1, sampling=sampling)]
+
+    def stream(
+        self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None
+    ) -> Iterator[str]:
+        """The same for one prompt; an answer comes in one piece."""
+        yield self.generate([prompt], sampling=sampling)[0]
+
+    def shown(self, prompt: str) -> str:
+        """What is printed before an answer: nothing."""
+        return ""
 
     def encode(self, texts: Sequence[str], max_source: int) -> list[list[int]]:
         """Ids with <eos> behind them; a text that is too long is named by its number."""

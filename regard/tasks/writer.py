@@ -17,8 +17,11 @@ class Writer:
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
-        marks = tokenizer.inner.encode("", add_special_tokens=True).ids
-        self.front = [id for id in marks if id != generation["eos"]]  # what published models begin every text with
+        self.prompt_end = generation["prompt_end"]
+        self.front: list[int] = []  # what published models begin every text with
+        if tokenizer.inner.post_processor is not None:
+            framed = tokenizer.frame(["a"])[0]
+            self.front = framed.ids[: framed.side.index(0)]
 
     def generate(
         self, prompts: Sequence[str], *, max_new_tokens: int = 200, sampling: Sampling | None = None
@@ -32,7 +35,8 @@ class Writer:
             rows = [row for row, ids in enumerate(encoded) if len(ids) == length]
             if length + max_new_tokens > self.context:
                 for row in rows:
-                    texts[row] = "".join(self.stream(prompts[row], max_new_tokens=max_new_tokens, sampling=sampling))
+                    how: dict[str, Any] = dict(max_new_tokens=max_new_tokens, sampling=sampling, row=row)
+                    texts[row] = "".join(self.stream(prompts[row], **how))
                 continue
             found = generate(
                 self.model, torch.tensor([encoded[row] for row in rows]), eos=self.generation["eos"],
@@ -42,8 +46,10 @@ class Writer:
                 texts[row] = self.continuation(encoded[row], hypothesis.ids)
         return texts
 
-    def stream(self, prompt: str, *, max_new_tokens: int = 200, sampling: Sampling | None = None) -> Iterator[str]:
-        """The same for one prompt, piece by piece as it is written.
+    def stream(
+        self, prompt: str, *, max_new_tokens: int = 200, sampling: Sampling | None = None, row: int = 0
+    ) -> Iterator[str]:
+        """The same for one prompt, piece by piece as it is written; `row` is its number, for the draws.
 
         A text longer than the context goes on from the last half of a context.
         """
@@ -56,7 +62,7 @@ class Writer:
             with evaluating(self.model):
                 for step in steps(
                     self.model, torch.tensor([seen]), eos=eos, max_len=room, sampling=advance(sampling, len(written)),
-                    forbidden=self.generation["forbidden"],
+                    forbidden=self.generation["forbidden"], rows=[row],
                 ):  # fmt: skip
                     written.append(int(step.ids[0]))
                     if written[-1] == eos:
@@ -70,6 +76,10 @@ class Writer:
                 break
         yield self.continuation(ids, until(eos, written))[told:]
 
+    def shown(self, prompt: str) -> str:
+        """What is printed before a continuation: the prompt that it goes on from, unless it is an answer to it."""
+        return "" if self.prompt_end else prompt
+
     def continuation(self, prompt: list[int], written: list[int]) -> str:
         """The text of new tokens. Decoded behind the prompt: a token's leading space depends on what stands before."""
         decode = self.tokenizer.decode
@@ -81,7 +91,7 @@ class Writer:
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt, begun as the model was trained to begin; too long is an error that says by how much."""
-        ids = [*self.front, *self.tokenizer.encode(prompt)]
+        ids = [*self.front, *self.tokenizer.encode(prompt + self.prompt_end)]
         if not ids:
             begin = self.generation["bos"] if self.generation["eos"] is not None else None
             if begin is None:

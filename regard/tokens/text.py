@@ -135,10 +135,16 @@ class Tokenizer:
         return cls(inner, names=_find_names(inner, settings) | names, parse_special=parse_special)
 
     def save(self, path: Path | str) -> Path:
-        """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory."""
+        """Write `tokenizer.json`, whole or not at all; a path that does not end in .json is a directory.
+
+        Where the usual names would not find the special tokens again, `tokenizer_config.json` beside it names them.
+        """
         path = _json_path(path)
-        text = self.inner.to_str(pretty=True)
-        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        roles = {f"{role}_token": name for role, name in self.names.items()}
+        beside = path.with_name("tokenizer_config.json")
+        _write(path, self.inner.to_str(pretty=True))
+        if beside.exists() or self.names != _find_names(self.inner, {}):
+            _write(beside, json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles, indent=2))
         return path
 
     def encode(self, text: str) -> list[int]:
@@ -315,7 +321,7 @@ def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[
     names: dict[str, str | None] = {}
     for role, usual in USUAL_NAMES.items():
         keys = [f"{role}_token", *{"bos": ["cls_token"], "eos": ["sep_token"]}.get(role, [])]
-        written = [config[key] for key in keys if key in config]
+        written = [config[key] for key in keys if key in config][:1]  # null says that there is none
         candidates = [name["content"] if isinstance(name, dict) else name for name in written] or usual
         names[role] = next((name for name in candidates if name and inner.token_to_id(name) is not None), None)
     return names
@@ -324,6 +330,10 @@ def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[
 def _json_path(path: Path | str) -> Path:
     path = Path(path)
     return path if path.suffix == ".json" else path / "tokenizer.json"
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def _byte_symbols() -> dict[str, bytes]:

@@ -44,18 +44,19 @@ transformer_configs = st.builds(
     kv_heads=st.sampled_from((None, 1, 2)),
     head_dim=st.sampled_from((None, 2, 6)),
     ffn_dim=st.integers(1, 30),
-    activation=st.sampled_from(("relu", "gelu", "silu", "relu2", "swiglu", "geglu")),
+    activation=st.sampled_from(("relu", "gelu", "silu", "relu2", "swiglu", "geglu", "geglu-tanh")),
     norm=st.sampled_from(("layer", "rms")),
     norm_place=st.sampled_from(("pre", "post")),
     final_norm=st.sampled_from((None, True, False)),
     bias=st.booleans(),
-    kernel=st.sampled_from(("full", "additive", "general")),
+    kernel=st.sampled_from(("full", "additive", "general", "normalized")),
     position=st.sampled_from(("none", "sinusoidal", "learned", "concatenated", "rotary", "alibi", "relative")),
     max_len=st.integers(8, 20),
     depth=st.integers(1, 3),
     decoder_depth=st.sampled_from((None, 1, 4)),
-    tie=st.sampled_from(("all", "output", "none")),
+    tie=st.sampled_from(("all", "inputs", "output", "none")),
     head_bias=st.booleans(),
+    embedding_norm=st.booleans(),
 )
 
 
@@ -66,7 +67,7 @@ def test_transformer_parameters(config):
 
 
 CHOICES = dict(
-    tie=("all", "output", "none"),
+    tie=("all", "inputs", "output", "none"),
     head_bias=(True, False),
     norm=("layer", "rms"),
     final_norm=(None, True, False),
@@ -212,7 +213,14 @@ def test_nothing_is_built(monkeypatch):
 
     monkeypatch.setattr(torch.nn.Module, "__init__", refuse)
     with NoTorch():
-        for config in (TransformerConfig(dim=12_288, heads=96, depth=96), Seq2SeqConfig(dim=65_536)):
+        for config in (
+            TransformerConfig(dim=12_288, heads=96, depth=96),
+            Seq2SeqConfig(dim=65_536),
+            preset("gpt", "llama-3-8b", depth=96),
+            preset("bert", "albert-base", dim=12_288, position="relative:buckets=8"),
+            preset("t5", "t5-base", dim=12_288),
+            preset("lstm", "base", dim=65_536),
+        ):
             for training in (False, True):
                 cost(config, batch=4_096, training=training).render()
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.hub import export_model, load_generation, load_model, save_generation, save_model
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
+from tests.hub.test_llama2c import run, write_model
 
 SMALL = dict(dim=15, heads=3, ffn_dim=19, depth=2, decoder_depth=1, vocab_size=23)
 MARIAN = TransformerConfig(**SMALL, position="sinusoidal-halves", norm_place="post")
@@ -110,7 +111,7 @@ def broken(directory, what):
         return directory, ["no such file", "model.safetensors"]
     if what == "shards":
         weights.rename(directory / "model.safetensors.index.json")
-        return directory, ["several files", "max_shard_size"]
+        return directory, ["model.safetensors.index.json is not valid JSON"]
     if what == "cut":
         weights.write_bytes(weights.read_bytes()[:-101])
         return directory, ["model.safetensors is cut short or damaged"]
@@ -192,7 +193,7 @@ def test_generation_there_and_back(saved):
     save_generation(saved, bos=1, eos=2, pad=0, beams=5, length_penalty=0.6, max_len=28, forbidden=[0, 7])
     assert load_generation(saved) == dict(
         bos=1, eos=2, pad=0, decoder_start=1, forced_bos=None, forbidden=[0, 7], num_beams=5,
-        length_penalty=0.6, force_end=True, max_length=29,
+        length_penalty=0.6, force_end=True, max_length=29, prompt_end="",
     )  # fmt: skip
     (saved / "generation_config.json").write_text('{"bad_words_ids": [[1, 2]]}')
     with pytest.raises(ValueError, match="generation_config.json: bad_words_ids"):
@@ -210,3 +211,17 @@ def test_marian_weights_that_do_not_fit_are_named(tmp_path):
     save_file(tensors, path)
     with pytest.raises(ValueError, match="model.decoder.layers.0.encoder_attn.v_proj.bias"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("untied", [False, True])
+def test_a_llama2c_file(tmp_path, untied):
+    path = tmp_path / "story.bin"
+    weights = write_model(path, untied=untied)
+    model = load_model(path, dtype=torch.float64)
+    ids = [1, 5, 3, 30, 7, 5]
+    with torch.no_grad():
+        got = model(torch.tensor([ids]))[0]
+    assert abs(got.numpy() - run(weights, ids, heads=4, kv_heads=2)).max() <= 1e-5
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ValueError, match="story.bin has .* bytes"):
+        load_model(path)

@@ -1,7 +1,5 @@
 """Against Hugging Face's Marian, with random weights: the same scores, the same tokens, and the way back."""
 
-import logging
-
 import pytest
 import torch
 from torch import Tensor
@@ -26,17 +24,6 @@ def beam_search(model, source, lengths, *, bos, force_end=True, **options):
     """From the mark of the start, with a source, to a forced end."""
     start = torch.full((len(source), 1), bos)
     return decode.beam_search(model, start, source=source, lengths=lengths, force_end=force_end, **options)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quiet():
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small only wait for a second thread
-    yield
-    torch.set_num_threads(threads)
 
 
 def marian(**changes):
@@ -216,8 +203,8 @@ def test_generation_defaults(tmp_path):
     theirs.generation_config.max_length = 29
     theirs.save_pretrained(tmp_path)
     assert load_generation(tmp_path) == dict(
-        bos=None, eos=EOS, pad=PAD, decoder_start=PAD, forced_bos=None, forbidden=[PAD], num_beams=6, length_penalty=1.0,
-        force_end=True, max_length=29,
+        bos=None, eos=EOS, pad=PAD, decoder_start=PAD, forced_bos=None, forbidden=[PAD], num_beams=6,
+        length_penalty=1.0, force_end=True, max_length=29, prompt_end="",
     )  # fmt: skip
 
 

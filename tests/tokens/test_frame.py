@@ -60,12 +60,12 @@ def test_single_texts(kind: str, theirs: Their) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("max_len", [None, 100, 41, 40, 12, 7, 6, 5])
+@pytest.mark.parametrize("max_len", [None, 100, 41, 40, 12, 7, 5])
 def test_pairs_are_cut_like_theirs(kind: str, max_len: int | None, theirs: Their) -> None:
     folder, their = theirs[kind]
     rng = random.Random(max_len or 0)
     words = " ".join(LINES[:4]).split()
-    firsts, seconds = ([" ".join(rng.sample(words, rng.randint(0, 30))) for _ in range(60)] for _ in range(2))
+    firsts, seconds = ([" ".join(rng.sample(words, rng.randint(0, 30))) for _ in range(25)] for _ in range(2))
     cut = {} if max_len is None else {"truncation": "longest_first", "max_length": max_len}
     tokenizer = Tokenizer.load(folder)
     framed = tokenizer.frame(firsts, seconds, max_len=max_len)

@@ -306,6 +306,16 @@ def test_tokenizer_config_decides_before_custom_and_arguments_before_both(tmp_pa
         Tokenizer.load(folder, padd="x")
 
 
+def test_roles_survive_a_save(tmp_path: Path) -> None:
+    inner = tokenizers.Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "<end>": 2, "x": 3}, unk_token="<s>"))
+    tokenizer = Tokenizer.load(published(tmp_path / "from", inner, eos_token="<end>", bos_token=None))
+    tokenizer.save(tmp_path / "to")
+    again = Tokenizer.load(tmp_path / "to")
+    assert again.names == tokenizer.names and (again.eos, again.bos) == (2, None)
+    TRAINED["bpe", False].save(tmp_path / "to")
+    assert Tokenizer.load(tmp_path / "to").names == TRAINED["bpe", False].names, "what was there is not believed"
+
+
 def test_what_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="tokenizer.json: no such file"):
         Tokenizer.load(tmp_path)

@@ -1,0 +1,116 @@
+"""The group that every command joins, and what commands share."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
+PATH = click.Path(path_type=Path)
+
+
+class Commands(click.Group):
+    """Lists commands in the order of a journey, not of the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=Commands, context_settings={"max_content_width": 100})
+@click.version_option(package_name="regard")
+def regard() -> None:
+    """Every Transformer, from one attention core: train it, run it, look inside it, on your own machine."""
+
+
+def main() -> None:
+    """The entry point: turns mistakes into one line and an exit code."""
+    try:
+        regard(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(fail("stopped", 130))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(fail(f"error: {error}", 2))
+
+
+def fail(text: str, code: int) -> int:
+    click.echo(f"regard: {text}", err=True)
+    return code
+
+
+def overrides(words: Iterable[str]) -> dict[str, Any]:
+    """`--train.steps 100 --data.lowercase` as a dictionary; a name without a value is true, with several a list."""
+    found: dict[str, Any] = {}
+    name = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            found[name] = value if equals else "true"
+            values = [value] if equals else []
+        elif name is not None:
+            values.append(word)
+            found[name] = values if len(values) > 1 else word
+        else:
+            raise ValueError(f"{word!r} is not an option; fields are set as --train.steps 100")
+    return found
+
+
+def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], str]) -> None:
+    click.echo(json.dumps(result, ensure_ascii=False) if as_json else render(result))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+beam_option = click.option("--beam", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
+penalty_option = click.option(
+    "--length-penalty", type=float, help="Scores are divided by length to this power.  [default: 1]"
+)
+
+
+def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
+    """TEXT, the lines of a file, or those of stdin."""
+    from regard.data.pairs import read_lines, split_lines
+
+    if text and input_:
+        raise ValueError("give either TEXT or --input, not both")
+    if text:
+        return list(text)
+    return read_lines(input_) if input_ else split_lines(sys.stdin.buffer.read(), Path("stdin"))
+
+
+input_option = click.option(
+    "--input", "input_", type=PATH, help="A file with a text a line (no TEXT and no file: stdin)."
+)
+
+
+def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that draw tokens instead of searching for the best."""
+    for option in reversed([
+        click.option("--temperature", type=float, help="Draw tokens at this temperature instead of the best."),
+        click.option("--top-k", type=int, help="Draw among the k best only."),
+        click.option("--top-p", type=float, help="Draw among the best that reach this probability."),
+        click.option("--min-p", type=float, help="Draw among those at least this fraction as probable as the best."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of the draws."),
+    ]):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def sampling_of(
+    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int
+) -> Any:
+    """How to draw, or None for the best tokens."""
+    from regard.decode.sample import Sampling
+
+    if all(value is None for value in (temperature, top_k, top_p, min_p)):
+        return None
+    temperature = 1.0 if temperature is None else temperature
+    return Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)

@@ -1,0 +1,89 @@
+"""What a model costs, and what it looks at."""
+
+import json
+from pathlib import Path
+
+import click
+
+from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, regard
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("what")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--length", type=click.IntRange(1), default=1024, show_default=True, help="Target tokens.")
+@click.option("--source-length", type=click.IntRange(1), help="Source tokens.  [default: as many]")
+@click.option("--training", is_flag=True, help="Count gradients, optimizer and activations too.")
+@json_option
+@click.pass_context
+def cost(
+    ctx: click.Context, what: str, batch: int, length: int, source_length: int | None, training: bool, as_json: bool
+) -> None:
+    """Parameters, FLOPs and memory of a preset, a run or a config, before anything is built.
+
+    \b
+    regard cost base --batch 32 --length 128
+    regard cost seq2seq:base --vocab-size 37000
+    """
+    from regard.cost import cost as count
+    from regard.recipes.catalogue import find_config
+
+    config = find_config(what, overrides(ctx.args))
+    counted = count(config, batch=batch, length=length, source_length=source_length, training=training)
+    click.echo(json.dumps(counted.to_dict(), ensure_ascii=False) if as_json else counted.render())
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1, required=True)
+@click.option("--target", help="Look at this translation instead of the model's own.")
+@click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
+@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
+@click.option("--view", type=click.Choice(["heads", "lines"]), default="heads", show_default=True)
+@click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png]")
+@json_option
+def look(
+    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Draw every layer and head of the model in RUN at work on TEXT (or on a pair of texts).
+
+    \b
+    regard look RUN "twenty-five" --out heads.png
+    regard look CHECKPOINT --word bank "by the river bank" "money in the bank"
+    """
+    from regard.tasks import Translator, load
+
+    loaded = load(run)
+    if word is not None:
+        from regard.inside.words import compare_word, render
+
+        emit(compare_word(loaded, word, list(text), path=out), as_json, render)
+        return
+    path = out or Path("attention.png")
+    if isinstance(loaded, Translator):
+        from regard.inside.alignments import draw_attention
+
+        draw_attention(loaded, text[0], target, path, kind=kind, view=view)
+    else:
+        from regard.inside.text import draw_text
+
+        draw_text(loaded, text[0], path, view=view, second=text[1] if len(text) > 1 else None)
+    click.echo(f"drawn: {path}", err=True)
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("figure", required=False)
+@click.option("--out", type=PATH, help="Where to draw it (.png .svg .pdf).  [default: FIGURE.png]")
+@click.pass_context
+def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
+    """Draw a FIGURE of the lectures: positions, masks, schedule, softmax … (without: list them)."""
+    from regard.inside import figures
+
+    if figure is None:
+        for name in figures.FIGURES:
+            click.echo(f"{name:16} {figures.FIGURES[name].__doc__.splitlines()[0]}")
+        return
+    path = out or Path(f"{figure}.png")
+    figures.draw(figure, path, **overrides(ctx.args))
+    click.echo(f"drawn: {path}", err=True)

@@ -1,0 +1,68 @@
+"""Tokenizers: train them, use them, see how they arrive at their pieces."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import PATH, Commands, emit, json_option, regard
+
+
+@regard.group(cls=Commands)
+def tokenizer() -> None:
+    """Train a tokenizer, use it, and see how BPE arrives at its pieces."""
+
+
+@tokenizer.command("train")
+@click.argument("files", type=PATH, nargs=-1, required=True)
+@click.option("--kind", type=click.Choice(["bpe", "word", "char"]), default="bpe", show_default=True)
+@click.option("--vocab-size", type=int, default=8000, show_default=True)
+@click.option("--lowercase", is_flag=True)
+@click.option("--out", type=PATH, required=True, help="Where to write tokenizer.json.")
+def tokenizer_train(files: tuple[Path, ...], kind: Any, vocab_size: int, lowercase: bool, out: Path) -> None:
+    """Learn a vocabulary from text FILES."""
+    from regard.tokens import Tokenizer
+
+    made = Tokenizer.train(files, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+    click.echo(f"{kind} tokenizer with {len(made):,} entries: {made.save(out)}")
+
+
+@tokenizer.command("encode")
+@click.argument("file", type=PATH)
+@click.argument("text", nargs=-1)
+@json_option
+def tokenizer_encode(file: Path, text: tuple[str, ...], as_json: bool) -> None:
+    """Encode TEXT (or stdin's lines) with the tokenizer in FILE: ids and pieces."""
+    from regard.tokens import Tokenizer
+
+    tokens = Tokenizer.load(file)
+    for line in text or sys.stdin.read().splitlines():
+        ids = tokens.encode(line)
+        emit({"ids": ids, "pieces": tokens.pieces(ids)}, as_json, lambda r: " ".join(map(str, r["ids"])))
+        if not as_json:
+            click.echo(" | ".join(tokens.pieces(ids)), err=True)
+
+
+@tokenizer.command("decode")
+@click.argument("file", type=PATH)
+@click.argument("ids", type=int, nargs=-1)
+def tokenizer_decode(file: Path, ids: tuple[int, ...]) -> None:
+    """Turn IDS (or stdin's lines of ids) back into text."""
+    from regard.tokens import Tokenizer
+
+    tokens = Tokenizer.load(file)
+    lines = [list(ids)] if ids else [[int(word) for word in line.split()] for line in sys.stdin]
+    for line in lines:
+        click.echo(tokens.decode(line))
+
+
+@tokenizer.command("trace")
+@click.argument("text")
+@click.option("--tokenizer", "file", type=PATH, help="Show this tokenizer's merges; without, those of TEXT alone.")
+def tokenizer_trace(text: str, file: Path | None) -> None:
+    """Show, merge by merge and with counts, how BPE arrives at its pieces."""
+    from regard.tokens import Tokenizer
+    from regard.tokens.trace import trace
+
+    click.echo(str(trace(text, Tokenizer.load(file) if file else None)))

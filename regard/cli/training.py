@@ -1,0 +1,185 @@
+"""Train, fine-tune, score, compare, convert."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import (
+    OVERRIDES,
+    PATH,
+    beam_option,
+    emit,
+    fail,
+    json_option,
+    overrides,
+    penalty_option,
+    regard,
+)  # fmt: skip
+
+
+@regard.command(context_settings=OVERRIDES, add_help_option=False)
+@click.argument("name", required=False)
+@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/NAME]")
+@click.option("--config", type=PATH, help="TOML file with fields to override.")
+@click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--help", "wants_help", is_flag=True, help="Show this message, or with NAME every field.")
+@json_option
+@click.pass_context
+def train(
+    ctx: click.Context, name: str | None, out: Path | None, config: Path | None, resume: bool, quiet: bool,
+    wants_help: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Train a model by recipe NAME; every field can be overridden.
+
+    \b
+    regard train translate                                         the embedded phrases
+    regard train translate --data.source a.en --data.target a.de   your own pairs
+    regard train lm --data.text book.txt --data.kind char          a language model
+    regard train classify --data.train train.tsv                   labels of texts
+    """
+    if name is None or wants_help and name.startswith("-"):
+        click.echo(ctx.get_help())
+        return
+    from regard.config import dotted, read_toml
+
+    changes = (dotted(read_toml(config)) if config else {}) | overrides(ctx.args)
+    if wants_help:
+        from regard.recipes import recipe
+        from regard.recipes.catalogue import show_fields
+
+        click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes)))
+        return
+    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json)
+
+
+def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+    """Trains, or goes on with it, and says what came of it."""
+    from regard.recipes import Recipe, configure, fit, recipe
+    from regard.recipes.report import report
+    from regard.train.loop import Interrupted
+
+    if resume and not (out / "recipe.toml").exists():
+        raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
+    plan = configure(Recipe.load(out / "recipe.toml"), changes) if resume else recipe(name, changes)
+    try:
+        fitted = fit(plan, out, resume=resume, quiet=quiet)
+    except Interrupted as stop:
+        sys.exit(fail(str(stop), 130))
+    report(out, fitted, as_json=as_json)
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("base")
+@click.option(
+    "--task",
+    type=click.Choice(["classify", "tag", "answer", "embed", "instruct"]),
+    required=True,
+    help="What to learn.",
+)
+@click.option("--tune", type=click.Choice(["all", "head", "lora"]), default="all", show_default=True, help="Of what.")
+@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK]")
+@click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@click.pass_context
+def finetune(
+    ctx: click.Context, base: str, task: str, tune: str, out: Path | None, resume: bool, quiet: bool, as_json: bool
+) -> None:
+    """Teach a trained model, BASE (a run, a checkpoint or a name on the Hub), a task.
+
+    \b
+    regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
+    regard finetune CHECKPOINT --task tag --tune lora --data.train train.conll
+    """
+    changes = {"data.base": base, "data.tune": tune} | overrides(ctx.args)
+    run_recipe(task, changes, out or Path("runs") / task, resume, quiet, as_json)
+
+
+@regard.command()
+@json_option
+def recipes(as_json: bool) -> None:
+    """List what can be trained, with minutes on two CPU cores and score."""
+    from regard.recipes.catalogue import list_recipes
+
+    click.echo(list_recipes(as_json))
+
+
+@regard.command("eval", context_settings=OVERRIDES)
+@click.argument("run", type=PATH)
+@beam_option
+@penalty_option
+@click.option("--limit", type=click.IntRange(1), help="Only the first examples.")
+@click.option("--lowercase", is_flag=True, help="BLEU without regard to case.")
+@click.option("--few-shot", type=click.IntRange(0), help="Classify by so many examples in a prompt.")
+@click.option("--out", type=PATH, help="Write what the model said there, one a line.")
+@json_option
+@click.pass_context
+def evaluate(
+    ctx: click.Context, run: Path, beam: int | None, length_penalty: float | None, limit: int | None,
+    lowercase: bool, few_shot: int | None, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Score the model in RUN on held-out data, by the measures of its task.
+
+    \b
+    regard eval RUN                                              what was held out from its training
+    regard eval RUN --data.source test.en --data.target test.de  translations; or --data.pairs test.tsv
+    regard eval RUN --data.train train.tsv --data.test test.tsv  labels, tags, answers
+    regard eval RUN --data.text test.txt                         bits per byte, next to xz and bz2
+    regard eval RUN --few-shot 8 --data.train train.tsv          labels by examples in the prompt
+    """
+    from regard.files import write_atomically
+    from regard.recipes import scores
+
+    how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
+    found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, **how)
+    if out is not None:
+        lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
+        write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
+    emit(found.scores, as_json, scores.render)
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.option("--by", type=click.Choice(["length"]), default="length", show_default=True, help="What to sort by.")
+@click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
+@click.option("--limit", type=click.IntRange(1), help="Only the first sentences.")
+@beam_option
+@json_option
+@click.pass_context
+def compare(
+    ctx: click.Context, runs: tuple[Path, ...], by: str, out: Path | None, limit: int | None, beam: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Compare RUNS on the same sentences, by source length: a fixed vector's bottleneck shows."""
+    # Options may stand between the runs and the fields, so a field's value can land among the runs.
+    from regard.inside.canvas import check_suffix
+    from regard.recipes.compare import compare_by_length, render_comparison
+
+    if out is not None:
+        check_suffix(out)
+    words = [str(run) for run in runs] + ctx.args
+    first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    result = compare_by_length([Path(w) for w in words[:first]], overrides(words[first:]), limit, beam, out)
+    emit(result, as_json, render_comparison)
+    if out is not None:
+        click.echo(f"drawn: {out}", err=True)
+
+
+@regard.command()
+@click.argument("run", type=PATH)
+@click.argument("out", type=PATH)
+@click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
+def convert(run: Path, out: Path, to: str) -> None:
+    """Write the model in RUN so that other projects can read it."""
+    from regard.hub.checkpoint import export_model, load_generation, load_model
+
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"{out} is not empty; choose another directory")
+    generation = load_generation(run)
+    export_model(load_model(run), out, bos=generation["decoder_start"], eos=generation["eos"], pad=generation["pad"])
+    if (run / "tokenizer.json").exists():
+        (out / "tokenizer.json").write_bytes((run / "tokenizer.json").read_bytes())
+    click.echo(f"written: {out}", err=True)

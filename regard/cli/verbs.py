@@ -1,0 +1,212 @@
+"""What a trained model does with a text: translate, generate, fill, classify, tag, answer, embed."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import (
+    PATH,
+    beam_option,
+    input_option,
+    json_option,
+    penalty_option,
+    read_texts,
+    regard,
+    sampling_of,
+    sampling_options,
+)  # fmt: skip
+
+
+def tell(record: dict[str, Any], text: str, as_json: bool) -> None:
+    click.echo(json.dumps(record, ensure_ascii=False) if as_json else text)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1)
+@input_option
+@beam_option
+@penalty_option
+@click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Translations of each text.")
+@sampling_options
+@click.option("--alignment", type=PATH, help="Draw which source tokens each target token looked at (.png .svg .pdf).")
+@json_option
+def translate(
+    run: str, text: tuple[str, ...], input_: Path | None, beam: int | None, length_penalty: float | None, n_best: int,
+    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int,
+    alignment: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Translate TEXT, the lines of a file, or of stdin with the model in RUN."""
+    from regard.tasks import load_for
+
+    translator = load_for("translate", run)
+    texts = read_texts(text, input_)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
+    found = translator.translate(texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
+    for source, hypotheses in zip(texts, found, strict=True):
+        if as_json:
+            best = [{"text": h.text, "score": round(h.score, 6)} for h in hypotheses]
+            click.echo(json.dumps({"source": source, "translations": best}, ensure_ascii=False))
+        else:
+            for h in hypotheses:
+                click.echo(h.text if n_best == 1 else f"{h.score:8.4f}  {h.text}")
+    if alignment is not None:
+        from regard.inside.alignments import draw_translation
+
+        if not texts:
+            raise ValueError("there is no text to draw an alignment of")
+        draw_translation(translator, texts[0], found[0][0], alignment)
+        click.echo(f"alignment of the first text: {alignment}", err=True)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("prompt", nargs=-1)
+@input_option
+@click.option("--max-new-tokens", type=click.IntRange(1), default=200, show_default=True)
+@sampling_options
+@json_option
+def generate(
+    run: str, prompt: tuple[str, ...], input_: Path | None, max_new_tokens: int, temperature: float | None,
+    top_k: int | None, top_p: float | None, min_p: float | None, seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Continue PROMPT, or answer it, with the model in RUN; shown as it is written."""
+    from regard.tasks import load_for
+
+    writer = load_for("generate", run)
+    how: dict[str, Any] = dict(
+        max_new_tokens=max_new_tokens, sampling=sampling_of(temperature, top_k, top_p, min_p, seed)
+    )
+    prompts = read_texts(prompt, input_)
+    if as_json or len(prompts) > 1:
+        for one, text in zip(prompts, writer.generate(prompts, **how), strict=True):
+            tell({"prompt": one, "text": text}, writer.shown(one) + text, as_json)
+        return
+    for one in prompts:
+        click.echo(writer.shown(one), nl=False)
+        for piece in writer.stream(one, **how):
+            click.echo(piece, nl=False)
+            sys.stdout.flush()
+        click.echo()
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1)
+@input_option
+@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Words for each place.")
+@json_option
+def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, as_json: bool) -> None:
+    """Say what stands at each [MASK] of TEXT."""
+    from regard.tasks import load_for
+
+    filler, texts = load_for("fill", run), read_texts(text, input_)
+    for one, places in zip(texts, filler.fill(texts, count=count), strict=True):
+        lines = ["  ".join(f"{word.token} {word.probability:.1%}" for word in words) for words in places]
+        tell({"text": one, "places": [[asdict(word) for word in words] for words in places]}, "\n".join(lines), as_json)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1)
+@input_option
+@click.option("--second", help="A second text, for a model of pairs.")
+@json_option
+def classify(run: str, text: tuple[str, ...], input_: Path | None, second: str | None, as_json: bool) -> None:
+    """Label TEXT, the lines of a file, or of stdin."""
+    from regard.tasks import load_for
+
+    classifier, texts = load_for("classify", run), read_texts(text, input_)
+    seconds = [second] * len(texts) if second is not None else None
+    for one, labels in zip(texts, classifier.classify(texts, seconds), strict=True):
+        best = labels[0]
+        tell(
+            {"text": one, "labels": {label.label: round(label.probability, 6) for label in labels}},
+            f"{best.label}\t{best.probability:.1%}" + (f"\t{one}" if len(texts) > 1 else ""),
+            as_json,
+        )
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1)
+@input_option
+@json_option
+def tag(run: str, text: tuple[str, ...], input_: Path | None, as_json: bool) -> None:
+    """Find entities in TEXT: label, text, and where its characters start and end."""
+    from regard.tasks import load_for
+
+    tagger, texts = load_for("tag", run), read_texts(text, input_)
+    for one, entities in zip(texts, tagger.tag(texts), strict=True):
+        lines = [f"{e.label}\t{e.text}\t{e.start}-{e.end}\t{e.score:.1%}" for e in entities] or ["(none)"]
+        tell({"text": one, "entities": [asdict(entity) for entity in entities]}, "\n".join(lines), as_json)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--passage", help="The text that holds the answer.")
+@click.option("--in", "file", type=PATH, help="A file with that text.")
+@json_option
+def answer(run: str, question: tuple[str, ...], passage: str | None, file: Path | None, as_json: bool) -> None:
+    """Answer QUESTION by a stretch of a passage, or say that it is not answerable."""
+    from regard.data.text import read_text
+    from regard.tasks import load_for
+
+    if (passage is None) == (file is None):
+        raise ValueError("give the text to search: either --passage or --in FILE")
+    text = passage if passage is not None else read_text((str(file),))
+    answerer = load_for("answer", run)
+    for one, found in zip(question, answerer.answer(list(question), [text] * len(question)), strict=True):
+        shown = "not answerable" if found.text is None else f"{found.text}\t{found.start}-{found.end}"
+        tell({"question": one} | asdict(found), f"{shown}\t{found.score:.1%}", as_json)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("text", nargs=-1)
+@input_option
+@click.option("--search", "query", help="Instead: find the lines of --in that are most like this.")
+@click.option("--in", "corpus", type=PATH, help="The file to search, a text a line.")
+@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines to find.")
+@click.option("--out", type=PATH, help="Write the vectors there (.npy).")
+@json_option
+def embed(
+    run: str, text: tuple[str, ...], input_: Path | None, query: str | None, corpus: Path | None, count: int,
+    out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Turn TEXT into vectors of length 1, or search a file by meaning."""
+    from regard.data.pairs import read_lines
+    from regard.tasks import load_for
+
+    if (query is None) != (corpus is None):
+        raise ValueError("--search and --in go together: what to look for, and the file to look in")
+    encoder = load_for("embed", run)
+    if query is not None and corpus is not None:
+        for found in encoder.search(query, read_lines(corpus), count=count):
+            tell(
+                asdict(found) | {"line": found.place + 1},
+                f"{found.score:.4f}\t{found.place + 1}\t{found.text}",
+                as_json,
+            )
+        return
+    texts = read_texts(text, input_)
+    vectors = encoder.embed(texts)
+    if out is not None:
+        import numpy as np
+
+        from regard.files import write_atomically
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as file:
+                np.save(file, vectors.numpy())
+
+        write_atomically(out, write)
+        return
+    for one, vector in zip(texts, vectors.tolist(), strict=True):
+        rounded = [round(value, 6) for value in vector]
+        tell({"text": one, "vector": rounded}, " ".join(f"{value:.6f}" for value in vector), as_json)

@@ -1,0 +1,53 @@
+"""What can be trained, with which fields, and which configs have a name."""
+
+import json
+import sys
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
+from regard.models import preset
+from regard.recipes.base import Recipe, recipe
+from regard.registry import models, recipes
+
+
+def list_recipes(as_json: bool) -> str:
+    """Each recipe's own description: what, command, minutes, score."""
+    docs = {name: sys.modules[recipes[name].__module__].__doc__ or "" for name in recipes}
+    if as_json:
+        return json.dumps(docs, ensure_ascii=False)
+    return "\n".join(f"{name}\n  " + text.strip().replace("\n", "\n  ") + "\n" for name, text in docs.items()).rstrip()
+
+
+def show_fields(plan: Recipe) -> str:
+    """Every field of a recipe with its value, its type and its line of documentation."""
+    lines = [f"Fields of {plan.name} (--model {plan.family}; presets: {', '.join(models[plan.family].presets)}):"]
+    data = "the embedded data; with --data.source or --data.pairs --help shows those for your own"
+    lines.append(f"Values are those for {data if plan.data.embedded else 'data of your own'}.")
+    for section in ("model", "data", "train"):
+        config = getattr(plan, section)
+        kind: Any = type(config)
+        docs, hints = field_docs(kind), typing.get_type_hints(kind)
+        for name, value in flatten(config).items():
+            option = f"--{section}.{name.replace('_', '-')}"
+            shown = ",".join(value) if isinstance(value, tuple) else value
+            lines.append(f"  {option:28} {docs[name]} [{describe(hints[name])}; {shown}]")
+    return "\n".join(lines)
+
+
+def find_config(what: str, changes: Mapping[str, Any]) -> Any:
+    """A model's config from a preset (`base`, `seq2seq:base`), a run's directory, a recipe or a TOML file."""
+    path = Path(what)
+    if (path / "recipe.toml").exists():
+        return override(Recipe.load(path / "recipe.toml").model, changes)
+    if path.suffix == ".toml":
+        tree = dotted(read_toml(path))
+        return override(recipe(tree.pop("name", "translate"), tree).model, changes)
+    family, _, size = what.rpartition(":")
+    family = family or "transformer"
+    if size in models[family].presets:
+        return preset(family, size, **changes)
+    known = [*models[family].presets, *(f"{name}:{size}" for name in models for size in models[name].presets)]
+    raise ValueError(f"{what!r} is no preset, run or .toml file; {nearest(what, known)}")

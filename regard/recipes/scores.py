@@ -1,0 +1,223 @@
+"""What a model is worth on held-out examples: one way for each thing that a model can do."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.config import override
+from regard.data.labelled import ExamplesConfig
+from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
+from regard.data.tasks import PREFIXES, tasks
+from regard.data.text import TextConfig, read_text
+from regard.recipes.base import Recipe
+from regard.recipes.examples import labels_of, tag_of
+from regard.recipes.lm import text_scores
+from regard.recipes.t5 import TasksConfig
+from regard.tasks import Answerer, Classifier, Encoder, Tagger, Translator, Writer, load
+from regard.tasks.readers import first_tokens
+from regard.tasks.scores import (
+    exact_match,
+    label_scores,
+    likeness_scores,
+    summary_scores,
+    tag_scores,
+    translation_scores,
+)  # fmt: skip
+
+TEST_EXAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """Scores by name, and what the model said of each example."""
+
+    scores: dict[str, Any]
+    outputs: list[str]
+
+
+def evaluate(
+    run: Path, changes: Mapping[str, Any], *, limit: int | None = None, few_shot: int | None = None, **how: Any
+) -> Scored:
+    """Scores of a model on the data that `changes` name, or else on what was held out from its training."""
+    loaded = load(run)
+    if few_shot is not None:
+        return prompted(loaded, data_of(run, ExamplesConfig, changes), few_shot, limit)
+    kind = next((kind for kind in WAYS if isinstance(loaded, kind)), None)
+    if kind is None or type(loaded) is Encoder and (data_of(run, ExamplesConfig, changes)).task != "embed":
+        raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run} --task …")
+    return WAYS[kind](loaded, run, changes, limit, **how)
+
+
+def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
+    """The data's config that a run was trained with, if it is of this kind, with the user's changes."""
+    stored = run / "recipe.toml"
+    own = Recipe.load(stored).data if stored.exists() else None
+    base = own if isinstance(own, kind) else kind()
+    given = {key.removeprefix("data."): value for key, value in changes.items()}
+    if any(field in given for field in base.own):  # other data: nothing that belongs to the run's own data stays
+        base = override(kind(), {"task": base.task} if isinstance(base, ExamplesConfig) else {})
+    return override(base, given)
+
+
+def held_out_pairs(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
+    """The pairs that `--data.…` names; else the embedded test phrases, or the run's own validation pairs."""
+    data = data_of(run, PairsConfig, changes)
+    if data.embedded:
+        return embedded("test", TEST_EXAMPLES)[:limit]
+    if changes:
+        return read_pairs(data.source, data.target, data.pairs, data.keys)[:limit]
+    return data.split()[1][:limit]
+
+
+def score_pairs(
+    loaded: Translator, pairs: Pairs, *, beams: int | None = None, length_penalty: float | None = None,
+    lowercase: bool = False,
+) -> Scored:  # fmt: skip
+    """BLEU, chrF and exact match of a model's translations."""
+    found = loaded.translate([source for source, _ in pairs], beams=beams, length_penalty=length_penalty)
+    texts = [best[0].text for best in found]
+    return Scored(scores=translation_scores(texts, [target for _, target in pairs], lowercase=lowercase), outputs=texts)
+
+
+def of_translator(loaded: Translator, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    if isinstance(data := data_of(run, PairsConfig, changes), TasksConfig) and data.embedded:
+        return of_tasks(loaded, limit)
+    return score_pairs(loaded, held_out_pairs(run, changes, limit), **how)
+
+
+def of_tasks(loaded: Translator, limit: int | None) -> Scored:
+    """Each embedded task by itself: exact match, and ROUGE-L for summaries next to the body's first sentence."""
+    examples = tasks("test", limit or 2 * TEST_EXAMPLES)
+    texts = [best[0].text for best in loaded.translate([example.source for example in examples], beams=1)]
+    groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+    for example, text in zip(examples, texts, strict=True):
+        groups[example.name].append((example.source.removeprefix(PREFIXES[example.name]), text, example.target))
+    scores: dict[str, Any] = {}
+    for name, rows in groups.items():
+        bodies, found, wanted = (list(column) for column in zip(*rows, strict=True))
+        if name == "summarize":
+            lead = [body.partition(". ")[0] + "." for body in bodies]
+            scores["summarize_rouge_l"] = summary_scores(found, wanted)
+            scores["lead_sentence_rouge_l"] = summary_scores(lead, wanted)
+        else:
+            scores[f"{name}_exact_match"] = round(exact_match(found, wanted), 2)
+    return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+
+
+def of_writer(loaded: Writer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """Bits per byte of held-out text; of instructions, how many answers are exactly right."""
+    stored = run / "recipe.toml"
+    if stored.exists() and isinstance(data := Recipe.load(stored).data, ExamplesConfig):
+        data = data_of(run, ExamplesConfig, changes)
+        examples = data.held_out()[: limit or TEST_EXAMPLES]
+        texts = loaded.generate([example.prompt for example in examples], max_new_tokens=64)
+        match = round(exact_match(texts, [example.answer for example in examples]), 2)
+        return Scored(scores={"exact_match": match, "examples": len(examples)}, outputs=texts)
+    data = data_of(run, TextConfig, changes)
+    text = read_text(data.text) if changes and data.text else held_out_text(data)
+    return Scored(scores=text_scores(loaded, text[:limit]), outputs=[])
+
+
+def held_out_text(data: TextConfig) -> str:
+    from regard.data.docs import documentation
+
+    return documentation("test") if data.embedded else data.split()[1]
+
+
+def of_classifier(loaded: Classifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    seconds = [example.second or "" for example in examples] if examples[0].second is not None else None
+    found = [best[0].label for best in loaded.classify([example.text for example in examples], seconds)]
+    return Scored(scores=label_scores(found, [example.label for example in examples]), outputs=found)
+
+
+def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """Entities as tags of words, which is what seqeval compares."""
+    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    found = loaded.tag([example.text for example in examples])
+    frames = loaded.tokenizer.frame([example.text for example in examples])
+    tags: list[list[list[str]]] = [[], []]
+    for framed, said, example in zip(frames, found, examples, strict=True):
+        words = [framed.offsets[tokens[0]] for tokens in first_tokens(framed).values()]
+        for rows, entities in zip(tags, (said, example.entities), strict=True):
+            rows.append([tag_of(word, entities) for word in words])
+    texts = ["; ".join(f"{entity.label}: {entity.text}" for entity in said) for said in found]
+    return Scored(scores=tag_scores(*tags), outputs=texts)
+
+
+def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    found = loaded.answer([example.question for example in examples], [example.passage for example in examples])
+    texts, wanted = [one.text or "" for one in found], [example.answer or "" for example in examples]
+    silent = [i for i, answer in enumerate(wanted) if not answer]
+    scores = {
+        "exact_match": round(exact_match(texts, wanted), 2),
+        "unanswerable_found": round(100 * sum(not texts[i] for i in silent) / max(1, len(silent)), 2),
+        "examples": len(examples),
+    }
+    return Scored(scores=scores, outputs=texts)
+
+
+def of_encoder(loaded: Encoder, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    first, second = (loaded.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
+    likeness = (first * second).sum(-1).tolist()
+    outputs = [f"{value:.4f}" for value in likeness]
+    return Scored(scores=likeness_scores(likeness, [example.score for example in examples]), outputs=outputs)
+
+
+def prompted(loaded: Any, data: ExamplesConfig, shots: int, limit: int | None) -> Scored:
+    """Classification by examples in the prompt: the label that the model finds likeliest behind them."""
+    if not isinstance(loaded, Writer):
+        raise ValueError("examples in a prompt are for models that continue texts; score this one without --few-shot")
+    if data.task != "classify":
+        raise ValueError(f"--few-shot is for classification, not for {data.task}")
+    shown, examples = data.split()[0], data.held_out()[: limit or TEST_EXAMPLES]
+    labels = labels_of("classify", shown)
+    front = "".join(f"Text: {one.text}\nLabel: {one.label}\n\n" for one in chosen_shots(shown, labels, shots))
+    found = []
+    for number, example in enumerate(examples, 1):
+        prompt = f"{front}Text: {example.text}\nLabel:"
+        scores = loaded.score([prompt] * len(labels), [f" {label}" for label in labels])
+        found.append(labels[scores.index(max(scores))])
+        if sys.stderr.isatty():
+            print(f"\r{number:,} of {len(examples):,}", end="", file=sys.stderr)
+    scored = label_scores(found, [example.label for example in examples])
+    return Scored(scores=scored | {"shots": shots}, outputs=found)
+
+
+def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> list[Any]:
+    """The first examples of each label in turn."""
+    by_label = {label: [one for one in examples if one.label == label] for label in labels}
+    rounds = range(max(map(len, by_label.values())))
+    mixed = [by_label[label][i] for i in rounds for label in labels if i < len(by_label[label])]
+    return mixed[:count]
+
+
+WAYS: dict[type, Callable[..., Scored]] = {
+    Translator: of_translator, Writer: of_writer, Classifier: of_classifier, Tagger: of_tagger,
+    Answerer: of_answerer, Encoder: of_encoder,
+}  # fmt: skip
+
+
+def render(scores: Mapping[str, Any]) -> str:
+    """Scores in one line; a signature below it."""
+    if "bleu" in scores:
+        return (
+            f"exact match {scores['exact_match']:.1f} %   BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}"
+            f"   ({scores['sentences']:,} sentences)\n{scores['bleu_signature']}"
+        )
+    if "bits_per_byte" in scores:
+        return (
+            f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
+            f"{scores['bytes']:,} held-out bytes)"
+        )
+    numbers = "   ".join(
+        f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"
+        for name, value in scores.items()
+        if name not in ("examples", "shots")
+    )
+    return f"{numbers}   ({scores['examples']:,} examples)"

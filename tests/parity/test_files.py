@@ -1,0 +1,80 @@
+"""A published directory that is not whole, for every kind: what is missing, too much or of another shape is named."""
+
+from functools import partial
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from regard.hub import load_model
+from regard.hub.maps import MAPS
+from tests.parity.peers import bart, change_tensors, encoder, gpt2, llama, saved, t5
+from tests.parity.test_marian import reference as marian
+
+KINDS = {  # one block is enough, and many tensors fewer
+    "gpt2": partial(gpt2, n_layer=1),
+    "llama": partial(llama, num_hidden_layers=1),
+    "t5": partial(t5, num_layers=1, num_decoder_layers=1),
+    "bart": partial(bart, encoder_layers=1, decoder_layers=1),
+    "marian": partial(marian, encoder_layers=1, decoder_layers=1),
+    "bert": partial(encoder, "bert", "ForPreTraining", num_hidden_layers=1),
+    "roberta": partial(encoder, "roberta", "ForMaskedLM", num_hidden_layers=1),
+    "distilbert": partial(encoder, "distilbert", "ForSequenceClassification", n_layers=1),
+    "albert": partial(encoder, "albert", "ForPreTraining"),
+}
+OPTIONAL = "final_logits_bias"
+
+
+def test_every_kind_is_here():
+    assert KINDS.keys() == MAPS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_missing_tensor_is_named(tmp_path, kind):
+    saved(KINDS[kind](), tmp_path)
+    whole = load_file(tmp_path / "model.safetensors")
+    assert len(whole) > 10
+    for name in whole.keys() - {OPTIONAL}:
+        change_tensors(tmp_path, lambda _, name=name: {key: whole[key] for key in whole if key != name})
+        with pytest.raises(ValueError, match="model.safetensors: no tensor .*, which config.json asks for") as error:
+            load_model(tmp_path)
+        assert f"'{name}'" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unexpected_tensor_is_named(tmp_path, kind):
+    saved(KINDS[kind](), tmp_path)
+    name = max(load_file(tmp_path / "model.safetensors"))
+    odd = {"odd.weight": torch.zeros(3), name.replace("weight", "scale").replace("bias", "scale"): torch.zeros(3)}
+    change_tensors(tmp_path, lambda tensors: tensors | odd)
+    with pytest.raises(ValueError, match="model.safetensors: 2 unexpected tensors: .*; ") as error:
+        load_model(tmp_path)
+    assert all(name in str(error.value) for name in odd)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_wrong_shape_is_named(tmp_path, kind):
+    saved(KINDS[kind](), tmp_path)
+    whole = load_file(tmp_path / "model.safetensors")
+    for number, (name, tensor) in enumerate(whole.items()):
+        bad = (tensor[None] if number % 3 else tensor[..., :-1]).clone()
+        change_tensors(tmp_path, lambda _, name=name, bad=bad: whole | {name: bad})
+        with pytest.raises(ValueError, match="model.safetensors: .* has shape .* config.json asks") as error:
+            load_model(tmp_path)
+        assert name in str(error.value) and str(tuple(bad.shape)) in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_in_several_files(tmp_path, kind):
+    theirs = KINDS[kind]()
+    ours = saved(theirs, tmp_path / "one")
+    theirs.save_pretrained(tmp_path / "several", max_shard_size="6KB")
+    shards = sorted((tmp_path / "several").glob("model-*.safetensors"))
+    assert len(shards) > 2
+    again = load_model(tmp_path / "several")
+    assert again.config == ours.config
+    assert all(torch.equal(one, two) for one, two in zip(again.parameters(), ours.parameters(), strict=True))
+    shards[1].unlink()
+    with pytest.raises(ValueError, match=shards[1].name) as error:
+        load_model(tmp_path / "several")
+    assert "\n" not in str(error.value)
