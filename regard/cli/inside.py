@@ -11,14 +11,15 @@ from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, regar
 @regard.command(context_settings=OVERRIDES)
 @click.argument("what")
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--length", type=click.IntRange(1), default=1024, show_default=True, help="Target tokens.")
+@click.option("--length", type=click.IntRange(1), help="Target tokens.  [default: 1024, or the longest it is made for]")
 @click.option("--source-length", type=click.IntRange(1), help="Source tokens.  [default: as many]")
 @click.option("--training", is_flag=True, help="Count gradients, optimizer and activations too.")
 @json_option
 @click.pass_context
 def cost(
-    ctx: click.Context, what: str, batch: int, length: int, source_length: int | None, training: bool, as_json: bool
-) -> None:
+    ctx: click.Context, what: str, batch: int, length: int | None, source_length: int | None, training: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Parameters, FLOPs and memory of a preset, a run or a config, before anything is built.
 
     \b
@@ -56,9 +57,13 @@ def look(
 
     loaded = load(run)
     if word is not None:
-        from regard.inside.words import compare_word, render
+        from regard.inside.words import compare_word, draw_word, render_word
 
-        emit(compare_word(loaded, word, list(text), path=out), as_json, render)
+        found = compare_word(loaded, word, list(text))
+        emit(found, as_json, render_word)
+        if out is not None:
+            draw_word(found, out)
+            click.echo(f"drawn: {out}", err=True)
         return
     path = out or Path("attention.png")
     if isinstance(loaded, Translator):

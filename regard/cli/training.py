@@ -63,7 +63,9 @@ def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quie
 
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
-    plan = configure(Recipe.load(out / "recipe.toml"), changes) if resume else recipe(name, changes)
+    plan = recipe(name, changes) if not resume else configure(Recipe.load(out / "recipe.toml"), changes)
+    if plan.name != name:
+        raise ValueError(f"{out} is a run of {plan.name}, not of {name}; go on with regard train {plan.name} --resume")
     try:
         fitted = fit(plan, out, resume=resume, quiet=quiet)
     except Interrupted as stop:
@@ -143,7 +145,9 @@ def evaluate(
 
 @regard.command(context_settings=OVERRIDES)
 @click.argument("runs", type=PATH, nargs=-1, required=True)
-@click.option("--by", type=click.Choice(["length"]), default="length", show_default=True, help="What to sort by.")
+@click.option(
+    "--by", type=click.Choice(["length", "time"]), default="length", show_default=True, help="What to sort by."
+)
 @click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
 @click.option("--limit", type=click.IntRange(1), help="Only the first sentences.")
 @beam_option
@@ -153,17 +157,24 @@ def compare(
     ctx: click.Context, runs: tuple[Path, ...], by: str, out: Path | None, limit: int | None, beam: int | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare RUNS on the same sentences, by source length: a fixed vector's bottleneck shows."""
-    # Options may stand between the runs and the fields, so a field's value can land among the runs.
+    """Compare RUNS on the same held-out data.
+
+    By source length, translators show the bottleneck of a fixed vector; by time, language models race.
+    """
     from regard.inside.canvas import check_suffix
-    from regard.recipes.compare import compare_by_length, render_comparison
+    from regard.recipes import compare as side_by_side
 
     if out is not None:
         check_suffix(out)
+    # Options may stand between the runs and the fields, so a field's value can land among the runs.
     words = [str(run) for run in runs] + ctx.args
     first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    result = compare_by_length([Path(w) for w in words[:first]], overrides(words[first:]), limit, beam, out)
-    emit(result, as_json, render_comparison)
+    paths = [Path(word) for word in words[:first]]
+    if by == "time":
+        emit(side_by_side.compare_by_time(paths, limit, out), as_json, side_by_side.render_race)
+    else:
+        result = side_by_side.compare_by_length(paths, overrides(words[first:]), limit, beam, out)
+        emit(result, as_json, side_by_side.render_comparison)
     if out is not None:
         click.echo(f"drawn: {out}", err=True)
 

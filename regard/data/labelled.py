@@ -43,6 +43,8 @@ class ExamplesConfig:
     """Entries of the tokenizer to train."""
     lowercase: bool = False
     """Lower-case everything."""
+    hidden: float = 0.0
+    """Share of the words that training shows as the mask token: what stays known is what stands around them."""
     max_len: int = 256
     """Longest example in tokens; longer ones are cut."""
     epoch_size: int = 20_000
@@ -56,6 +58,10 @@ class ExamplesConfig:
         for pair in self.columns:
             if "=" not in pair:
                 raise ValueError(f"columns are given as text=sentence,label=class, got {pair!r}")
+        if not 0 <= self.hidden < 1:
+            raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
+        if self.hidden and self.task == "instruct":
+            raise ValueError("words are hidden from models that read both sides, not from instruct; leave out hidden")
         if self.max_len < 4 or self.rank < 1 or self.epoch_size < 1:
             raise ValueError("max_len must be at least 4, rank and epoch_size at least 1")
 

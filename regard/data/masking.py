@@ -69,12 +69,12 @@ def hide(
     *,
     rate: float,
     mask: int,
-    ordinary: tuple[int, int],
+    ordinary: np.ndarray,
 ) -> tuple[list[int], list[int]]:
     """Ids with some hidden, and the targets: the true id there, IGNORE elsewhere.
 
     `words` says which word each token belongs to (None: a special token, never hidden). Of the chosen words 80 % become
-    the mask, 10 % some other token from the range `ordinary`, and 10 % stay, so that every token must be understood.
+    the mask, 10 % some other token, one of `ordinary`, and 10 % stay, so that every token must be understood.
     """
     known = list(dict.fromkeys(word for word in words if word is not None))
     chosen: set[tuple[int, int]] = set()
@@ -97,5 +97,5 @@ def hide(
             if fate[word] < 0.8:
                 shown[i] = mask
             elif fate[word] < 0.9:
-                shown[i] = int(rng.integers(*ordinary))
+                shown[i] = int(ordinary[rng.integers(len(ordinary))])
     return shown, targets

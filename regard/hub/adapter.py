@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
-from regard.hub.files import CONFIG, write_json, write_tensors
+from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
+from regard.models.bert import POOLED
 from regard.nn.lora import add_low_rank, merge_low_rank
 from regard.registry import models
 
@@ -34,13 +34,14 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
 
 
 def tune(model: nn.Module, how: str, rank: int) -> None:
-    """Which weights are trained: `all`, the `head` (with the pooler before it), or the head and `lora` detours."""
+    """Which weights are trained: `all`, the `head` (with a pooler that it reads), or the head and `lora` detours."""
     if how == "all":
         return
     if how == "lora":
         add_low_rank(model, rank)
+    heads = ("head.", "pooler.") if getattr(model.config, "task", None) in POOLED else ("head.",)
     for name, parameter in model.named_parameters():
-        wanted = name.startswith(("head.", "pooler.")) or name.endswith((".narrow", ".wide"))
+        wanted = name.startswith(heads) or name.endswith((".narrow", ".wide"))
         parameter.requires_grad_(wanted)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("this model has no head to tune by itself; use --data.tune all or lora")
@@ -58,12 +59,14 @@ def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) ->
     """The base with what a run trained put into it, detours merged."""
     told = fields["adapter"]
     own = {k: v for k, v in fields.items() if k not in ("model_type", "family", "regard_version", "adapter")}
-    model = begin_from(base, override(type(base.config)(), own))
-    tune(model, told["tune"], told["rank"])
-    wanted, stored = trained_tensors(model), load_file(directory / ADAPTER)
-    if wanted.keys() != stored.keys():
-        odd = sorted(wanted.keys() ^ stored.keys())[0]
+    with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
+        model = begin_from(base, override(type(base.config)(), own))
+        tune(model, told["tune"], told["rank"])
+    wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
+    for odd in sorted(wanted.keys() ^ stored.keys()):
         raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} is on one side only; not this base's adapter")
+    for odd in [name for name in wanted if wanted[name].shape != stored[name].shape]:
+        raise ValueError(f"{directory / ADAPTER}: {odd} has another shape than {CONFIG} asks for; save the run again")
     with torch.no_grad():
         for name, tensor in wanted.items():
             tensor.copy_(stored[name])

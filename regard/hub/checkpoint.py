@@ -12,7 +12,7 @@ import regard.models  # noqa: F401  registers the families
 from regard.config import nearest, override, to_dict
 from regard.files import own_tensors
 from regard.hub.adapter import find_base, load_adapter
-from regard.hub.files import CONFIG, WEIGHTS, read_json, read_tensors, write_json, write_tensors
+from regard.hub.files import CONFIG, INDEX, WEIGHTS, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
@@ -38,8 +38,10 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     path = Path(directory)
     if not path.exists():
         raise ValueError(f"no such directory: {path}; give the directory that holds {CONFIG} and {WEIGHTS}")
-    config_path, weights_path = (path, path) if path.is_file() else (path / CONFIG, path / WEIGHTS)
-    fields, stored = read_llama2c(path) if path.is_file() else (read_json(config_path), None)
+    alone = path.is_file()
+    config_path = path if alone else path / CONFIG
+    weights_path = path if alone else path / (WEIGHTS if (path / WEIGHTS).is_file() else INDEX)
+    fields, stored = read_llama2c(path) if alone else (read_json(config_path), None)
     if "adapter" in fields:
         model = load_adapter(path, load_model(find_base(path, fields["adapter"])), fields)
         return model if dtype is None else model.to(dtype)
@@ -135,5 +137,6 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
         generation.setdefault("max_len", model.config.max_len - 1)
         told = save_generation(directory, **generation)
     else:
-        told = {f"{name}_token_id": generation.get(name) for name in ("bos", "eos", "pad")}
+        given = {name: generation.get(name) for name in ("bos", "eos", "pad")}
+        told = {f"{name}_token_id": id for name, id in given.items() if id is not None}
     write_json(directory / CONFIG, fields | {name: id for name, id in told.items() if name.endswith("_token_id")})

@@ -44,7 +44,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(directory: Path) -> dict[str, Tensor]:
     """All tensors in the types they are stored in, from `model.safetensors` or from the shards of its index."""
     if (path := directory / WEIGHTS).is_file():
-        return _read_shard(path)
+        return read_shard(path)
     if not (path := directory / INDEX).is_file():
         raise ValueError(_no_weights(directory))
     places = read_json(path).get("weight_map")
@@ -54,14 +54,14 @@ def read_tensors(directory: Path) -> dict[str, Tensor]:
     for number, shard in enumerate(shards := sorted(set(places.values())), 1):
         if not (directory / shard).is_file():
             raise ValueError(f"no such file: {directory / shard}, shard {number} of {len(shards)}; {AGAIN}")
-        found = _read_shard(directory / shard)
+        found = read_shard(directory / shard)
         for name in [name for name in places if places[name] == shard and name not in found]:
             raise ValueError(f"{directory / shard} has no tensor {name}, which {INDEX} places there; {AGAIN}")
         tensors |= found
     return tensors
 
 
-def _read_shard(path: Path) -> dict[str, Tensor]:
+def read_shard(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -138,7 +138,13 @@ class Map:
             if values is not None and value not in values:
                 raise ValueError(f"{name}={value!r} is not known; known: {', '.join(values)}")
             ours[own] = value if values is None else values[value]
-        return override(models[self.family].config_class(), ours | dict(self.read(theirs, tensors)))
+        ours |= self.read(theirs, tensors)
+        try:
+            return override(models[self.family].config_class(), ours)
+        except ValueError as error:  # speaks of our fields: say which of theirs those are
+            named = [own for own in self.fields if re.search(rf"\b{own}\b", str(error))]
+            words = ", ".join(f"{own} is {self.fields[own].name}" for own in named if own != self.fields[own].name)
+            raise ValueError(f"{error} ({words} there)" if words else str(error)) from None
 
     def write_config(self, ours: Any) -> dict[str, Any]:
         """Our config as theirs, for one without `misfits`."""

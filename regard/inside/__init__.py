@@ -2,6 +2,7 @@
 
 from regard.inside.capture import Seen, alignment, look
 from regard.inside.figures import FIGURES, draw
+from regard.inside.text import draw_text, draw_text_attention
 from regard.inside.views import (
     draw_alignment,
     draw_by_length,
@@ -10,17 +11,23 @@ from regard.inside.views import (
     draw_masks,
     draw_training,
 )
+from regard.inside.words import compare_word, draw_word, render_word
 
 __all__ = [
     "FIGURES",
     "Seen",
     "alignment",
+    "compare_word",
     "draw",
     "draw_alignment",
     "draw_by_length",
     "draw_heads",
     "draw_lines",
     "draw_masks",
+    "draw_text",
+    "draw_text_attention",
     "draw_training",
+    "draw_word",
     "look",
+    "render_word",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import look
 from regard.inside.views import draw_heads, draw_lines
-
-View = Literal["heads", "lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +30,28 @@ def read(loaded: Any, text: str, second: str | None = None) -> Reading:
     """A text as the loaded model reads it: framed for an encoder, begun as it was trained to begin for a writer."""
     model, tokenizer = loaded.model, loaded.tokenizer
     if hasattr(model, "encode"):
-        raise ValueError(f"{type(model).__name__} reads one text and writes another; give it both, as for a translator")
-    writes = hasattr(model, "step")
-    if writes and second is not None:
+        raise ValueError(f"{type(model).__name__} reads one text and writes another; use a gpt or a bert")
+    if hasattr(model, "step") and second is not None:
         raise ValueError(f"{type(model).__name__} reads one text; leave out the second")
     framed = tokenizer.frame([text], None if second is None else [second])[0]
-    spans = [span if side == 0 else None for span, side in zip(framed.offsets, framed.side, strict=True)]
-    ids = framed.ids
-    if writes:  # what stands before a text when it is to be continued, and nothing behind it
-        own = [span for span, side in zip(spans, framed.side, strict=True) if side is not None]
-        ids = loaded.encode(text)
-        spans = [*[None] * (len(ids) - len(own)), *own]
-    elif len(ids) > model.config.max_len:
-        raise ValueError(
-            f"the text has {len(ids):,} tokens, the model's context is {model.config.max_len:,}; shorten it"
-        )
-    inputs = {"ids": torch.tensor([ids])}
-    if not writes:
-        inputs |= {"lengths": torch.tensor([len(ids)])}
-        inputs |= {"types": torch.tensor([framed.types])} if model.config.types > 1 else {}
-    return Reading(inputs, tokenizer.pieces(ids), spans)
+    places = zip(framed.offsets, framed.side, strict=True)
+    if hasattr(model, "step"):  # what it was trained to begin with comes first, and nothing stands behind the text
+        ids = [*loaded.front, *tokenizer.encode(text)]
+        if not ids:
+            raise ValueError("the text is empty; give it some words")
+        spans = [*[None] * len(loaded.front), *(span for span, side in places if side is not None)]
+        return Reading({"ids": torch.tensor([ids])}, tokenizer.pieces(ids), spans)
+    inputs = {"ids": torch.tensor([framed.ids]), "lengths": torch.tensor([len(framed)])}
+    inputs |= {"types": torch.tensor([framed.types])} if model.config.types > 1 else {}
+    return Reading(inputs, tokenizer.pieces(framed.ids), [span if side == 0 else None for span, side in places])
 
 
-def draw_text(loaded: Any, text: str, path: str | Path, *, view: View = "heads", second: str | None = None) -> None:
+def draw_text(loaded: Any, text: str, path: str | Path, *, view: str = "heads", second: str | None = None) -> None:
     """Where each token of a text (or of a pair of texts, for an encoder) looks, as `draw_text_attention` shows it."""
     check_suffix(path)
-    reading = read(loaded, text, second)
-    types = reading.inputs.get("types")
-    draw_text_attention(loaded.model, reading.inputs["ids"], reading.labels, path, view=view, types=types)
+    one = read(loaded, text, second)
+    types = one.inputs.get("types")
+    draw_text_attention(loaded.model, one.inputs["ids"], one.labels, path, view=view, types=types)
 
 
 @torch.no_grad()
@@ -69,7 +61,7 @@ def draw_text_attention(
     labels: Sequence[str],
     path: str | Path | None,
     *,
-    view: View = "heads",
+    view: str = "heads",
     types: Int[Tensor, "1 T"] | None = None,
 ) -> Any:
     """Every layer and head of an encoder or a decoder at work on one text; `lines`: the last layer's, token to token.
@@ -82,5 +74,7 @@ def draw_text_attention(
         model.features(**inputs)  # type: ignore[operator]
     maps = {name: seen.attention[name][0] for name in seen.names}
     if view == "lines":
-        return draw_lines(maps[seen.names[0]], labels, labels, path, title="the last layer, a colour for each head")
+        return draw_lines(
+            maps[seen.names[0]], labels, labels, path, title="last layer: from each token to those it sees"
+        )
     return draw_heads(maps, labels, labels, path)

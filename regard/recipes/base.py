@@ -40,7 +40,8 @@ class Recipe:
         tree = read_toml(path)
         if "name" not in tree:
             raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
-        return recipe(tree.pop("name"), dotted(tree))
+        # A run's recipe is complete: what it started from need not be there any more.
+        return configure(recipes[tree.pop("name")](), dotted(tree))
 
 
 EMPTY: tuple[Any, ...] = (None, "none", (), [])
@@ -61,16 +62,27 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     return configure(plan, changes)
 
 
+SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}
+"""A preset of only these is a size; others say more of a model."""
+
+
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
     changes = dict(changes)
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
     size = changes.pop("model.preset", None)
-    if family != base.family or size is not None:
-        # What the recipe chose for its data stays; a preset is a size.
+    if "train.steps" in changes and "train.epochs" not in changes:
+        changes["train.epochs"] = None  # steps that are asked for count, not the recipe's passes over the data
+    sizes = models[family].presets.get(size, {}) if family == base.family else {}
+    if sizes and sizes.keys() <= SIZES:  # another size of the same
+        base = replace(base, model=replace(base.model, **{n: v for n, v in sizes.items() if n != "dropout"}))
+    elif family != base.family or size is not None:
+        # What the recipe chose for its data stays, unless the preset says otherwise.
         old, new = (dataclasses.fields(cls) for cls in (type(base.model), models[family].config_class))
         fields = {field.name for field in old} & {field.name for field in new}
-        kept = {n: getattr(base.model, n) for n in ("vocab_size", "dropout", "position") if n in fields}
+        said = models[family].presets.get(size, {}).keys() - {"vocab_size", "dropout"}
+        chosen = [n for n in ("vocab_size", "dropout", "position", "max_len") if n in fields - said]
+        kept = {name: getattr(base.model, name) for name in chosen}
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
     return override(base, changes)

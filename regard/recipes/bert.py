@@ -7,11 +7,12 @@ regard train bert --data.text book.txt --model.preset mini --train.minutes 60
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from regard.data.batches import Batch, Stream, pad
+from regard.data.batches import IGNORE, Batch, Stream, pad
 from regard.data.masking import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.models import preset
 from regard.objectives.masked import masked_tokens
@@ -74,7 +75,7 @@ def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, 
     def collate(some: Sequence[Hidden]) -> Batch:
         labels = torch.tensor([one.label for one in some]) if data.next_sentence else None
         inputs = reading([one.framed for one in some], tokenizer, recipe.model)
-        return Batch(inputs, pad([one.targets for one in some], -100), tuple(one.number for one in some), labels)
+        return Batch(inputs, pad([one.targets for one in some], IGNORE), tuple(one.number for one in some), labels)
 
     seed = recipe.train.seed
     stream = Stream(lambda epoch: examples(parts, (seed, epoch)), collate, recipe.train.batch_tokens, seed=seed)
@@ -102,14 +103,16 @@ def hidden(
         labels = (None,) * len(parts)
         frames = tokenizer.frame(parts, max_len=room)
     assert tokenizer.mask is not None
-    specials = 1 + max(id for id in (tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.mask) if id is not None)
+    specials = [getattr(tokenizer, role) for role in tokenizer.names if getattr(tokenizer, role) is not None]
+    how: dict[str, Any] = dict(
+        rate=data.rate, mask=tokenizer.mask, ordinary=np.setdiff1d(np.arange(len(tokenizer)), specials)
+    )
     found = []
     for number, (framed, label) in enumerate(zip(frames, labels, strict=True), 1):
         own = framed.words if data.whole_words else range(len(framed))
         words = [
             None if word is None or side is None else (side, word) for side, word in zip(framed.side, own, strict=True)
         ]
-        how = dict(rate=data.rate, mask=tokenizer.mask, ordinary=(min(specials, len(tokenizer) - 1), len(tokenizer)))
         ids, targets = hide(framed.ids, words, rng, **how)
         found.append(Hidden(replace(framed, ids=ids), targets, label, number))
     return found

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,13 +19,15 @@ def list_recipes(as_json: bool) -> str:
     docs = {name: sys.modules[recipes[name].__module__].__doc__ or "" for name in recipes}
     if as_json:
         return json.dumps(docs, ensure_ascii=False)
-    return "\n".join(f"{name}\n  " + text.strip().replace("\n", "\n  ") + "\n" for name, text in docs.items()).rstrip()
+    names = {text: ", ".join(name for name in docs if docs[name] == text) for text in docs.values()}  # several a file
+    return "\n\n".join(f"{names[text]}\n" + textwrap.indent(text.strip(), "  ") for text in names)
 
 
 def show_fields(plan: Recipe) -> str:
     """Every field of a recipe with its value, its type and its line of documentation."""
     lines = [f"Fields of {plan.name} (--model {plan.family}; presets: {', '.join(models[plan.family].presets)}):"]
-    data = "the embedded data; with --data.source or --data.pairs --help shows those for your own"
+    own = " or ".join(f"--data.{name}" for name in plan.data.own)
+    data = f"the embedded data; with {own} --help shows those for your own"
     lines.append(f"Values are those for {data if plan.data.embedded else 'data of your own'}.")
     for section in ("model", "data", "train"):
         config = getattr(plan, section)

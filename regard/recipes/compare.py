@@ -1,13 +1,17 @@
 """Runs side by side on the same held-out data."""
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from regard.recipes.scores import held_out_pairs, score_pairs
-from regard.tasks import load
+from regard.recipes.base import Recipe
+from regard.recipes.lm import encode
+from regard.recipes.scores import evaluate, held_out_pairs, score_pairs
+from regard.tasks import Writer, load
 from regard.tasks.scores import exact_match, translation_scores
+from regard.train.loop import read_metrics
 
 
 def source_words(pair: tuple[str, str]) -> int:
@@ -57,3 +61,42 @@ def render_comparison(result: Mapping[str, Any]) -> str:
     lines = [f"{'BLEU, source words':{width}}" + "".join(f"{row['words']:>9}" for row in rows)]
     lines += [f"{name:{width}}" + "".join(f"{row['bleu']:9.2f}" for row in own) for name, own in result["runs"].items()]
     return "\n".join(lines)
+
+
+def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> dict[str, Any]:
+    """Language models on the same held-out text: size, minutes, bits per byte; and how they got there."""
+    result: dict[str, Any] = {"by": "time", "runs": {}}
+    curves = {}
+    for run in runs:
+        if not (run / "metrics.jsonl").is_file():
+            raise ValueError(f"{run}: no metrics.jsonl; name directories of runs")
+        writer = load(run)
+        if not isinstance(writer, Writer):
+            raise ValueError(f"{run} is no language model; compare translators with --by length")
+        rows = [row for row in read_metrics(run / "metrics.jsonl") if "valid_loss" in row]
+        _, valid = Recipe.load(run / "recipe.toml").data.split()
+        tokens = len(encode(writer.tokenizer, valid))
+        rate = tokens / len(valid.encode()) / math.log(2)  # of a loss a token to bits per byte
+        curves[run.name] = [(row["seconds"] / 60, row["valid_loss"] * rate) for row in rows]
+        scores = evaluate(run, {}, limit=limit).scores
+        result["runs"][run.name] = {
+            "parameters": sum(parameter.numel() for parameter in writer.model.parameters()),
+            "minutes": round(rows[-1]["seconds"] / 60, 2),
+            "steps": rows[-1]["step"],
+            **scores,
+        }
+    if out is not None:
+        from regard.inside.curves import draw_race
+
+        draw_race(curves, out, "bits per byte, validation")
+    return result
+
+
+def render_race(result: Mapping[str, Any]) -> str:
+    width = max(map(len, result["runs"])) + 2
+    lines = [f"{'':{width}}{'parameters':>12}{'minutes':>9}{'steps':>8}{'bits per byte':>15}"]
+    for name, row in result["runs"].items():
+        numbers = f"{row['parameters']:>12,}{row['minutes']:>9.1f}{row['steps']:>8,}{row['bits_per_byte']:>15.3f}"
+        lines.append(f"{name:{width}}{numbers}")
+    other = next(iter(result["runs"].values()))
+    return "\n".join([*lines, f"{'xz':{width}}{other['xz']:>44.3f}", f"{'bz2':{width}}{other['bz2']:>44.3f}"])

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.config import nearest
@@ -21,6 +22,7 @@ from regard.recipes.base import Recipe
 from regard.recipes.run import Job, get_tokenizer, prepare, with_vocabulary
 from regard.tasks.encoder import reading as read
 from regard.tasks.readers import first_tokens
+from regard.tasks.writer import front_of
 from regard.tokens import Framed, Tokenizer
 from regard.train.progress import Line
 
@@ -52,6 +54,10 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     else:
         tokenizer = get_tokenizer(data, lambda: texts_of(examples), out, resume, specials=("<mask>",))
     recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
+    if len(tokenizer) > recipe.model.vocab_size:
+        raise ValueError(
+            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; use its"
+        )
     labels = labels_of(data.task, examples)
     if labels:
         recipe = replace(recipe, model=replace(recipe.model, labels=labels))
@@ -60,8 +66,13 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     encode = partial(ENCODERS[data.task], tokenizer=tokenizer, config=config, max_len=min(data.max_len, config.max_len))
     first, valid = encode(examples), encode(held_out)
 
+    if data.hidden and tokenizer.mask is None:
+        raise ValueError("words cannot be hidden: the tokenizer has no mask token; leave out --data.hidden")
+
     def epoch(number: int) -> Sequence[Any]:
-        return first if number == 0 or not data.embedded else encode(data.generated("train", number))
+        examples = first if number == 0 or not data.embedded else encode(data.generated("train", number))
+        rng = np.random.default_rng((recipe.train.seed, number, 1))
+        return [hide_words(one, data.hidden, tokenizer.mask, rng) for one in examples] if data.hidden else examples
 
     gather = collate_instructions if data.task == "instruct" else collate_readings
     collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)
@@ -83,6 +94,17 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
         recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid),
         objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **how,
     )  # fmt: skip
+
+
+def hide_words(reading: Reading, share: float, mask: int | None, rng: np.random.Generator) -> Reading:
+    """The same with some words shown as the mask."""
+    frames = []
+    for framed in reading.frames:
+        words = list(zip(framed.side, framed.words, strict=True))
+        gone = {word for word in sorted({w for w in words if w[1] is not None}) if rng.random() < share}
+        ids = [mask if word in gone else id for id, word in zip(framed.ids, words, strict=True)]
+        frames.append(replace(framed, ids=ids))
+    return replace(reading, frames=tuple(frames))
 
 
 def tuned(model: Any, data: ExamplesConfig) -> Any:
@@ -117,6 +139,8 @@ def check_labels(data: ExamplesConfig, labels: tuple[str, ...], held_out: Exampl
                 where = f"{data.valid or data.train}, line {example.line}: " if example.line else ""
                 name = label if data.task == "classify" else label[2:]
                 known = [label.removeprefix("B-") for label in labels if not label.startswith("I-") and label != "O"]
+                if data.valid is None:
+                    raise ValueError(f"{where}held out, but no other example has the label {name!r}; give --data.valid")
                 raise ValueError(f"{where}label {name!r} does not occur in {data.train}; {nearest(name, known)}")
 
 
@@ -125,10 +149,15 @@ def check_labels(data: ExamplesConfig, labels: tuple[str, ...], held_out: Exampl
 
 def encode_texts(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
     """Labelled texts, or pairs of texts."""
-    seconds = [example.second or "" for example in examples] if any(e.second is not None for e in examples) else None
-    frames = tokenizer.frame([example.text for example in examples], seconds, max_len=max_len)
+    frames = tokenizer.frame(*sides_of(examples), max_len=max_len)
     place = {label: i for i, label in enumerate(config.labels)}
     return [Reading((f,), place[e.label], i) for i, (f, e) in enumerate(zip(frames, examples, strict=True), 1)]
+
+
+def sides_of(examples: Examples) -> tuple[list[str], list[str] | None]:
+    """The first texts and, where some example has one, the second ones."""
+    pairs = any(example.second is not None for example in examples)
+    return [e.text for e in examples], [e.second or "" for e in examples] if pairs else None
 
 
 def encode_tags(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
@@ -177,8 +206,9 @@ def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max
 
 
 def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:
-    """Prompt and answer as one text with its end; what is too long is left out."""
-    fronts = tokenizer.encode_batch([example.prompt + PROMPT_END for example in examples])
+    """Prompt and answer as one text with its end, begun as the model's texts begin; what is too long is left out."""
+    begin = front_of(tokenizer)
+    fronts = [[*begin, *ids] for ids in tokenizer.encode_batch([e.prompt + PROMPT_END for e in examples])]
     backs = tokenizer.encode_batch([example.answer for example in examples])
     pairs = [IdPair(front, back, i) for i, (front, back) in enumerate(zip(fronts, backs, strict=True), 1)]
     kept = [pair for pair in pairs if sum(pair.sizes) <= max_len]

@@ -17,6 +17,7 @@ from regard.data.tasks import tasks
 from regard.data.text import TextConfig
 from regard.decode.sample import Sampling
 from regard.recipes.base import Recipe
+from regard.recipes.examples import sides_of
 from regard.recipes.scores import TEST_EXAMPLES, evaluate, held_out_pairs, render, score_pairs
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.recipes.translate import encode
@@ -135,9 +136,10 @@ def tell_examples(data: ExamplesConfig, plan: Recipe, out: Path) -> Told:
 
 
 def _classify(loaded: Any, examples: list[Any], out: Path) -> tuple[list[tuple[str, str]], list[str]]:
-    texts = [example.text for example in examples]
-    said = [f"{best[0].label}  {best[0].probability:.0%}" for best in loaded.classify(texts)]
-    return list(zip(texts, said, strict=True)), [f"regard classify {out} {shlex.quote(short(texts[0]))}"]
+    texts, seconds = sides_of(examples)
+    said = [f"{best[0].label}  {best[0].probability:.0%}" for best in loaded.classify(texts, seconds)]
+    more = f" --second {shlex.quote(short(seconds[0]))}" if seconds else ""
+    return list(zip(texts, said, strict=True)), [f"regard classify {out} {shlex.quote(short(texts[0]))}{more}"]
 
 
 def _tag(loaded: Any, examples: list[Any], out: Path) -> tuple[list[tuple[str, str]], list[str]]:

@@ -103,10 +103,9 @@ def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Rec
     return replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer), **changes))
 
 
-def marks(tokenizer: Tokenizer) -> tuple[int, int, int]:
-    """<bos>, <eos> and <pad>, which pairs need."""
-    found = {"<bos>": tokenizer.bos, "<eos>": tokenizer.eos, "<pad>": tokenizer.pad}
-    if missing := [name for name, mark in found.items() if mark is None]:
-        raise ValueError(f"the tokenizer has no {missing[0]} token; use one trained by `regard tokenizer train`")
-    bos, eos, pad = (mark for mark in found.values() if mark is not None)
-    return bos, eos, pad
+def marks(tokenizer: Tokenizer, *roles: str) -> list[int]:
+    """The ids of the special tokens that a recipe needs, such as "bos", "eos" and "pad"."""
+    found = {role: getattr(tokenizer, role) for role in roles}
+    if missing := [role for role, mark in found.items() if mark is None]:
+        raise ValueError(f"the tokenizer has no <{missing[0]}> token; use one trained by `regard tokenizer train`")
+    return list(found.values())

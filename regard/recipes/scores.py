@@ -13,9 +13,9 @@ from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
 from regard.data.tasks import PREFIXES, tasks
 from regard.data.text import TextConfig, read_text
 from regard.recipes.base import Recipe
-from regard.recipes.examples import labels_of, tag_of
+from regard.recipes.examples import labels_of, sides_of, tag_of
 from regard.recipes.lm import text_scores
-from regard.recipes.t5 import TasksConfig
+from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.tasks import Answerer, Classifier, Encoder, Tagger, Translator, Writer, load
 from regard.tasks.readers import first_tokens
 from regard.tasks.scores import (
@@ -44,11 +44,10 @@ def evaluate(
     """Scores of a model on the data that `changes` name, or else on what was held out from its training."""
     loaded = load(run)
     if few_shot is not None:
-        return prompted(loaded, data_of(run, ExamplesConfig, changes), few_shot, limit)
-    kind = next((kind for kind in WAYS if isinstance(loaded, kind)), None)
-    if kind is None or type(loaded) is Encoder and (data_of(run, ExamplesConfig, changes)).task != "embed":
+        return prompted(loaded, data_of(run, ExamplesConfig, {"data.task": "classify"} | dict(changes)), few_shot, limit)
+    if type(loaded) not in WAYS:
         raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run} --task …")
-    return WAYS[kind](loaded, run, changes, limit, **how)
+    return WAYS[type(loaded)](loaded, run, changes, limit, **how)
 
 
 def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
@@ -57,9 +56,18 @@ def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
     own = Recipe.load(stored).data if stored.exists() else None
     base = own if isinstance(own, kind) else kind()
     given = {key.removeprefix("data."): value for key, value in changes.items()}
-    if any(field in given for field in base.own):  # other data: nothing that belongs to the run's own data stays
-        base = override(kind(), {"task": base.task} if isinstance(base, ExamplesConfig) else {})
+    other = isinstance(base, ExamplesConfig) and given.setdefault("task", base.task) != base.task
+    if other or any(field in given for field in base.own):  # nothing that belongs to the run's own data stays
+        base = kind()
     return override(base, given)
+
+
+def examples_of(run: Path, task: str, changes: Mapping[str, Any], limit: int | None) -> list[Any]:
+    """Held-out examples of the one task that a model was trained for."""
+    data = data_of(run, ExamplesConfig, {"data.task": task} | dict(changes))
+    if data.task != task:
+        raise ValueError(f"{run} was trained to {task}; leave out --data.task {data.task}, or give another model")
+    return data.held_out()[:limit]
 
 
 def held_out_pairs(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
@@ -83,6 +91,9 @@ def score_pairs(
 
 
 def of_translator(loaded: Translator, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    stored = run / "recipe.toml"
+    if not changes and stored.exists() and isinstance(Recipe.load(stored).data, SpansConfig):
+        raise ValueError(f"{run} was only pre-trained; train it for tasks: regard train t5 --data.base {run}")
     if isinstance(data := data_of(run, PairsConfig, changes), TasksConfig) and data.embedded:
         return of_tasks(loaded, limit)
     return score_pairs(loaded, held_out_pairs(run, changes, limit), **how)
@@ -128,15 +139,14 @@ def held_out_text(data: TextConfig) -> str:
 
 
 def of_classifier(loaded: Classifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
-    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
-    seconds = [example.second or "" for example in examples] if examples[0].second is not None else None
-    found = [best[0].label for best in loaded.classify([example.text for example in examples], seconds)]
+    examples = examples_of(run, "classify", changes, limit)
+    found = [best[0].label for best in loaded.classify(*sides_of(examples))]
     return Scored(scores=label_scores(found, [example.label for example in examples]), outputs=found)
 
 
 def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Entities as tags of words, which is what seqeval compares."""
-    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    examples = examples_of(run, "tag", changes, limit)
     found = loaded.tag([example.text for example in examples])
     frames = loaded.tokenizer.frame([example.text for example in examples])
     tags: list[list[list[str]]] = [[], []]
@@ -149,7 +159,7 @@ def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int 
 
 
 def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
-    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    examples = examples_of(run, "answer", changes, limit)
     found = loaded.answer([example.question for example in examples], [example.passage for example in examples])
     texts, wanted = [one.text or "" for one in found], [example.answer or "" for example in examples]
     silent = [i for i, answer in enumerate(wanted) if not answer]
@@ -162,7 +172,7 @@ def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: 
 
 
 def of_encoder(loaded: Encoder, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
-    examples = data_of(run, ExamplesConfig, changes).held_out()[:limit]
+    examples = examples_of(run, "embed", changes, limit)
     first, second = (loaded.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
     likeness = (first * second).sum(-1).tolist()
     outputs = [f"{value:.4f}" for value in likeness]

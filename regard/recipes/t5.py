@@ -131,12 +131,12 @@ def prepare_spans(data: SpansConfig, recipe: Recipe, out: Path, resume: bool, li
 
 
 def collate_for(tokenizer: Tokenizer):  # noqa: ANN201  what pair_collate returns
-    _, eos, pad = marks(tokenizer)
+    eos, pad = marks(tokenizer, "eos", "pad")
     return pair_collate(bos=pad, eos=eos, pad_id=pad)
 
 
 def pairs_job(recipe: Recipe, tokenizer: Tokenizer, stream: Stream, valid: list[IdPair]) -> Job:
-    _, eos, pad = marks(tokenizer)
+    eos, pad = marks(tokenizer, "eos", "pad")
     stream = replace(stream, seed=recipe.train.seed)
     return Job(
         recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid), objective=next_token,
@@ -145,9 +145,10 @@ def pairs_job(recipe: Recipe, tokenizer: Tokenizer, stream: Stream, valid: list[
 
 
 def restored(ids: np.ndarray, sentinels: list[int], data: SpansConfig, rng: random.Random) -> list[IdPair]:
-    """Windows of a text with spans taken out, and those spans."""
+    """Windows of a text with spans taken out, and those spans; of a short text one window."""
     size = data.max_len - 1
-    starts = range(rng.randrange(size), max(1, len(ids) - size), size)
+    first = rng.randrange(max(1, min(size, len(ids) - size + 1)))
+    starts = range(first, max(first, len(ids) - size) + 1, size)
     pairs = []
     for number, start in enumerate(starts, 1):
         window = ids[start : start + size].tolist()

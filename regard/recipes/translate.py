@@ -61,7 +61,7 @@ def prepare_pairs(data: PairsConfig, recipe: Recipe, out: Path, resume: bool, li
         fresh = embedded("train", data.epoch_size, start=number * data.epoch_size)
         return encode(fresh, tokenizer, data.max_len)
 
-    bos, eos, pad = marks(tokenizer)
+    bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
     collate = pair_collate(bos=bos, eos=eos, pad_id=pad)
     stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
     return Job(

@@ -35,11 +35,13 @@ class Encoder:
     def context(self) -> int:
         return self.model.config.max_len
 
-    def frame(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Framed]:
+    def frame(
+        self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True, **how: Any
+    ) -> list[Framed]:
         """Texts (or pairs of them) as the model reads them, cut to its context."""
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
-        return self.tokenizer.frame(texts, seconds, max_len=self.context)
+        return self.tokenizer.frame(texts, seconds, max_len=self.context if cut else None, **how)
 
     def batches(self, framed: Sequence[Framed]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Texts of similar length together: their places, and what the model takes."""

@@ -46,6 +46,7 @@ def load_for(verb: str, directory: str | Path) -> Any:
     loaded = load(directory)
     if not hasattr(loaded, verb):
         able = [does for name, does in VERBS.items() if hasattr(loaded, name)]
-        cure = f"regard finetune {directory} --task {verb}" if hasattr(loaded, "embed") else "choose another model"
+        learns = hasattr(loaded, "embed") and verb in READERS  # an encoder can be given another head
+        cure = f"regard finetune {directory} --task {verb}" if learns else "choose another model"
         raise ValueError(f"{directory} {' and '.join(able)}, it does not {verb}; {cure}")
     return loaded

@@ -59,13 +59,13 @@ class Filler(Encoder):
         mask = self.tokenizer.mask
         if mask is None:
             raise ValueError("this model's tokenizer has no mask token, so nothing can be hidden")
-        framed = self.tokenizer.frame(texts, max_len=self.context, parse_special=True)
+        framed = self.frame(texts, parse_special=True)
         for number, one in enumerate(framed, 1):
             if mask not in one.ids:
                 raise ValueError(f"text {number} has no [MASK]; write it where a word is to be filled in")
         results = []
         for one, scores in zip(framed, self.scores(framed), strict=True):
-            best = scores[torch.tensor(one.ids) == mask].softmax(-1).topk(count)
+            best = scores[torch.tensor(one.ids) == mask].softmax(-1).topk(min(count, scores.shape[-1]))
             results.append(
                 [
                     [Filled(self.tokenizer.decode([id]).strip(), p) for id, p in zip(ids, probabilities, strict=True)]
@@ -95,7 +95,7 @@ class Tagger(Encoder):
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
-        labels, framed = self.model.config.labels, self.tokenizer.frame(texts)
+        labels, framed = self.model.config.labels, self.frame(texts, cut=False)
         for number, one in enumerate(framed, 1):
             if len(one) > self.context:
                 raise ValueError(f"text {number} has {len(one):,} tokens, the context is {self.context:,}; split it")
@@ -116,23 +116,26 @@ def first_tokens(framed: Framed) -> dict[int, list[int]]:
 
 
 def entities(text: str, framed: Framed, names: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """Words with labels B-X, I-X (or plain X) joined to stretches; O is nothing."""
+    """Words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) joined to stretches; O is nothing."""
     found: list[Entity] = []
-    before = "O"
+    goes_on = ""  # the label that the next word may go on with
     for tokens in first_tokens(framed).values():
-        name = names[tokens[0]]
-        prefix, _, label = name.rpartition("-")
-        spans = [framed.offsets[token] for token in tokens]
-        start, end = spans[0][0], spans[-1][1]  # type: ignore[index]
-        if name != "O":
-            goes_on = prefix != "B" and before.rpartition("-")[2] == label and before != "O"
-            if goes_on:
-                last = found[-1]
-                found[-1] = Entity(last.start, end, label, text[last.start : end], min(last.score, scores[tokens[0]]))
-            else:
-                found.append(Entity(start, end, label, text[start:end], scores[tokens[0]]))
-        before = name
+        name, score = names[tokens[0]], scores[tokens[0]]
+        prefix, label = split_tag(name)
+        start, end = framed.offsets[tokens[0]][0], framed.offsets[tokens[-1]][1]  # type: ignore[index]
+        if name != "O" and label == goes_on and prefix in ("I", "E", "L", ""):
+            last = found[-1]
+            found[-1] = Entity(last.start, end, label, text[last.start : end], min(last.score, score))
+        elif name != "O":
+            found.append(Entity(start, end, label, text[start:end], score))
+        goes_on = label if name != "O" and prefix in ("B", "I", "") else ""
     return found
+
+
+def split_tag(name: str) -> tuple[str, str]:
+    """B-X as B and X; a plain X, as some models have it, has no prefix."""
+    prefix, dash, label = name.partition("-")
+    return (prefix, label) if dash and prefix in tuple("BIESLU") else ("", name)
 
 
 class Answerer(Encoder):
@@ -143,7 +146,7 @@ class Answerer(Encoder):
 
     def answer_one(self, question: str, passage: str) -> Answer:
         """The best span of all windows of the passage, unless every window prefers none at all."""
-        framed = self.tokenizer.frame_windows(question, passage, self.context, STRIDE)
+        framed = self.tokenizer.frame_windows(question, passage, self.context, min(STRIDE, self.context // 4))
         best, nothing = Answer(None, 0, 0, 0.0), 1.0
         for window, scores in zip(framed, self.scores(framed), strict=True):
             begin, end = scores.softmax(0).T

@@ -39,6 +39,7 @@ class Translator:
         sampling: Sampling | None = None,
         batch_tokens: int = 4096,
         max_source: int = 2048,
+        max_new_tokens: int | None = None,
     ) -> list[list[Translation]]:
         """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled.
 
@@ -60,9 +61,10 @@ class Translator:
                 rows = [sources[i] for i in group]
                 source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
                 start = torch.tensor([self.start] * len(rows))
+                longest = min(2 * source.shape[1] + 16, told["max_length"] - 1)
                 ends: dict[str, Any] = dict(
                     source=source, lengths=lengths, eos=told["eos"], forbidden=told["forbidden"],
-                    max_len=min(2 * source.shape[1] + 16, told["max_length"] - 1), force_end=told["force_end"],
+                    max_len=min(longest, max_new_tokens or longest), force_end=told["force_end"],
                 )  # fmt: skip
                 if beams == 1:
                     found = [[one] for one in generate(self.model, start, sampling=sampling, rows=group, **ends)]
@@ -79,21 +81,28 @@ class Translator:
         self, prompts: Sequence[str], *, max_new_tokens: int | None = None, sampling: Sampling | None = None
     ) -> list[str]:
         """The answer to each prompt, for models of several tasks: greedy, or drawn as `sampling` says."""
-        return [best[0].text for best in self.translate(prompts, beams=1, sampling=sampling)]
+        found = self.translate(prompts, beams=1, sampling=sampling, max_new_tokens=max_new_tokens)
+        return [best[0].text for best in found]
 
     def stream(
         self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None
     ) -> Iterator[str]:
         """The same for one prompt; an answer comes in one piece."""
-        yield self.generate([prompt], sampling=sampling)[0]
+        yield self.generate([prompt], max_new_tokens=max_new_tokens, sampling=sampling)[0]
 
     def shown(self, prompt: str) -> str:
         """What is printed before an answer: nothing."""
         return ""
 
     def encode(self, texts: Sequence[str], max_source: int) -> list[list[int]]:
-        """Ids with <eos> behind them; a text that is too long is named by its number."""
-        sources = [[*ids, self.generation["eos"]] for ids in self.tokenizer.encode_batch(texts)]
+        """Ids with <eos> behind them, framed as a published tokenizer frames them; a text that is too long is named by
+        its number."""
+        if self.tokenizer.inner.post_processor is None:
+            found = self.tokenizer.encode_batch(texts)
+        else:
+            found = [framed.ids for framed in self.tokenizer.frame(texts)]
+        eos = self.generation["eos"]
+        sources = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in found]
         for number, ids in enumerate(sources, 1):
             if len(ids) > max_source:
                 raise ValueError(

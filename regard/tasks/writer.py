@@ -18,10 +18,7 @@ class Writer:
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
         self.prompt_end = generation["prompt_end"]
-        self.front: list[int] = []  # what published models begin every text with
-        if tokenizer.inner.post_processor is not None:
-            framed = tokenizer.frame(["a"])[0]
-            self.front = framed.ids[: framed.side.index(0)]
+        self.front = front_of(tokenizer)
 
     def generate(
         self, prompts: Sequence[str], *, max_new_tokens: int = 200, sampling: Sampling | None = None
@@ -68,7 +65,7 @@ class Writer:
                     if written[-1] == eos:
                         break
                     text = self.continuation(ids, written)
-                    whole = text.removesuffix("�")  # the bytes of a character may come one by one
+                    whole = text.rstrip("�")  # the bytes of a character may come one by one
                     if len(whole) > told:
                         yield whole[told:]
                         told = len(whole)
@@ -124,6 +121,14 @@ class Writer:
             losses = F.cross_entropy(scores.transpose(1, 2), pad(told, IGNORE), ignore_index=IGNORE, reduction="none")
             totals += (-losses.sum(dim=1)).tolist()
         return totals
+
+
+def front_of(tokenizer: Tokenizer) -> list[int]:
+    """What a published model begins every text with; those trained here begin at once."""
+    if tokenizer.inner.post_processor is None:
+        return []
+    framed = tokenizer.frame(["a"])[0]
+    return framed.ids[: framed.side.index(0)]
 
 
 def advance(sampling: Sampling | None, steps_done: int) -> Sampling | None:

@@ -11,8 +11,19 @@ from regard.decode import generate
 from regard.hub import export_model, load_generation, load_model
 from regard.models import T5, T5Config, Transformer, TransformerConfig
 from tests.parity.peers import (
-    CLOSE, EOS, PAD, VOCAB, bart, batch, change_config, change_tensors, far, learn, saved, t5,
-)  # fmt: skip
+    CLOSE,
+    EOS,
+    PAD,
+    VOCAB,
+    bart,
+    batch,
+    change_config,
+    change_tensors,
+    far,
+    learn,
+    saved,
+    t5,
+)
 
 transformers = pytest.importorskip("transformers")
 
@@ -69,16 +80,16 @@ def test_hidden_states_scores_and_loss(tmp_path, make, changes):
 
 def shift_by_seven(model, step):
     """Every id 7 further, then the end."""
-    source, lengths, attention = batch(64, 11, seed=100 + step)
+    source, lengths, attention = batch(32, 11, seed=100 + step)
     labels = torch.cat([(3 + (source + 4) % (VOCAB - 3)).masked_fill(attention == 0, -100), lengths[:, None]], dim=1)
     labels[:, -1] = -100
-    labels[torch.arange(64), lengths] = EOS
+    labels[torch.arange(32), lengths] = EOS
     return model(input_ids=source, attention_mask=attention, labels=labels).loss
 
 
-@pytest.mark.parametrize("make", [t5, untied, bart])
-def test_greedy_tokens(tmp_path, make):
-    theirs = learn(make(**dict(init_std=0.05) if make is bart else {}), shift_by_seven, 80).double()
+@pytest.mark.parametrize("make, rate", [(t5, 1e-2), (untied, 1e-2), (bart, 5e-3)])
+def test_greedy_tokens(tmp_path, make, rate):
+    theirs = learn(make(), shift_by_seven, 100, rate).double()
     ours = saved(theirs, tmp_path)
     source, lengths, attention = batch(100, 11)
     forced = load_generation(tmp_path)["force_end"]
@@ -89,7 +100,7 @@ def test_greedy_tokens(tmp_path, make):
     prefix = torch.full((100, 1), load_generation(tmp_path)["decoder_start"])
     got = generate(ours, prefix, eos=EOS, max_len=14, force_end=forced, source=source, lengths=lengths)
     assert [one.ids for one in got] == [row[: row.index(EOS)] if EOS in row else row for row in wanted]
-    assert len({len(one.ids) for one in got}) > 4 and len({tuple(one.ids) for one in got}) > 25
+    assert len({len(one.ids) for one in got}) > 4 and len({tuple(one.ids) for one in got}) > 40
 
 
 @pytest.mark.parametrize("make, changes", CASES)
@@ -116,9 +127,7 @@ OURS = [
     T5(T5Config(**SIZES)),
     T5(T5Config(**SIZES, head_dim=3, activation="geglu-tanh", tie="inputs", head_scale=False, dropout=0.0)),
     Transformer(TransformerConfig(**SIZES, position="learned", norm_place="post", embedding_norm=True)),
-    Transformer(
-        TransformerConfig(**SIZES, position="learned", norm_place="post", embedding_norm=True, head_bias=True)
-    ),
+    Transformer(TransformerConfig(**SIZES, position="learned", norm_place="post", embedding_norm=True, head_bias=True)),
 ]
 
 

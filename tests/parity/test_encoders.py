@@ -9,8 +9,18 @@ import torch.nn.functional as F
 from regard.hub import export_model, load_model
 from regard.models import Bert, BertConfig
 from tests.parity.peers import (
-    CLOSE, ENCODERS, EOS, PAD, VOCAB, batch, change_config, change_tensors, encoder, far, saved,
-)  # fmt: skip
+    CLOSE,
+    ENCODERS,
+    EOS,
+    PAD,
+    VOCAB,
+    batch,
+    change_config,
+    change_tensors,
+    encoder,
+    far,
+    saved,
+)
 
 transformers = pytest.importorskip("transformers")
 
@@ -19,9 +29,7 @@ HEADS = {
     "none": "Model", "mask": "ForMaskedLM", "pretrain": "ForPreTraining", "classify": "ForSequenceClassification",
     "tag": "ForTokenClassification", "answer": "ForQuestionAnswering",
 }  # fmt: skip
-CASES = [
-    (kind, task) for kind in ENCODERS for task in HEADS if task != "pretrain" or kind in ("bert", "albert")
-]
+CASES = [(kind, task) for kind in ENCODERS for task in HEADS if task != "pretrain" or kind in ("bert", "albert")]
 
 
 def labelled(kind, task, **changes):
@@ -224,6 +232,8 @@ def test_roberta_counts_positions_from_its_padding(tmp_path):
     model = Bert(replace(OURS["roberta"], task="mask"))
     with pytest.raises(ValueError, match="roberta cannot express this model: pad=0 would have to be 1"):
         export_model(model, tmp_path, kind="roberta", pad=0)
+    export_model(model, tmp_path, kind="roberta")
+    assert transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).config.pad_token_id == 1
 
 
 @pytest.mark.parametrize("told, pooling", [({"pooling_mode_cls_token": True}, "first"), ({}, "mean")])

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from regard.hub import load_model
 from regard.hub.maps import MAPS
-from tests.parity.peers import bart, change_tensors, encoder, gpt2, llama, saved, t5
+from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5
 from tests.parity.test_marian import reference as marian
 
 KINDS = {  # one block is enough, and many tensors fewer
@@ -78,3 +78,10 @@ def test_weights_in_several_files(tmp_path, kind):
     with pytest.raises(ValueError, match=shards[1].name) as error:
         load_model(tmp_path / "several")
     assert "\n" not in str(error.value)
+
+
+def test_shards_are_named_by_their_index(tmp_path):
+    gpt2().save_pretrained(tmp_path, max_shard_size="6KB")
+    change_config(tmp_path, n_layer=3)
+    with pytest.raises(ValueError, match=r"model.safetensors.index.json: no tensor 'transformer.h.2"):
+        load_model(tmp_path)

@@ -59,11 +59,11 @@ ROPES = {
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     if theirs.get("mlp_bias", False) != theirs.get("attention_bias", False):
         raise ValueError("mlp_bias and attention_bias differ; here all matrices of a block have biases, or none")
-    rope = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
+    rope = dict(theirs.get("rope_scaling") or theirs.get("rope_parameters") or {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ROPES:
         raise ValueError(f"rope_type={kind!r} is not known; known: {', '.join(ROPES)}")
-    if (rope | theirs).get("partial_rotary_factor", 1.0) != 1.0:
+    if (rope | dict(theirs)).get("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError("partial_rotary_factor is not 1; here all of a head is turned")
     told = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
     if missing := [name for name in ROPES[kind].values() if told.get(name) is None]:

@@ -10,43 +10,35 @@ from regard.hub.mapping import Field, Map, Pair, settings_of, tied, with_setting
 PLAIN = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "silu": "silu", "relu2": "relu2"}
 GATED = {"gated-gelu": "geglu-tanh", "gated-silu": "swiglu", "gated-gelu_new": "geglu-tanh"}
 
-OURS, THEIRS = "{}.blocks.{}.", "{}.block.{}.layer."
-FIRST = ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-
-
-def layer(stack: str, place: str) -> tuple[Pair, ...]:
-    """The feed-forward layer, which stands behind cross-attention where there is some."""
-    ours, theirs = stack + ".blocks.{}.", stack + ".block.{}.layer." + place
-    gates = (theirs + ".DenseReluDense.wi_0.weight", theirs + ".DenseReluDense.wi_1.weight")
-    return (
-        Pair(ours + "feedforward.up.weight", gates, "stack", when=dict(activation=tuple(GATED.values()))),
-        Pair(ours + "feedforward.up.weight", theirs + ".DenseReluDense.wi.weight"),
-        Pair(ours + "feedforward.down.weight", theirs + ".DenseReluDense.wo.weight"),
-        Pair(ours + "norms.feedforward.weight", theirs + ".layer_norm.weight"),
-    )
-
-
-def attention(part: str, place: str) -> tuple[Pair, ...]:
-    ours, theirs = OURS + part, THEIRS + place
-    return (
-        Pair(ours + ".query.weight", theirs + ".q.weight"),
-        Pair(ours + ".key_value.weight", (theirs + ".k.weight", theirs + ".v.weight"), "stack"),
-        Pair(ours + ".out.weight", theirs + ".o.weight"),
-    )
-
+OURS, ENCODER, DECODER = "{}.blocks.{}.", "encoder.blocks.{}.", "decoder.blocks.{}."
+SELF, CROSS = "{}.block.{}.layer.0.", "{}.block.{}.layer.1."
+LAST, LAST_OF_THREE = "encoder.block.{}.layer.1.", "decoder.block.{}.layer.2."  # the feed-forward layer
+WHEN = dict(activation=tuple(GATED.values()))
 
 PAIRS = (
-    *attention("attention", "0.SelfAttention"),
-    *attention("cross", "1.EncDecAttention"),
-    *layer("encoder", "1"),
-    *layer("decoder", "2"),
-    Pair(OURS + "norms.attention.weight", THEIRS + "0.layer_norm.weight"),
-    Pair(OURS + "norms.cross.weight", THEIRS + "1.layer_norm.weight"),
-    Pair("{}.norm.weight", "{}.final_layer_norm.weight"),
-    Pair("{}.position.table", "{}" + FIRST),
+    Pair(OURS + "attention.query.{}", SELF + "SelfAttention.q.{}"),
+    Pair(OURS + "attention.key_value.{}", (SELF + "SelfAttention.k.{}", SELF + "SelfAttention.v.{}"), "stack"),
+    Pair(OURS + "attention.out.{}", SELF + "SelfAttention.o.{}"),
+    Pair(OURS + "norms.attention.{}", SELF + "layer_norm.{}"),
+    Pair(OURS + "cross.query.{}", CROSS + "EncDecAttention.q.{}"),
+    Pair(OURS + "cross.key_value.{}", (CROSS + "EncDecAttention.k.{}", CROSS + "EncDecAttention.v.{}"), "stack"),
+    Pair(OURS + "cross.out.{}", CROSS + "EncDecAttention.o.{}"),
+    Pair(OURS + "norms.cross.{}", CROSS + "layer_norm.{}"),
+    Pair(ENCODER + "feedforward.up.{}", (LAST + "DenseReluDense.wi_0.{}", LAST + "DenseReluDense.wi_1.{}"), "stack",
+         when=WHEN),
+    Pair(ENCODER + "feedforward.up.{}", LAST + "DenseReluDense.wi.{}"),
+    Pair(ENCODER + "feedforward.down.{}", LAST + "DenseReluDense.wo.{}"),
+    Pair(ENCODER + "norms.feedforward.{}", LAST + "layer_norm.{}"),
+    Pair(DECODER + "feedforward.up.{}",
+         (LAST_OF_THREE + "DenseReluDense.wi_0.{}", LAST_OF_THREE + "DenseReluDense.wi_1.{}"), "stack", when=WHEN),
+    Pair(DECODER + "feedforward.up.{}", LAST_OF_THREE + "DenseReluDense.wi.{}"),
+    Pair(DECODER + "feedforward.down.{}", LAST_OF_THREE + "DenseReluDense.wo.{}"),
+    Pair(DECODER + "norms.feedforward.{}", LAST_OF_THREE + "layer_norm.{}"),
+    Pair("{}.norm.{}", "{}.final_layer_norm.{}"),
+    Pair("{}.position.table", "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
     Pair("target_embedding.weight", "shared.weight"),
     Pair("head.weight", "lm_head.weight"),
-)
+)  # fmt: skip
 HEAD = ("lm_head.weight", "shared.weight")
 COPIES = {"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"} | dict([HEAD])
 

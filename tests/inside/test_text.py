@@ -1,0 +1,101 @@
+"""A single text as a model reads it, and pictures of where its tokens look."""
+
+import pytest
+import torch
+
+from regard.inside.capture import look
+from regard.inside.text import draw_text, draw_text_attention, read
+from tests.inside.loaded import TEXTS, encoder, recurrent, translator, writer
+from tests.inside.test_views import overlaps, png_size
+
+
+def test_an_encoder_reads_a_framed_text():
+    loaded = encoder()
+    one = read(loaded, TEXTS[0])
+    assert one.labels[0] == "[CLS]" and one.labels[-1] == "[SEP]" and one.spans[0] is one.spans[-1] is None
+    assert one.inputs["ids"].shape == (1, len(one.labels)) and one.inputs["lengths"].tolist() == [len(one.labels)]
+    assert not one.inputs["types"].any()
+    spelled = "".join(TEXTS[0][start:end] for start, end in one.spans[1:-1])
+    assert spelled == TEXTS[0].replace(" ", "")
+
+
+def test_a_pair_has_two_types_and_the_places_of_the_first():
+    one = read(encoder(), TEXTS[0], TEXTS[1])
+    assert one.inputs["types"][0].tolist() == sorted(one.inputs["types"][0].tolist()) and one.inputs["types"].any()
+    assert one.labels.count("[SEP]") == 2
+    assert all(span is None for span, kind in zip(one.spans, one.inputs["types"][0], strict=True) if kind)
+    assert "types" not in read(encoder(types=1), TEXTS[0], TEXTS[1]).inputs
+
+
+def test_a_writer_reads_a_text_as_a_prompt():
+    loaded = writer()
+    one = read(loaded, TEXTS[3])
+    assert one.inputs.keys() == {"ids"} and one.inputs["ids"][0].tolist() == loaded.tokenizer.encode(TEXTS[3])
+    assert len(one.spans) == len(one.labels) == one.inputs["ids"].shape[1]
+    loaded.front = [1]  # as published models that begin every text with a mark
+    begun = read(loaded, TEXTS[3])
+    assert begun.labels == ["<bos>", *one.labels] and begun.spans == [None, *one.spans]
+
+
+@pytest.mark.parametrize("make", [encoder, writer, lambda: encoder(shared=True)])
+def test_every_layer_and_head_is_drawn_with_readable_labels(make, tmp_path):
+    loaded, path = make(), tmp_path / "heads.png"
+    one = read(loaded, TEXTS[0])
+    figure = draw_text_attention(loaded.model, one.inputs["ids"], one.labels, path)
+    panels = figure.axes[:-1]
+    assert len(panels) == 2 * 3 and png_size(path)[0] < 6000
+    assert [axes.get_ylabel() for axes in panels[::3]] == ["layer 0", "layer 1"]
+    labels = panels[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == one.labels
+    assert min(label.get_fontsize() for label in labels) >= 7
+    assert not overlaps(labels, 1) and not overlaps(panels[0].get_xticklabels(), 0)
+    with torch.no_grad(), look(loaded.model) as seen:
+        loaded.model.features(**one.inputs)
+    shown = torch.tensor(panels[3 + 2].images[0].get_array())
+    torch.testing.assert_close(shown, seen.attention[1, 2][0])
+
+
+@pytest.mark.parametrize("make", [encoder, writer])
+def test_lines_show_the_last_layer(make, tmp_path):
+    loaded, path = make(), tmp_path / "lines.svg"
+    one = read(loaded, TEXTS[0])
+    figure = draw_text_attention(loaded.model, one.inputs["ids"], one.labels, path, view="lines")
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts[: len(one.labels)] == texts[len(one.labels) : 2 * len(one.labels)] == one.labels
+    assert len(figure.axes[0].collections) == 3 and path.stat().st_size > 1000
+    if make is writer:  # nobody sees the future
+        lines = [line for each in figure.axes[0].collections for line in each.get_segments()]
+        assert lines and all(start[1] >= end[1] for start, end in lines)
+
+
+def test_segments_change_what_is_drawn():
+    loaded = encoder()
+    one = read(loaded, "A bank.", "A river.")
+    ids, types = one.inputs["ids"], one.inputs["types"]
+    with_types, without = (
+        draw_text_attention(loaded.model, ids, one.labels, None, types=kind).axes[4].images[0].get_array()
+        for kind in (types, None)
+    )
+    assert abs(with_types - without).max() > 1e-3
+
+
+def test_draw_text_for_the_command_line(tmp_path):
+    draw_text(encoder(), "A bank.", tmp_path / "a.png", second="A river.")
+    draw_text(writer(), TEXTS[0], tmp_path / "b.png", view="lines")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_what_cannot_be_drawn_says_why(tmp_path):
+    with pytest.raises(ValueError, match="a picture ends in"):
+        draw_text(encoder(), TEXTS[0], tmp_path / "x.gif")
+    with pytest.raises(ValueError, match="GPT reads one text; leave out the second"):
+        draw_text(writer(), TEXTS[0], tmp_path / "x.png", second=TEXTS[1])
+    with pytest.raises(ValueError, match="T5 reads one text and writes another"):
+        draw_text(translator(), TEXTS[0], tmp_path / "x.png")
+    with pytest.raises(ValueError, match="LSTM has no attention to look at"):
+        draw_text(recurrent(), TEXTS[0], tmp_path / "x.png")
+    with pytest.raises(ValueError, match="has no learned vector, max_len=64; shorten the input"):
+        draw_text(encoder(), TEXTS[0] * 30, tmp_path / "x.png")
+    with pytest.raises(ValueError, match="the text is empty"):
+        draw_text(writer(), "", tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())
