@@ -180,17 +180,23 @@ def compare(
 
 
 @regard.command()
-@click.argument("run", type=PATH)
+@click.argument("run")
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
-def convert(run: Path, out: Path, to: str) -> None:
-    """Write the model in RUN so that other projects can read it."""
-    from regard.hub.checkpoint import export_model, load_generation, load_model
+def convert(run: str, out: Path, to: str) -> None:
+    """Write the model in RUN, with its tokenizer, so that other projects can read it."""
+    from regard.hub.checkpoint import export_model
+    from regard.tasks import Encoder, Writer, load
+    from regard.tokens.export import export_tokenizer
 
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
-    generation = load_generation(run)
-    export_model(load_model(run), out, bos=generation["decoder_start"], eos=generation["eos"], pad=generation["pad"])
-    if (run / "tokenizer.json").exists():
-        (out / "tokenizer.json").write_bytes((run / "tokenizer.json").read_bytes())
+    loaded = load(run)
+    marks: dict[str, Any] = {}
+    if not isinstance(loaded, Encoder):
+        start = loaded.generation["bos" if isinstance(loaded, Writer) else "decoder_start"]
+        marks = dict(bos=start, eos=loaded.generation["eos"], pad=loaded.generation["pad"])
+    export_model(loaded.model, out, **marks)
+    frame = "both" if isinstance(loaded, Encoder) else "none" if isinstance(loaded, Writer) else "end"
+    export_tokenizer(loaded.tokenizer, out, frame=frame, max_len=loaded.model.config.max_len)
     click.echo(f"written: {out}", err=True)

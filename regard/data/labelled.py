@@ -11,6 +11,8 @@ from regard.data.tasks import tasks
 
 Examples = list[Any]
 TASKS = ("classify", "tag", "answer", "embed", "instruct")
+HELD_OUT = 1000
+"""Generated examples for validation, and for the scores at the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +77,7 @@ class ExamplesConfig:
     def split(self) -> tuple[Examples, Examples]:
         """Training and validation examples."""
         if self.train is None:
-            return self.generated("train", 0), EMBEDDED[self.task]("valid", 1000, 0)
+            return self.generated("train", 0), EMBEDDED[self.task]("valid", HELD_OUT, 0)
         examples = self.read(self.train)
         if self.valid is not None:
             return examples, self.read(self.valid)
@@ -91,7 +93,7 @@ class ExamplesConfig:
     def held_out(self) -> Examples:
         """The examples for the scores at the end."""
         if self.embedded:
-            return EMBEDDED[self.task]("test", 1000, 0)
+            return EMBEDDED[self.task]("test", HELD_OUT, 0)
         return self.read(self.test) if self.test is not None else self.split()[1]
 
 

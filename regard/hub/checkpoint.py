@@ -117,20 +117,21 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     other projects expect the special tokens in the directory. An encoder takes only `bos`, `eos` and `pad`.
     """
     directory, family = Path(directory), models.name_of(type(model))
-    fitting = {name: one.misfits(model.config) for name, one in MAPS.items() if one.family == family}
+    said = {name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family}
+    fitting = {name: MAPS[name].misfits(config) for name, (config, _) in said.items()}
     if not fitting:
         expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
         raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")
     kind = kind or min(fitting, key=lambda name: len(fitting[name]))
-    known, odd = MAPS[kind], fitting[kind]
+    known, odd, (config, tensors) = MAPS[kind], fitting[kind], said[kind]
     if known.pad is not None and generation.get("pad") not in (None, known.pad):
         odd.append(f"pad={generation['pad']} would have to be {known.pad}")
     if odd:
         raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
-    fields = known.write_config(model.config)
-    write_tensors(directory / WEIGHTS, known.to_theirs(model.config, own_tensors(model)))
+    fields = known.write_config(config)
+    write_tensors(directory / WEIGHTS, known.to_theirs(config, tensors))
     if hasattr(model, "prefill"):
         if not fields.get("is_encoder_decoder"):
             generation = dict(beams=1, force_end=False) | generation

@@ -52,6 +52,9 @@ def several(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
+Tensors = Mapping[str, Tensor]
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Our name and theirs, or several. Each `{}` of ours is one part of a dotted name, and fills the next of theirs."""
@@ -124,6 +127,8 @@ class Map:
     """What else is written of our config."""
     check: Callable[[Any], Iterable[str]] = lambda ours: ()
     """Further misfits of our config."""
+    reword: Callable[[Any, Tensors], tuple[Any, Tensors]] = lambda ours, tensors: (ours, tensors)
+    """A config of ours that they say otherwise, with the tensors that then mean the same; for writing."""
 
     def read_config(self, theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Their config.json, and their tensors, as our config."""

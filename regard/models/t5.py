@@ -53,7 +53,7 @@ class T5(Transformer):
 
     config_class = T5Config
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": dict(GATED, dim=128, depth=4, heads=4, ffn_dim=256),
+        "tiny": dict(GATED, dim=128, depth=4, heads=4, ffn_dim=256, kernel="full"),
         "t5-small": SMALL,
         "t5-base": BASE,
         "t5-1.1-small": dict(SMALL, **GATED, depth=8, heads=6, ffn_dim=1024),

@@ -13,15 +13,17 @@ class LowRank(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = frozen.in_features, frozen.out_features
         self.weight, self.bias, self.scale = frozen.weight, frozen.bias, scale
-        self.narrow = nn.Parameter(torch.randn(rank, self.in_features) * self.in_features**-0.5)
-        self.wide = nn.Parameter(torch.zeros(self.out_features, rank))
+        narrow = torch.randn(rank, self.in_features) * self.in_features**-0.5
+        self.narrow = nn.Parameter(narrow.to(frozen.weight))
+        self.wide = nn.Parameter(frozen.weight.new_zeros(self.out_features, rank))
 
     def forward(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
         return F.linear(x, self.weight, self.bias) + F.linear(F.linear(x, self.narrow), self.wide) * self.scale
 
     def merged(self) -> nn.Linear:
         """One ordinary layer that does the same."""
-        layer = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None)
+        layer = nn.utils.skip_init(nn.Linear, self.in_features, self.out_features, bias=self.bias is not None)
+        layer.to(self.weight)
         with torch.no_grad():
             layer.weight.copy_(self.weight + self.wide @ self.narrow * self.scale)
             if self.bias is not None:
@@ -46,4 +48,4 @@ def merge_low_rank(model: nn.Module) -> None:
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
             if isinstance(layer, LowRank):
-                setattr(module, name, layer.merged().to(layer.weight))
+                setattr(module, name, layer.merged())

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batches import IdPair, Stream, pair_collate
+from regard.data.labelled import HELD_OUT
 from regard.data.pairs import Pairs, PairsConfig
 from regard.data.tasks import corrupt, tasks
 from regard.data.text import TextConfig
@@ -42,7 +43,7 @@ class TasksConfig(PairsConfig):
 
     def split(self) -> tuple[Pairs, Pairs]:
         if self.embedded:
-            return task_pairs("train", self.epoch_size, 0), task_pairs("valid", 1000, 0)
+            return task_pairs("train", self.epoch_size, 0), task_pairs("valid", HELD_OUT, 0)
         return PairsConfig.split(self)
 
 
@@ -63,8 +64,12 @@ class SpansConfig(TextConfig):
             raise ValueError("rate must be between 0 and 1, span at least 1, max_len at least 8")
 
 
+SHARES = {"translate": 8, "language": 3, "date": 4, "summarize": 1}
+"""Summaries are long: one in sixteen is already a third of all tokens."""
+
+
 def task_pairs(split: str, count: int, start: int) -> Pairs:
-    return [(one.source, one.target) for one in tasks(split, count, start=start)]
+    return [(one.source, one.target) for one in tasks(split, count, start=start, shares=SHARES)]
 
 
 TRAIN = TrainConfig(

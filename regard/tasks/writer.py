@@ -64,8 +64,7 @@ class Writer:
                     written.append(int(step.ids[0]))
                     if written[-1] == eos:
                         break
-                    text = self.continuation(ids, written)
-                    whole = text.rstrip("�")  # the bytes of a character may come one by one
+                    whole = self.settled(ids, written)
                     if len(whole) > told:
                         yield whole[told:]
                         told = len(whole)
@@ -81,6 +80,16 @@ class Writer:
         """The text of new tokens. Decoded behind the prompt: a token's leading space depends on what stands before."""
         decode = self.tokenizer.decode
         return decode([*prompt, *written])[len(decode(prompt)) :]
+
+    def settled(self, prompt: list[int], written: list[int]) -> str:
+        """What more tokens will not change: the bytes of a character come one by one, and the decoders of some
+        vocabularies judge all bytes in a row together."""
+        decode, decoder = self.tokenizer.decode, self.tokenizer.inner.decoder
+        end = len(written)
+        if decoder is not None and b'"ByteFallback"' in decoder.__getstate__():
+            while end and decode(written[end - 1 : end]) == "�":
+                end -= 1
+        return self.continuation(prompt, written[:end]).rstrip("�")
 
     @property
     def context(self) -> int:

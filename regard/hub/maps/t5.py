@@ -1,11 +1,12 @@
 """T5 (Raffel et al., 2020) as Hugging Face stores it, the first (plain layers) and 1.1 (gated, its own output)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import Field, Map, Pair, settings_of, tied, with_settings
+from regard.hub.mapping import Field, Map, Pair, Tensors, settings_of, tied, with_settings
 
 PLAIN = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "silu": "silu", "relu2": "relu2"}
 GATED = {"gated-gelu": "geglu-tanh", "gated-silu": "swiglu", "gated-gelu_new": "geglu-tanh"}
@@ -97,8 +98,16 @@ def check(ours: Any) -> list[str]:
     return found
 
 
+def reword(ours: Any, tensors: Tensors) -> tuple[Any, Tensors]:
+    """Scores that are divided by √K are plain products with queries that are."""
+    if ours.kernel != "full":
+        return ours, tensors
+    scale = ours.head_size**-0.5
+    return replace(ours, kernel="dot"), {n: t * scale if ".query." in n else t for n, t in tensors.items()}
+
+
 T5 = Map(
     kind="t5", family="t5", pairs=PAIRS, copies=COPIES,
     ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
-    fields=FIELDS, fixed=FIXED, read=read, write=write, check=check,
+    fields=FIELDS, fixed=FIXED, read=read, write=write, check=check, reword=reword,
 )  # fmt: skip
