@@ -4,18 +4,21 @@
 
 All have the same shape (small: 4 layers, 128 wide, context 64, 12 rows; large: 6 layers, 384 wide, context 256, 16
 rows; 65 characters), float32, no dropout, gradients clipped to 1, fused AdamW. "regard" is the same architecture;
-"regard, lm recipe" is the one that `regard train lm` takes, with its own optimizer. Every contestant takes its turn
-in every round, so a noisy machine disturbs all alike; what counts is the ratio, round by round.
+"regard, lm recipe" is the one that `regard train lm` takes, with its own optimizer. Every contestant has its own
+process, since our training loop tells malloc to keep its memory, and takes its turn in every round while the others
+sleep, so a noisy machine disturbs all alike; what counts is the ratio, round by round.
 """
 
 import argparse
 import json
 import logging
+import multiprocessing
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from itertools import cycle
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from regard.data.batches import Batch, window_batch
 from regard.models import build, preset
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
+from regard.train.memory import keep_memory
 from regard.train.optim import build_optimizers
 
 VOCAB = 65
@@ -120,41 +124,61 @@ def trainer(
     return step
 
 
-def contestants(shape: str) -> dict[str, Callable[[Batch], None]]:
-    own = dict(betas=(0.9, 0.99), weight_decay=0.1)
-
-    def adamw(model: nn.Module) -> list[torch.optim.Optimizer]:
-        decayed = [p for p in model.parameters() if p.dim() > 1]
-        rest = [p for p in model.parameters() if p.dim() < 2]
-        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
-        return [torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)]
-
-    same, recipe, plain, theirs = (
-        regard_gpt(shape), regard_gpt(shape, **MODERN), PlainGPT(shape), hugging_face(shape)
-    )  # fmt: skip
-    return {
-        "regard": trainer(same, regard_loss, build_optimizers(same, name="adamw", lr=1e-3, **own)),
-        "regard, lm recipe": trainer(recipe, regard_loss, build_optimizers(recipe, name="muon", lr=1e-3, **own)),
-        "plain PyTorch": trainer(plain, plain_loss, adamw(plain)),
-        "Hugging Face GPT-2": trainer(theirs, plain_loss, adamw(theirs)),
-    }
+def adamw(model: nn.Module) -> list[torch.optim.Optimizer]:
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    return [torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)]
 
 
-def measure(shape: str, rounds: int) -> dict[str, list[float]]:
-    """Tokens a second of each contestant in each round; one round before that to warm up."""
+def contestant(name: str, shape: str) -> Callable[[Batch], None]:
+    settings: dict[str, Any] = dict(lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
+    if name in ("regard", "regard, lm recipe"):
+        keep_memory()
+        same = name == "regard"
+        model = regard_gpt(shape, **{} if same else MODERN)
+        return trainer(model, regard_loss, build_optimizers(model, name="adamw" if same else "muon", **settings))
+    model = PlainGPT(shape) if name == "plain PyTorch" else hugging_face(shape)
+    return trainer(model, plain_loss, adamw(model))
+
+
+NAMES = ("regard", "regard, lm recipe", "plain PyTorch", "Hugging Face GPT-2")
+
+
+def work(name: str, shape: str, threads: int, pipe: Connection) -> None:
+    """A contestant in its own process: told to take its turn, it answers with tokens a second."""
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
     *_, context, rows = SHAPES[shape]
     rng = np.random.default_rng(0)
     ids = rng.integers(VOCAB, size=100_000)
     batches = cycle([window_batch(ids, rng.integers(len(ids) - context - 1, size=rows), context) for _ in range(64)])
-    steps = contestants(shape)
-    speeds: dict[str, list[float]] = {name: [] for name in steps}
+    step = contestant(name, shape)
+    pipe.send(None)
+    while pipe.recv():
+        started = time.perf_counter()
+        for _ in range(STEPS[shape]):
+            step(next(batches))
+        pipe.send(STEPS[shape] * rows * context / (time.perf_counter() - started))
+
+
+def measure(shape: str, rounds: int) -> dict[str, list[float]]:
+    """Tokens a second of each contestant in each round; one round before that to warm up."""
+    pipes, context = {}, multiprocessing.get_context("spawn")
+    for name in NAMES:
+        pipes[name], other = context.Pipe()
+        context.Process(target=work, args=(name, shape, torch.get_num_threads(), other), daemon=True).start()
+        pipes[name].recv()
+    speeds: dict[str, list[float]] = {name: [] for name in NAMES}
     for round_ in range(rounds + 1):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            for _ in range(STEPS[shape]):
-                step(next(batches))
+        for name, pipe in pipes.items():
+            pipe.send(True)
+            speed = pipe.recv()
             if round_:
-                speeds[name].append(STEPS[shape] * rows * context / (time.perf_counter() - started))
+                speeds[name].append(speed)
+    for pipe in pipes.values():
+        pipe.send(False)
     return speeds
 
 
@@ -190,8 +214,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)
-    torch.manual_seed(0)
     tables = [show(shape, measure(shape, options.rounds)) for shape in options.shapes or SHAPES]
     if options.json:
         print(json.dumps(tables))

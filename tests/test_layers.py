@@ -16,8 +16,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Each imports only from those before it. `regard/__init__.py` is the front door: it names what lives anywhere.
 ORDER = [
     "config", "files", "registry",
-    "data", "tokens", "nn", "native", "models", "objectives", "train", "decode", "hub", "tasks", "inside", "serve", "cost",
-    "recipes",
+    "data", "tokens", "nn", "native", "models", "objectives", "train", "decode", "hub", "tasks", "inside", "serve",
+    "cost", "recipes",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

@@ -197,6 +197,6 @@ def convert(run: str, out: Path, to: str) -> None:
         start = loaded.generation["bos" if isinstance(loaded, Writer) else "decoder_start"]
         marks = dict(bos=start, eos=loaded.generation["eos"], pad=loaded.generation["pad"])
     export_model(loaded.model, out, **marks)
-    frame = "both" if isinstance(loaded, Encoder) else "none" if isinstance(loaded, Writer) else "end"
+    frame: Any = "both" if isinstance(loaded, Encoder) else "none" if isinstance(loaded, Writer) else "end"
     export_tokenizer(loaded.tokenizer, out, frame=frame, max_len=loaded.model.config.max_len)
     click.echo(f"written: {out}", err=True)

@@ -87,10 +87,11 @@ def generate(
             tell({"prompt": one, "text": text}, writer.shown(one) + text, as_json)
         return
     for one in prompts:
-        click.echo(writer.shown(one), nl=False)
-        for piece in writer.stream(one, **how):
-            click.echo(piece, nl=False)
+        pieces = writer.stream(one, **how)
+        click.echo(writer.shown(one) + next(pieces, ""), nl=False)  # a prompt that is refused is not printed
+        for piece in pieces:
             sys.stdout.flush()
+            click.echo(piece, nl=False)
         click.echo()
 
 

@@ -86,8 +86,8 @@ def norm_parameters(kind: str, dim: int) -> int:
 
 
 def norm_kept(kind: str, dim: int) -> int:
-    """Of one token: the input and its statistics; PyTorch's RMSNorm on a CPU keeps the normalised input as well."""
-    return 2 * dim + 1 if kind == "rms" else dim + 2
+    """Of one token: the input and its statistics, mean and deviation or only the length."""
+    return dim + (1 if kind == "rms" else 2)
 
 
 def feedforward_parameters(dim: int, ffn_dim: int, *, activation: str, bias: bool) -> int:
@@ -102,7 +102,7 @@ def feedforward_flops(dim: int, ffn_dim: int, *, activation: str) -> int:
 
 def feedforward_kept(dim: int, ffn_dim: int, *, activation: str, dropout: float) -> int:
     """Of one token: its input, what the activation needs and what the second matrix reads."""
-    hidden = 4 if activation in GATED else 1 if activation == "relu" else 2
+    hidden = {"relu": 1, "geglu-tanh": 5}.get(activation, 4 if activation in GATED else 2)
     # Without dropout, ReLU's result and the second matrix's input are one tensor.
     noise = (2 if activation == "relu" else 1) if dropout else 0
     return dim + (hidden + noise) * ffn_dim
@@ -169,9 +169,9 @@ def attention_kept(
     if kernel.multiplies:  # queries before the matrix, the matrix repeated for the batch, another layout of the output
         kept += batch * (queries * inner * (2 if fused else 1) + _kernel_matrix(config))
     turned = keys * key_width if own and position.turns else 0
-    if kernel.normalizes:  # what was normalised (keys stand in one tensor with values), its lengths, as above a layout
+    if kernel.normalizes:  # what was normalised (keys stand in one tensor with values), its lengths, the new keys
         kept += batch * (queries * (inner + config.heads) + keys * (config.kv_heads or config.heads))
-        kept += batch * (queries * inner + keys * key_width if fused else turned or keys * 2 * key_width)
+        kept += batch * (keys * key_width if fused else turned or keys * 2 * key_width)
     if fused:
         statistics = queries * config.heads
         kept += batch * (queries * inner + keys * 2 * key_width + turned + statistics)

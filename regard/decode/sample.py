@@ -194,9 +194,9 @@ def generate(
     """
     written: list[list[int]] = [[] for _ in prefix]
     totals = torch.zeros(len(prefix), dtype=torch.float64, device=prefix.device)
-    how: dict[str, Any] = dict(sampling=sampling, forbidden=forbidden, force_end=force_end, rows=rows)
+    how: dict[str, Any] = dict(sampling=sampling, forbidden=forbidden, force_end=force_end, rows=rows, **inputs)
     with evaluating(model):
-        for step in steps(model, prefix, eos=eos, max_len=max_len, **how, **inputs):
+        for step in steps(model, prefix, eos=eos, max_len=max_len, **how):
             totals[step.rows] += step.log_probs
             for row, id in zip(step.rows.tolist(), step.ids.tolist(), strict=True):
                 written[row].append(id)

@@ -16,7 +16,7 @@ from regard.nn.embeddings import Embedding
 from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
 from regard.nn.masks import padding
 from regard.nn.norm import build_norm
-from regard.nn.stack import Stack, build_position, glorot
+from regard.nn.stack import Stack, build_position, glorot, seek_likeness
 from regard.registry import register_model
 
 POOLED = ("pretrain", "classify")
@@ -101,6 +101,7 @@ class Bert(nn.Module):
         self.widen = nn.Linear(width, config.dim) if config.embedding_dim is not None else None
         self.pooler = Pooler(config.dim, activation=config.pooler_activation) if config.pooler else None
         glorot(self)
+        seek_likeness(self.encoder)
         norm = build_norm(config.norm, width, config.norm_eps)
         looks: dict[str, Any] = dict(dropout=config.dropout, scaled=False, types=config.types, norm=norm)
         self.embedding = Embedding(config.vocab_size, width, position, **looks)

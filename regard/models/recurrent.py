@@ -57,7 +57,7 @@ class RecurrentState:
 class RecurrentLM(nn.Module):
     """Embedding, recurrent layers, and the scores over the next token."""
 
-    config_class = RecurrentConfig
+    config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=384),

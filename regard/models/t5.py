@@ -62,13 +62,14 @@ class T5(Transformer):
 
     def __init__(self, config: T5Config) -> None:
         super().__init__(config)
+        self.scale = config.dim**-0.5 if config.head_scale else 1.0
         with torch.no_grad():
             if config.head_scale:  # vectors of unit variance: scaled down, the scores over words have it too
-                self.target_embedding.weight *= config.dim**0.5
+                self.target_embedding.weight.mul_(config.dim**0.5)
             if config.kernel == "dot":  # what other families divide the scores by
                 for module in self.modules():
                     if isinstance(module, Attention):
-                        module.query.weight *= config.head_size**-0.5
+                        module.query.weight.mul_(config.head_size**-0.5)
 
     def features(
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
@@ -81,4 +82,4 @@ class T5(Transformer):
         return self.scaled(super().next_features(ids, cache, memory))
 
     def scaled(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return x * self.config.dim**-0.5 if self.config.head_scale else x
+        return x * self.scale if self.scale != 1 else x

@@ -1,30 +1,77 @@
 """The position-wise layer: each token by itself, through a wider hidden layer and back."""
 
+import math
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from regard.nn.dropout import dropout
 
+BEND = 2 * math.sqrt(2 / math.pi)
+CUBE = 0.044715
+
+
+class _WithSlope(torch.autograd.Function):
+    """An activation that computes its derivative on the way, so that going back is one product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, both: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        y, slope = both(x)
+        ctx.save_for_backward(slope)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.saved_tensors[0], None
+
+
+def _learning_on_cpu(x: Tensor) -> bool:
+    return x.requires_grad and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+
+
+def _relu_squared(x: Tensor) -> tuple[Tensor, Tensor]:
+    kept = F.relu(x)
+    return kept * kept, kept.mul_(2)
+
 
 def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
-    return F.relu(x).square()
+    return _WithSlope.apply(x, _relu_squared) if _learning_on_cpu(x) else F.relu(x).square()
+
+
+def _gelu_tanh(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x · σ(z) with z = 2√(2/π) (x + 0.044715 x³), as tanh is a σ: PyTorch's tanh takes four times as long.
+
+    The slope is σ + x z' σ (1 − σ); in place where possible, because new memory costs more than arithmetic.
+    """
+    square = x * x
+    sigma = torch.addcmul(x, x, square, value=CUBE).mul_(BEND).sigmoid_()
+    rise = square.mul_(3 * CUBE * BEND).add_(BEND).mul_(x)  # x z'
+    slope = rise.addcmul_(rise, sigma, value=-1).add_(1).mul_(sigma)
+    return sigma.mul_(x), slope
+
+
+def gelu_tanh(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
+    """GELU with GPT-2's approximation of the normal distribution."""
+    return _WithSlope.apply(x, _gelu_tanh) if _learning_on_cpu(x) else F.gelu(x, approximate="tanh")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "gelu-tanh": gelu_tanh,
     "silu": F.silu,
     "relu2": relu_squared,
 }
 GATED: dict[str, Callable[[Tensor], Tensor]] = {
     "swiglu": F.silu,
     "geglu": F.gelu,
-    "geglu-tanh": partial(F.gelu, approximate="tanh"),
+    "geglu-tanh": gelu_tanh,
 }
 """Activations that multiply two projections, act(x W) · (x U)."""
 

@@ -4,10 +4,12 @@
 """
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from regard.nn.masks import placed
 from regard.registry import register_position
@@ -161,6 +163,26 @@ class Concatenated(Position):
         return self.project(torch.cat([x, waves], dim=-1))
 
 
+def turned(x: Tensor, cos: Tensor, sin: Tensor, way: float = 1.0) -> Tensor:
+    """Pairs (i, i + K/2) of the last axis turned; `sin` is negative for the first of each pair."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin, value=way)
+
+
+class _Turn(torch.autograd.Function):
+    """`turned`; the gradient is turned back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return turned(x, cos, sin)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return turned(grad, cos, sin, -1.0), None, None
+
+
 @register_position("rotary")
 class Rotary(Position):
     """Turns pairs of q and k by an angle that grows with position: q·k then depends on the distance only.
@@ -202,15 +224,15 @@ class Rotary(Position):
 
     def rows(self, T: int) -> Float[Tensor, "2 T K"]:
         angles = torch.arange(T, dtype=torch.float64)[:, None] * self.rates()
-        return torch.stack([angles.cos(), angles.sin()]).repeat(1, 1, 2).float()
+        cos, sin = angles.cos(), angles.sin()
+        return torch.stack([torch.cat([cos, cos], dim=1), torch.cat([-sin, sin], dim=1)]).float()
 
     def rotate(self, x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
         end = start + x.shape[2]
         if end > self.angles.shape[1]:
             self.angles = grown(self.angles, self.rows(2 * end))
         cos, sin = self.angles[:, start:end].to(x.dtype)
-        left, right = x.chunk(2, dim=-1)
-        return x * cos + torch.cat([-right, left], dim=-1) * sin
+        return _Turn.apply(x, cos, sin) if x.requires_grad else turned(x, cos, sin)
 
 
 class _DistanceBias(Bias):
@@ -264,6 +286,7 @@ class RelativeBias(Position):
         self.buckets, self.far = buckets, far
         self.factor = self.head_dim**-0.5 if inside_scale else 1.0
         self.table = nn.Parameter(torch.randn(buckets, self.heads) * 0.02)
+        self.table.pace = 10.0  # type: ignore[attr-defined]  # scores are whole numbers, weights hundredths
 
     def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
         return self.table[self.bucket(distance, causal=causal)].permute(2, 0, 1) * self.factor

@@ -4,8 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.attention import Attention
 from regard.nn.block import Block, BlockConfig
 from regard.nn.cache import Cache
+from regard.nn.feedforward import FeedForward
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Position
@@ -76,8 +78,17 @@ def glorot(module: nn.Module) -> None:
                 torch.nn.init.zeros_(child.bias)
 
 
+def seek_likeness(stack: Stack) -> None:
+    """Keys start as their queries, so that at first a token attends to what is like it (Trockman & Kolter, 2023)."""
+    for layer in (module for module in stack.modules() if isinstance(module, Attention)):
+        if layer.kv_heads == layer.heads:
+            layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
+
+
 def silence(stack: Stack) -> None:
     """What every block adds starts at zero: an untrained stack passes its input on."""
-    for block in stack.blocks:
-        for part in (block.attention.out, block.feedforward.down):
-            nn.init.zeros_(part.weight)
+    for module in stack.modules():
+        if isinstance(module, Attention):
+            nn.init.zeros_(module.out.weight)
+        if isinstance(module, FeedForward):
+            nn.init.zeros_(module.down.weight)

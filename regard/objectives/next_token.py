@@ -76,7 +76,9 @@ def linear_cross_entropy(
 def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """The summed loss over real (not padded) target tokens, and how many those are."""
     x = model.features(**batch.inputs)
-    real = batch.targets != IGNORE
-    targets = batch.targets[real]
-    head = model.head
-    return linear_cross_entropy(x[real], head.weight, head.bias, targets, smoothing), len(targets)
+    real, head = batch.targets != IGNORE, model.head
+    if real.all():  # picking all of them would be a copy, and the way back a slow one
+        x, targets = x.flatten(0, -2), batch.targets.flatten()
+    else:
+        x, targets = x[real], batch.targets[real]
+    return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing), len(targets)

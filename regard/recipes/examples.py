@@ -102,7 +102,7 @@ def hide_words(reading: Reading, share: float, mask: int | None, rng: np.random.
     for framed in reading.frames:
         words = list(zip(framed.side, framed.words, strict=True))
         gone = {word for word in sorted({w for w in words if w[1] is not None}) if rng.random() < share}
-        ids = [mask if word in gone else id for id, word in zip(framed.ids, words, strict=True)]
+        ids: list[Any] = [mask if word in gone else id for id, word in zip(framed.ids, words, strict=True)]
         frames.append(replace(framed, ids=ids))
     return replace(reading, frames=tuple(frames))
 
@@ -202,7 +202,8 @@ def encode_questions(examples: Examples, *, tokenizer: Tokenizer, config: Any, m
 
 def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[Reading]:
     sides = [tokenizer.frame([getattr(e, side) for e in examples], max_len=max_len) for side in ("a", "b")]
-    return [Reading(frames, e.score, i) for i, (e, *frames) in enumerate(zip(examples, *sides, strict=True), 1)]
+    frames = zip(*sides, strict=True)
+    return [Reading(pair, e.score, i) for i, (e, pair) in enumerate(zip(examples, frames, strict=True), 1)]
 
 
 def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:

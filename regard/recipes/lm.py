@@ -28,8 +28,9 @@ from regard.train.loop import evaluate
 from regard.train.progress import Line
 
 MODERN: dict[str, Any] = dict(
-    position="rotary", norm="rms", activation="relu2", kernel="normalized", bias=False, zero_init=True, tie=False
+    position="rotary", norm="rms", activation="swiglu", ffn_dim=344, bias=False, zero_init=True, tie=False
 )
+"""Llama's choices, so that other engines read what was trained; what each block adds starts at zero."""
 VALID_TOKENS = 1 << 18
 
 
@@ -41,7 +42,7 @@ def lm(*, embedded: bool = True) -> Recipe:
         model=preset("gpt", "tiny", dropout=0.0 if embedded else 0.1, max_len=128, **MODERN),
         data=TextConfig(),
         train=TrainConfig(
-            steps=2000, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
+            steps=2000, batch_tokens=2048, optimizer="muon", lr=6e-3, schedule="trapezoid", warmup=20, smoothing=0.0,
             eval_every=250, save_every=250,
         ),
     )  # fmt: skip

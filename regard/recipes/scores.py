@@ -44,7 +44,8 @@ def evaluate(
     """Scores of a model on the data that `changes` name, or else on what was held out from its training."""
     loaded = load(run)
     if few_shot is not None:
-        return prompted(loaded, data_of(run, ExamplesConfig, {"data.task": "classify"} | dict(changes)), few_shot, limit)
+        data = data_of(run, ExamplesConfig, {"data.task": "classify"} | dict(changes))
+        return prompted(loaded, data, few_shot, limit)
     if type(loaded) not in WAYS:
         raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run} --task …")
     return WAYS[type(loaded)](loaded, run, changes, limit, **how)
@@ -54,7 +55,7 @@ def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
     """The data's config that a run was trained with, if it is of this kind, with the user's changes."""
     stored = run / "recipe.toml"
     own = Recipe.load(stored).data if stored.exists() else None
-    base = own if isinstance(own, kind) else kind()
+    base: Any = own if isinstance(own, kind) else kind()
     given = {key.removeprefix("data."): value for key, value in changes.items()}
     other = isinstance(base, ExamplesConfig) and given.setdefault("task", base.task) != base.task
     if other or any(field in given for field in base.own):  # nothing that belongs to the run's own data stays

@@ -1,7 +1,7 @@
 """A trained model with its tokenizer: text in, answer out. One file for each thing that a model can do."""
 
 from regard.tasks.encoder import Encoder, Found
-from regard.tasks.load import load, load_for
+from regard.tasks.loading import load, load_for
 from regard.tasks.readers import Answer, Answerer, Classifier, Entity, Filled, Filler, Label, Tagger
 from regard.tasks.translator import Translation, Translator
 from regard.tasks.writer import Writer

@@ -25,18 +25,14 @@ class Muon(torch.optim.Muon):
                 self._step_together(group, shape, params)
 
     def _step_together(self, group: dict[str, Any], shape: torch.Size, params: list[Tensor]) -> None:
-        momentum = group["momentum"]
-        updates = []
-        for p in params:
-            assert p.grad is not None
-            buffer = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
-            buffer.lerp_(p.grad, 1 - momentum)
-            updates.append(p.grad.lerp(buffer, momentum) if group["nesterov"] else buffer)
+        momentum, grads = group["momentum"], [p.grad for p in params if p.grad is not None]
+        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
+        torch._foreach_lerp_(buffers, grads, 1 - momentum)
+        updates = torch._foreach_lerp(grads, buffers, momentum) if group["nesterov"] else buffers
         turned = orthogonalize(torch.stack(updates), group["ns_coefficients"], group["ns_steps"], group["eps"])
         # 0.2·√max matches the size of AdamW's updates, so that one learning rate serves both.
-        rate = group["lr"] * 0.2 * max(shape) ** 0.5
-        for p, update in zip(params, turned, strict=True):
-            p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
+        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_sub_(params, turned.unbind(), alpha=group["lr"] * 0.2 * max(shape) ** 0.5)
 
 
 def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
@@ -45,24 +41,38 @@ def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: in
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
-    for _ in range(steps):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    if x.shape[-1] < 2 * x.shape[-2]:
+        for _ in range(steps):
+            gram = x @ x.mT
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    else:  # a step is x ← P x with a polynomial P of x xᵀ, so the small square matrices can go through all steps alone
+        gram, turn = x @ x.mT, None
+        for step in range(steps):
+            factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+            factor.diagonal(dim1=-2, dim2=-1).add_(a)
+            turn = factor if turn is None else factor @ turn
+            gram = factor @ gram @ factor if step < steps - 1 else gram
+        x = x if turn is None else turn @ x
     return x.mT if tall else x
 
 
 def build_optimizers(
     model: nn.Module, *, name: str, lr: float, betas: tuple[float, float], weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """AdamW for everything, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay."""
+    """AdamW for everything, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay.
+
+    A parameter with a `pace` learns so many times as fast: its values are of another size than those of matrices.
+    """
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     inner = [p for n, p in named if name == "muon" and p.dim() == 2 and ".blocks." in f".{n}"]
     known = set(map(id, inner))
     rest = [p for _, p in named if id(p) not in known]
-    groups = [
-        {"params": [p for p in rest if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+    plain = [p for p in rest if not hasattr(p, "pace")]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in plain if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in plain if p.dim() < 2], "weight_decay": 0.0},
     ]
+    groups += [{"params": [p], "weight_decay": 0.0, "pace": p.pace} for p in rest if hasattr(p, "pace")]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)]
     if inner:
         optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95))

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 import regard
-from regard.cli import main, overrides
+from regard.cli import overrides
+from regard.recipes import scores
+from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
 
 
@@ -17,30 +19,12 @@ from tests.train.conftest import SMALL
 def run(tmp_path_factory):
     """A run that was trained a little, through the command line."""
     out = tmp_path_factory.mktemp("runs") / "small"
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(scores, "TEST_EXAMPLES", 60)
     fields = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
     call("train", "translate", "--out", str(out), "--quiet", *fields)
-    return out
-
-
-def call(*words, monkeypatch=None):
-    """Runs the command in this process; returns nothing but what the test's capture sees."""
-    before, sys.argv = sys.argv, ["regard", *map(str, words)]
-    try:
-        main()
-    finally:
-        sys.argv = before
-
-
-def fails(capsys, *words):
-    """Runs a command that must fail, and returns its one line."""
-    with pytest.raises(SystemExit) as stop:
-        call(*words)
-    captured = capsys.readouterr()
-    assert stop.value.code == 2
-    assert captured.out == ""
-    lines = captured.err.strip().splitlines()
-    assert len(lines) == 1, captured.err
-    return lines[0]
+    yield out
+    monkeypatch.undo()
 
 
 def test_help_imports_no_torch():
@@ -54,7 +38,7 @@ def test_help_imports_no_torch():
 
 def test_public_names():
     assert regard.__all__ == [
-        "Attention", "AttentionConfig", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator", "fit",
+        "Attention", "AttentionConfig", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator", "Writer", "fit",
         "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position", "register_recipe",
     ]  # fmt: skip
     assert len(regard.__all__) <= 25
@@ -77,19 +61,28 @@ def test_commands_and_options_are_frozen():
         found |= {f"{name} {sub}".strip(): options(leaf) for sub, leaf in inner.items()}
     assert found == {
         "train": ["--config", "--help", "--json", "--out", "--quiet", "--resume"],
+        "finetune": ["--json", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "translate": [
             "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--seed",
             "--temperature", "--top-k", "--top-p",
         ],
-        "eval": ["--beam", "--json", "--length-penalty", "--limit", "--lowercase", "--out"],
+        "generate": [
+            "--input", "--json", "--max-new-tokens", "--min-p", "--seed", "--temperature", "--top-k", "--top-p",
+        ],
+        "fill": ["--count", "--input", "--json"],
+        "classify": ["--input", "--json", "--second"],
+        "tag": ["--input", "--json"],
+        "answer": ["--in", "--json", "--passage"],
+        "embed": ["--count", "--in", "--input", "--json", "--out", "--search"],
+        "eval": ["--beam", "--few-shot", "--json", "--length-penalty", "--limit", "--lowercase", "--out"],
         "compare": ["--beam", "--by", "--json", "--limit", "--out"],
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],
         "tokenizer decode": [],
         "tokenizer trace": ["--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
-        "look": ["--kind", "--out", "--target", "--view"],
+        "look": ["--json", "--kind", "--out", "--target", "--view", "--word"],
         "draw": ["--out"],
         "convert": ["--to"],
     }  # fmt: skip
@@ -98,7 +91,7 @@ def test_commands_and_options_are_frozen():
 def test_train_reports_scores_samples_picture_and_next_steps(run, capsys):
     call("train", "translate", "--out", run, "--resume", "--quiet")
     shown = capsys.readouterr().out
-    for piece in ("exact match", "BLEU", "nrefs:1|case:mixed", "twenty-five\n    →", "alignment.png", "Try next:"):
+    for piece in ("exact match", "BLEU", "nrefs:1|case:mixed", "twenty-five\n    →", "Try next:"):
         assert piece in shown
     assert (run / "alignment.png").stat().st_size > 5000
 
@@ -180,7 +173,10 @@ def test_look_draw_and_recipes(run, tmp_path, capsys):
     call("draw", "masks", "--out", tmp_path / "masks.svg")
     assert (tmp_path / "masks.svg").stat().st_size > 5000
     call("recipes")
-    assert "regard train translate" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "regard train translate" in shown and "answer, classify, embed, instruct, tag\n  " in shown
+    call("recipes", "--json")
+    assert {"translate", "lm", "bert", "t5", "spans", "classify"} <= json.loads(capsys.readouterr().out).keys()
 
 
 def test_every_field_is_documented_in_help(capsys):
@@ -199,7 +195,10 @@ def test_every_field_is_documented_in_help(capsys):
         (["train", "translate", "--model", "transfomer"], "did you mean 'transformer'?"),
         (["train", "translate", "--model.preset", "tinny"], "did you mean 'tiny'?"),
         (["train", "translate", "--model.heads", "3"], "heads=3 does not divide dim=128; use 2 or set head_dim"),
-        (["train", "translate", "--model.kernel", "ful"], "unknown kernel 'ful'; did you mean 'full'?"),
+        (
+            ["train", "translate", "--model.kernel", "ful", "--data.epoch-size", "9"],
+            "unknown kernel 'ful'; did you mean 'full'?",
+        ),
         (["train", "translate", "--data.source", "none.en", "--data.target", "none.de"], "none.en: no such file"),
         (["train", "translate", "--data.source", "a"], "source and target go together"),
         (["train", "translate", "--config", "none.toml"], "no such file: none.toml"),
@@ -273,8 +272,17 @@ def test_broken_checkpoints(run, capsys, tmp_path):
     assert "pytorch_model.bin" in fails(capsys, "translate", copy, "hi")
 
 
+def test_python_runs_the_package_as_a_command():
+    done = subprocess.run([sys.executable, "-m", "regard.cli", "recipes"], capture_output=True, text=True, check=True)
+    assert "regard train translate" in done.stdout
+
+
 def test_overrides():
-    words = ["--train.steps", "3", "--data.lowercase", "--model.norm-place=post"]
-    assert overrides(words) == {"train.steps": "3", "data.lowercase": "true", "model.norm_place": "post"}
+    words = ["--train.steps", "3", "--data.lowercase", "--model.norm-place=post", "--data.text", "a", "b", "--x", "-1"]
+    assert overrides(words) == {
+        "train.steps": "3", "data.lowercase": "true", "model.norm_place": "post", "data.text": ["a", "b"], "x": "-1",
+    }  # fmt: skip
     with pytest.raises(ValueError, match="'extra' is not an option"):
-        overrides(["--a", "1", "extra"])
+        overrides(["extra", "--a", "1"])
+    with pytest.raises(ValueError, match=r"train.steps takes int, got \['1', 'extra'\]"):
+        regard.recipe("translate", overrides(["--train.steps", "1", "extra"]))

@@ -7,7 +7,9 @@ from torch import nn
 from regard.models import build, preset
 from regard.nn.lora import LowRank, add_low_rank, merge_low_rank
 
-BERT = dict(dim=24, heads=3, ffn_dim=20, depth=2, vocab_size=41, max_len=16, task="tag", labels=("a", "b", "c"), dropout=0.0)
+BERT = dict(
+    dim=24, heads=3, ffn_dim=20, depth=2, vocab_size=41, max_len=16, task="tag", labels=("a", "b", "c"), dropout=0.0
+)
 SIZES = {
     "bert": BERT,
     "gpt": dict(dim=24, heads=3, kv_heads=1, ffn_dim=20, depth=2, vocab_size=41, max_len=16, dropout=0.0, bias=False),

@@ -87,7 +87,9 @@ def test_spans(tmp_path):
     model = encoder("bert", "ForQuestionAnswering")
     ours, (own, given, _) = saved(model, tmp_path), inputs()
     row = int(own["lengths"].argmax())
-    own, given = ({name: value[row : row + 1].repeat_interleave(3, 0) for name, value in x.items()} for x in (own, given))
+    own, given = (
+        {name: value[row : row + 1].repeat_interleave(3, 0) for name, value in x.items()} for x in (own, given)
+    )
     ends = torch.tensor([[0, 0], [3, 5], [7, 12]])
     summed, count = span(ours, Batch(own, ends, ()))
     theirs = model(**given, start_positions=ends[:, 0], end_positions=ends[:, 1]).loss
@@ -101,7 +103,10 @@ def test_padding_takes_no_part_in_a_span(tmp_path):
     together, _ = span(ours, Batch(own, ends, ()))
     alone = 0.0
     for row, length in enumerate(own["lengths"].tolist()):
-        cut = {name: value[row : row + 1] if name == "lengths" else value[row : row + 1, :length] for name, value in own.items()}
+        cut = {
+            name: value[row : row + 1] if name == "lengths" else value[row : row + 1, :length]
+            for name, value in own.items()
+        }
         alone += span(ours, Batch(cut, ends[row : row + 1], ()))[0].item()
     assert together.item() == pytest.approx(alone, abs=1e-4)
 

@@ -223,7 +223,9 @@ def words_tokenizer(text):
 PASSAGE = "alpha beta gamma delta epsilon zeta"
 
 
-@pytest.mark.parametrize(("first", "last", "answer"), [(" beta", " delta", "beta gamma delta"), (" zeta", " zeta", "zeta")])
+@pytest.mark.parametrize(
+    ("first", "last", "answer"), [(" beta", " delta", "beta gamma delta"), (" zeta", " zeta", "zeta")]
+)
 def test_an_answer_is_a_stretch_of_the_passage(first, last, answer):
     tokenizer = words_tokenizer(f"{PASSAGE} which one")
     reader = Answerer(Pointing(tokenizer.encode(first)[0], tokenizer.encode(last)[0]), tokenizer)

@@ -100,7 +100,7 @@ def test_past_the_context_the_text_goes_on_from_its_last_half(new, monkeypatch):
     # A step is a prefill of one token: what is longer is a prompt, or a window to go on from.
     monkeypatch.setattr(one.model, "prefill", lambda ids, cache: seen.append(ids[0].tolist()) or real(ids, cache))
     written = one.tokenizer.encode("ab x")
-    for step in range(new):  # the loop by hand, with a forward pass for each token
+    for _step in range(new):  # the loop by hand, with a forward pass for each token
         window = written if len(written) < 32 else written[16 + (len(written) - 32) // 16 * 16 :]
         with torch.no_grad():
             scores = one.model(torch.tensor([window]))[0, -1]
@@ -117,7 +117,9 @@ def test_a_text_ends_at_its_mark():
     tokenizer = Tokenizer.train(texts=[TEXT], vocab_size=300)
     said = tokenizer.encode(" and the hat")
     for how in ("stream", "generate"):
-        one = Writer(Scripted([*said, tokenizer.eos, *said], tokenizer), tokenizer, MARKS | {"eos": 2, "forbidden": [0]})
+        one = Writer(
+            Scripted([*said, tokenizer.eos, *said], tokenizer), tokenizer, MARKS | {"eos": 2, "forbidden": [0]}
+        )
         found = "".join(one.stream("the cat")) if how == "stream" else one.generate(["the cat"], max_new_tokens=30)[0]
         assert found == " and the hat"
 
@@ -155,9 +157,13 @@ def test_score_is_the_sum_of_log_probabilities():
 
 def test_prompts_that_cannot_be_continued():
     one = writer(context=8)
-    with pytest.raises(ValueError, match=r"the prompt has [\d,]+ tokens, the model's context is 8; shorten it, or train"):
+    with pytest.raises(
+        ValueError, match=r"the prompt has [\d,]+ tokens, the model's context is 8; shorten it, or train"
+    ):
         one.generate(["the cat and the hat and the cat and the hat"])
-    with pytest.raises(ValueError, match="the prompt is empty and this model knows no mark of a beginning; give it some"):
+    with pytest.raises(
+        ValueError, match="the prompt is empty and this model knows no mark of a beginning; give it some"
+    ):
         one.generate([""])
     with pytest.raises(ValueError, match=r"prompts is a list; put a single one in brackets: \['the'\]"):
         one.generate("the")

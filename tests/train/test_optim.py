@@ -9,22 +9,23 @@ from regard.train.optim import Muon, build_optimizers, orthogonalize
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
-@pytest.mark.parametrize("shape", [(7, 13), (13, 7), (11, 11)])
+@pytest.mark.parametrize("shape", [(7, 13), (13, 7), (11, 11), (7, 29), (29, 7)])
 def test_orthogonalize_brings_singular_values_near_one(shape):
     values = torch.linalg.svdvals(orthogonalize(torch.randn(3, *shape), COEFFICIENTS, 5, 1e-7))
     assert values.min() > 0.3 and values.max() < 1.4
 
 
-def test_muon_follows_torch_optim_muon():
+@pytest.mark.parametrize("shape", [(24, 40), (17, 71), (71, 17)])
+def test_muon_follows_torch_optim_muon(shape):
     """The same updates as PyTorch's, but for its bfloat16."""
-    start = torch.randn(2, 24, 40)
+    start = torch.randn(2, *shape)
     ours = [torch.nn.Parameter(m.clone()) for m in start]
     theirs = [torch.nn.Parameter(m.clone()) for m in start]
     own = Muon(ours, lr=0.02, weight_decay=0.1)
     other = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for _ in range(5):
         for mine, yours in zip(ours, theirs, strict=True):
-            mine.grad = torch.randn(24, 40)
+            mine.grad = torch.randn(shape)
             yours.grad = mine.grad.clone()
         own.step()
         other.step()

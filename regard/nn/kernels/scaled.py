@@ -1,10 +1,11 @@
 """Full attention with another idea of how large a score is."""
 
-import torch.nn.functional as F
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.nn.kernels.full import Full
+from regard.nn.norm import rms_norm
 from regard.registry import register_kernel
 
 
@@ -32,5 +33,5 @@ class Normalized(Full):
     def forward(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **rest
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        K = (q.shape[-1],)
-        return super().forward(F.rms_norm(q, K), F.rms_norm(k, K), v, **rest)
+        eps = torch.finfo(q.dtype).eps
+        return super().forward(rms_norm(q, None, eps), rms_norm(k, None, eps), v, **rest)

@@ -1,0 +1,237 @@
+"""What a trained model does with a text, as it is typed: on stdout, as JSON, and the same from Python."""
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from regard.decode import Sampling
+from regard.tasks import load
+from tests.cli.calling import call, options, rows, said
+from tests.recipes.tiny import SIZES
+
+TEXT = "The red cat sees a cat in May."
+FEW = {"train.steps": 4, "train.warmup": 1, "train.eval_every": 2}
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny, tmp_path_factory):
+    """A classifier with low-rank detours on the run of hidden words, through the command line."""
+    out = tmp_path_factory.mktemp("runs") / "lora"
+    given = options(tiny.files["classify"] | FEW | {"train.lr": "1e-2"})
+    call("finetune", tiny.run("bert"), "--task", "classify", "--tune", "lora", "--out", out, "--quiet", *given)
+    return out
+
+
+def test_train_reads_two_files_of_text(tiny, tmp_path, capsys):
+    sizes = options(SIZES | {"train.steps": 2, "train.warmup": 1})
+    shown = said(capsys, "train", "lm", "--out", tmp_path / "run", "--quiet", *options(tiny.files["lm"]), *sizes)
+    assert any(line.startswith("on held-out data: bits per byte") for line in shown)
+    assert any(line.startswith(f"  regard generate {tmp_path / 'run'}") for line in shown)
+    (row,) = rows(capsys, "train", "lm", "--out", tmp_path / "run", "--quiet", "--resume")
+    assert row["steps"] == 2 and {"bits_per_byte", "xz", "bz2", "valid_loss", "minutes"} <= row.keys()
+    recorded = (tmp_path / "run" / "recipe.toml").read_text()
+    assert "a.txt" in recorded and "b.txt" in recorded and re.search(r'sha256 = "[0-9a-f]{64}"', recorded)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
+def test_train_recurrent_models_on_the_same_text(cell, tiny, tmp_path, capsys):
+    sizes = options({key: value for key, value in SIZES.items() if key not in ("model.heads", "model.ffn_dim")})
+    words = ["--out", tmp_path / "run", "--quiet", *options(tiny.files["lm"]), *sizes, "--train.steps", "2"]
+    (row,) = rows(capsys, "train", "lm", "--model", cell, *words)
+    assert row["steps"] == 2 and load(tmp_path / "run").model.config.cell == cell
+
+
+# ---- writers ----------------------------------------------------------------------------------------------------
+
+
+def test_generate_prints_the_prompt_and_what_follows(tiny, capsys):
+    run, how = tiny.run("lm"), ["--max-new-tokens", 12, "--temperature", 0.8, "--top-p", 0.95, "--seed", 1]
+    wanted = load(run).generate(["The red"], max_new_tokens=12, sampling=Sampling(temperature=0.8, top_p=0.95, seed=1))
+    call("generate", run, "The red", *how)
+    assert capsys.readouterr().out == "The red" + wanted[0] + "\n"
+    assert rows(capsys, "generate", run, "The red", *how) == [{"prompt": "The red", "text": wanted[0]}]
+    call("generate", run, "The red", *how[:-1], 2)
+    assert capsys.readouterr().out != "The red" + wanted[0] + "\n"
+
+
+def test_generate_for_several_prompts_and_stdin(tiny, capsys, monkeypatch):
+    run = tiny.run("gru")
+    both = rows(capsys, "generate", run, "The red", "No", "--max-new-tokens", 5)
+    assert [row["prompt"] for row in both] == ["The red", "No"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The red\nNo\n")))
+    assert rows(capsys, "generate", run, "--max-new-tokens", 5) == both
+
+
+def test_generate_is_shown_as_it_is_written(tiny, monkeypatch):
+    """Each piece is written and flushed before the next one is thought of."""
+    seen = []
+
+    class Terminal(io.StringIO):
+        def flush(self):
+            if not seen or seen[-1] != self.getvalue():
+                seen.append(self.getvalue())
+
+    monkeypatch.setattr("sys.stdout", Terminal())
+    call("generate", tiny.run("lm"), "The red", "--max-new-tokens", 8)
+    assert len(seen) > 3 and all(later.startswith(earlier) for earlier, later in zip(seen, seen[1:], strict=False))
+
+
+def test_generate_answers_the_tasks_of_a_t5_and_instructions(tiny, capsys):
+    (row,) = rows(capsys, "generate", tiny.run("t5"), "colour: red cat", "--max-new-tokens", 4)
+    call("generate", tiny.run("t5"), "colour: red cat", "--max-new-tokens", 4)
+    assert capsys.readouterr().out == row["text"] + "\n", "an answer stands alone"
+    (row,) = rows(capsys, "generate", tiny.run("instruct"), "colour of the red cat", "--max-new-tokens", 4)
+    call("generate", tiny.run("instruct"), "colour of the red cat", "--max-new-tokens", 4)
+    assert capsys.readouterr().out == row["text"] + "\n"
+
+
+# ---- readers ----------------------------------------------------------------------------------------------------
+
+
+def test_fill(tiny, capsys):
+    text = "The [MASK] cat sees a [MASK]."
+    found = load(tiny.run("bert")).fill([text], count=3)[0]
+    (row,) = rows(capsys, "fill", tiny.run("bert"), text, "--count", 3)
+    assert [[word["token"] for word in place] for place in row["places"]] == [[w.token for w in p] for p in found]
+    lines = said(capsys, "fill", tiny.run("bert"), text, "--count", 3)
+    assert len(lines) == 2 and f"{found[0][0].token} {found[0][0].probability:.1%}" in lines[0]
+
+
+def test_classify(tiny, capsys, tmp_path):
+    run = tiny.run("classify")
+    ((best, *_),) = load(run).classify([TEXT])
+    assert said(capsys, "classify", run, TEXT) == [f"{best.label}\t{best.probability:.1%}"]
+    (row,) = rows(capsys, "classify", run, TEXT)
+    assert next(iter(row["labels"])) == best.label and sum(row["labels"].values()) == pytest.approx(1, abs=1e-4)
+    (tmp_path / "in").write_text(f"{TEXT}\nNo mouse.\n")
+    lines = said(capsys, "classify", run, "--input", tmp_path / "in")
+    assert [line.split("\t")[2] for line in lines] == [TEXT, "No mouse."]
+    (pair,) = rows(capsys, "classify", run, TEXT, "--second", "A cat.")
+    assert pair["labels"] != row["labels"]
+
+
+def test_tag(tiny, capsys):
+    run = tiny.run("tag")
+    found = load(run).tag([TEXT])[0]
+    (row,) = rows(capsys, "tag", run, TEXT)
+    assert [(e["start"], e["end"], e["label"]) for e in row["entities"]] == [(e.start, e.end, e.label) for e in found]
+    assert all(TEXT[e["start"] : e["end"]] == e["text"] for e in row["entities"])
+    lines = said(capsys, "tag", run, TEXT)
+    assert lines == ([f"{e.label}\t{e.text}\t{e.start}-{e.end}\t{e.score:.1%}" for e in found] or ["(none)"])
+
+
+def test_answer(tiny, capsys, tmp_path):
+    run, question = tiny.run("answer"), "What is red?"
+    (found,) = load(run).answer([question], [TEXT])
+    (row,) = rows(capsys, "answer", run, question, "--passage", TEXT)
+    assert (row["question"], row["text"], row["start"]) == (question, found.text, found.start)
+    (tmp_path / "p.txt").write_text(TEXT)
+    (line,) = said(capsys, "answer", run, question, "--in", tmp_path / "p.txt")
+    assert line.startswith("not answerable" if found.text is None else f"{found.text}\t{found.start}-{found.end}")
+    assert line.endswith(f"{found.score:.1%}")
+
+
+def test_embed_and_search(tiny, capsys, tmp_path):
+    run, corpus = tiny.run("embed"), ["A red cat.", "No mouse.", "The blue horse sees a horse.", "A bird."]
+    wanted = load(run).embed([TEXT, "A bird."])
+    lines = said(capsys, "embed", run, TEXT, "A bird.")
+    assert np.allclose([[float(word) for word in line.split()] for line in lines], wanted, atol=1e-6)
+    assert [row["text"] for row in rows(capsys, "embed", run, TEXT, "A bird.")] == [TEXT, "A bird."]
+    assert said(capsys, "embed", run, TEXT, "A bird.", "--out", tmp_path / "v.npy") == []
+    assert np.allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    (tmp_path / "corpus.txt").write_text("\n".join(corpus))
+    found = load(run).search("a cat", corpus, count=3)
+    lines = said(capsys, "embed", run, "--search", "a cat", "--in", tmp_path / "corpus.txt", "--count", 3)
+    assert lines == [f"{hit.score:.4f}\t{hit.place + 1}\t{hit.text}" for hit in found]
+    hits = rows(capsys, "embed", run, "--search", "a cat", "--in", tmp_path / "corpus.txt", "--count", 3)
+    assert [hit["line"] for hit in hits] == [hit.place + 1 for hit in found]
+
+
+def test_every_encoder_embeds(tiny, capsys):
+    for name in ("bert", "classify", "tag", "answer"):
+        assert len(said(capsys, "embed", tiny.run(name), TEXT)[0].split()) == 16
+
+
+# ---- fine-tuning, scores, looking, converting -------------------------------------------------------------------
+
+
+def test_finetune_reports_and_goes_on(tiny, adapter, tmp_path, capsys):
+    assert (adapter / "adapter.safetensors").exists() and not (adapter / "model.safetensors").exists()
+    words = ["finetune", tiny.run("bert"), "--task", "classify", "--tune", "lora", "--out", adapter, "--resume"]
+    shown = said(capsys, *words, "--quiet")
+    assert any(line.startswith("on held-out data: accuracy") for line in shown)
+    assert any(line.startswith(f"  regard classify {adapter}") for line in shown)
+    (row,) = rows(capsys, *words, "--quiet")
+    assert row["steps"] == 4 and {"accuracy", "macro_f1", "examples"} <= row.keys()
+
+
+@pytest.mark.parametrize("task", ["tag", "answer", "embed", "instruct"])
+def test_finetune_every_task(task, tiny, tmp_path, capsys):
+    base = tiny.run("lm" if task == "instruct" else "bert")
+    given = options(tiny.files[task] | FEW)
+    (row,) = rows(capsys, "finetune", base, "--task", task, "--out", tmp_path / "run", "--quiet", *given)
+    assert row["steps"] == 4 and row["examples"] == 4
+
+
+def test_eval_of_other_data_and_its_outputs(tiny, tmp_path, capsys):
+    (tmp_path / "test.tsv").write_text("A red cat.\tred\nA blue dog.\tblue\n")
+    given = ["--data.train", tiny.files["classify"]["data.train"], "--data.test", tmp_path / "test.tsv"]
+    (row,) = rows(capsys, "eval", tiny.run("classify"), *given, "--out", tmp_path / "said.txt")
+    assert row["examples"] == 2
+    wanted = [best[0].label for best in load(tiny.run("classify")).classify(["A red cat.", "A blue dog."])]
+    assert (tmp_path / "said.txt").read_text().split() == wanted
+    (tmp_path / "text.txt").write_text("The red cat sees. " * 30)
+    (row,) = rows(capsys, "eval", tiny.run("lm"), "--data.text", tmp_path / "text.txt")
+    assert row["bytes"] == 18 * 30 and row["xz"] < 3
+    assert said(capsys, "eval", tiny.run("tag"))[0].startswith("precision ")
+
+
+def test_eval_few_shot(tiny, capsys):
+    words = ["eval", tiny.run("lm"), "--few-shot", "1", "--limit", "2", *options(tiny.files["classify"])]
+    (row,) = rows(capsys, *words)
+    assert row["shots"] == 1 and row["examples"] == 2 and "accuracy" in row
+    assert said(capsys, *words)[0].endswith("(2 examples)")
+
+
+def test_look_at_a_text_and_at_a_word(tiny, tmp_path, capsys):
+    for name, texts in (("lm", [TEXT]), ("bert", [TEXT, "A cat."])):
+        for view in ("heads", "lines"):
+            call("look", tiny.run(name), *texts, "--view", view, "--out", tmp_path / "look.png")
+            assert (tmp_path / "look.png").stat().st_size > 5000
+            (tmp_path / "look.png").unlink()
+    word = ["look", tiny.run("bert"), "--word", "cat", "The red cat.", "No cat is blue."]
+    capsys.readouterr()
+    (row,) = rows(capsys, *word)
+    (pair,) = row["pairs"]
+    assert pair["static"] == pytest.approx(1) and pair["contextual"] < 0.9999
+    assert any("static" in line for line in said(capsys, *word, "--out", tmp_path / "word.png"))
+    assert (tmp_path / "word.png").stat().st_size > 5000
+
+
+def test_convert_writes_the_merged_model_for_transformers(adapter, tmp_path, capsys):
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    call("convert", adapter, tmp_path / "hf")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    ours = load(adapter)
+    framed = ours.frame([TEXT])[0]
+    with torch.no_grad():
+        logits = theirs(input_ids=torch.tensor([framed.ids]), token_type_ids=torch.tensor([framed.types])).logits[0]
+    torch.testing.assert_close(logits, ours.scores([framed])[0], atol=1e-5, rtol=0)
+    names = [theirs.config.id2label[i] for i in range(4)]
+    assert names == list(ours.model.config.labels)
+    assert load(tmp_path / "hf").classify([TEXT])[0][0].label == ours.classify([TEXT])[0][0].label
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "bert"
+
+
+def test_compare_by_time(tiny, tmp_path, capsys):
+    words = ["compare", tiny.run("lm"), tiny.run("gru"), "--by", "time", "--limit", 100]
+    (row,) = rows(capsys, *words, "--out", tmp_path / "race.png")
+    assert list(row["runs"]) == ["lm", "gru"] and (tmp_path / "race.png").stat().st_size > 5000
+    count = sum(p.numel() for p in load(tiny.run("gru")).model.parameters())
+    assert row["runs"]["gru"]["parameters"] == count and row["runs"]["gru"]["bytes"] == 100
+    assert any(line.startswith("xz") for line in said(capsys, *words))
