@@ -5,7 +5,7 @@
 All have the same shape (small: 4 layers, 128 wide, context 64, 12 rows; large: 6 layers, 384 wide, context 256, 16
 rows; 65 characters), float32, no dropout, gradients clipped to 1, fused AdamW. "regard" is the same architecture;
 "regard, lm recipe" is the one that `regard train lm` takes, with its own optimizer. Every contestant has its own
-process, since our training loop tells malloc to keep its memory, and takes its turn in every round while the others
+process and takes its turn in every round while the others
 sleep, so a noisy machine disturbs all alike; what counts is the ratio, round by round.
 """
 
@@ -30,7 +30,6 @@ from regard.data.batches import Batch, window_batch
 from regard.models import build, preset
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
-from regard.train.memory import keep_memory
 from regard.train.optim import build_optimizers
 
 VOCAB = 65
@@ -134,7 +133,6 @@ def adamw(model: nn.Module) -> list[torch.optim.Optimizer]:
 def contestant(name: str, shape: str) -> Callable[[Batch], None]:
     settings: dict[str, Any] = dict(lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
     if name in ("regard", "regard, lm recipe"):
-        keep_memory()
         same = name == "regard"
         model = regard_gpt(shape, **{} if same else MODERN)
         return trainer(model, regard_loss, build_optimizers(model, name="adamw" if same else "muon", **settings))

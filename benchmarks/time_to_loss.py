@@ -29,7 +29,6 @@ from regard.objectives.next_token import next_token
 from regard.recipes import recipe
 from regard.recipes.base import Recipe
 from regard.train.loop import evaluate
-from regard.train.memory import keep_memory
 from regard.train.optim import build_optimizers
 from regard.train.schedule import SCHEDULES
 
@@ -119,7 +118,6 @@ def main() -> None:
     parser.add_argument("--only", choices=["plain", "recipe"])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    keep_memory()
 
     text = options.text.read_text(encoding="utf-8")
     letters = {letter: number for number, letter in enumerate(sorted(set(text)))}

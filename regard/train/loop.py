@@ -19,7 +19,6 @@ from regard.data.batches import Batch
 from regard.train import checkpoint
 from regard.train.checkpoint import Progress
 from regard.train.config import TrainConfig
-from regard.train.memory import keep_memory
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
 from regard.train.schedule import SCHEDULES
@@ -62,7 +61,6 @@ def fit(
 ) -> Fitted:
     """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
     new lowest validation loss, or once at the end with the mean of the last checkpoints."""
-    keep_memory()
     torch.manual_seed(config.seed)
     line, saved = Line(quiet), out / "checkpoints"
     peak = config.lr or (model.config.dim * config.warmup) ** -0.5

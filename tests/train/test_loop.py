@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit
-from regard.recipes.run import streams
-from regard.tokens import Tokenizer
+from regard.recipes.run import prepare
 from regard.train import checkpoint
 from regard.train import loop as loop_module
 from regard.train.loop import Interrupted, read_metrics
@@ -82,7 +81,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(small, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         return real_objective(model, batch, **how)
 
-    import regard.recipes.run as run
+    import regard.recipes.translate as run
 
     real_objective = run.next_token
     monkeypatch.setattr(run, "next_token", objective)
@@ -92,7 +91,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(small, tmp_path, monkeypatch):
 
 
 def test_divergence_names_step_batch_and_cure(small, tmp_path, monkeypatch):
-    import regard.recipes.run as run
+    import regard.recipes.translate as run
 
     real = run.next_token
     counter = {"n": 0}
@@ -238,15 +237,13 @@ def test_sigkill_at_any_moment(tmp_path, kills):
     assert got == losses(tmp_path / "whole")
 
 
-def test_embedded_epochs_are_fresh(small):
+def test_embedded_epochs_are_fresh(small, tmp_path):
     plan = small()
-    pairs, held_out = plan.data.split()
-    tokenizer = Tokenizer.train(texts=[side for pair in pairs for side in pair], vocab_size=270)
-    stream, _ = streams(plan, tokenizer, pairs, held_out, Line(quiet=True))
+    stream = prepare(plan.data, plan, tmp_path, False, Line(quiet=True)).stream
     first, second = stream.epoch(0), stream.epoch(1)
-    assert len(first.numbers) == len(second.numbers) == plan.data.epoch_size
-    known = set(map(tuple, first.sources))
-    assert sum(tuple(ids) in known for ids in second.sources) < 0.5 * len(known)
+    assert len(first) == len(second) == plan.data.epoch_size
+    known = {tuple(pair.source) for pair in first}
+    assert sum(tuple(pair.source) in known for pair in second) < 0.5 * len(known)
 
 
 def test_a_failed_resume_changes_nothing(small, tmp_path):
