@@ -1,10 +1,12 @@
 """Tasks about texts: labels, tags, answers, likeness, instructions; from nothing, or from trained weights.
 
-regard train classify                                      which of 13 languages, from names
-regard train tag                                           dates, places, amounts and names in sentences
-regard train answer                                        questions about a passage
-regard train embed                                         paraphrases
+regard train classify       which of 13 languages, from names: 400 steps, two minutes of one core, 96 % right
+regard train tag            dates, places, amounts, names in sentences: 1,000 steps, five minutes, F1 97.9
+regard train answer         questions about a passage: 1,800 steps, 14 minutes, 99.6 % exactly right
+regard train embed          paraphrases: 600 steps
+regard train instruct       answers to prompts, here dates: 1,000 steps
 regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
+    SST-2 with MiniLM: see benchmarks/sst2.py
 """
 
 from dataclasses import replace
@@ -31,26 +33,29 @@ def task_recipe(task: Any, *, embedded: bool, base: str | None) -> Recipe:
             eval_every=100, save_every=500,
         )  # fmt: skip
         return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, base=base), train=train)
-    model, fields, steps = FROM_NOTHING[task]
+    model, fields, pace = FROM_NOTHING[task]
     family = "gpt" if task == "instruct" else "bert"
     config = preset(family, "tiny", dropout=0.0 if embedded else 0.1, max_len=256, **model)
     train = TrainConfig(
-        steps=steps, batch_tokens=2048, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
+        **dict(batch_tokens=2048, lr=2e-3) | pace, optimizer="muon", schedule="trapezoid", warmup=100, smoothing=0.0,
         eval_every=200, save_every=200,
     )  # fmt: skip
     return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, **fields), train=train)
 
 
-FROM_NOTHING: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
-    "classify": (dict(task="classify"), dict(vocab_size=2000), 400),
+FROM_NOTHING: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "classify": (dict(task="classify"), dict(vocab_size=2000), dict(steps=400)),
     # Names that training never showed are found by what stands around them, so some words are hidden in training.
-    "tag": (dict(task="tag", pooler=False), dict(vocab_size=800, hidden=0.25), 1000),
+    "tag": (dict(task="tag", pooler=False), dict(vocab_size=800, hidden=0.25), dict(steps=1000)),
     # The end of an answer depends on where it starts: distances matter more than places.
-    "answer": (dict(task="answer", pooler=False, position="rotary", norm_place="pre"), dict(vocab_size=1000), 2000),
-    "embed": (dict(task="none", pooler=False), dict(vocab_size=1000), 600),
-    "instruct": ({}, dict(vocab_size=1000), 1000),
-}
-"""What differs for each task that starts from nothing: model, data, steps."""
+    "answer": (
+        dict(task="answer", pooler=False, position="rotary", norm_place="pre"), dict(vocab_size=1000),
+        dict(steps=1800, batch_tokens=3072, lr=4e-3),
+    ),
+    "embed": (dict(task="none", pooler=False), dict(vocab_size=1000), dict(steps=600)),
+    "instruct": ({}, dict(vocab_size=1000), dict(steps=1000)),
+}  # fmt: skip
+"""What differs for each task that starts from nothing: model, data, training."""
 
 
 def start_config(base: str, task: str) -> tuple[str, Any]:

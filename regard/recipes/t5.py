@@ -1,6 +1,8 @@
 """T5: several tasks in one model, told apart by what stands before the text.
 
-regard train t5                                            translation, languages, dates and summaries
+regard train t5
+    translation, languages, dates and summaries: 2,500 steps, 19 minutes of one core; exactly right 99.5 % of held-out
+    translations, 97.5 % of languages, 100 % of dates; ROUGE-L of summaries 7.0 (the first sentence of the text: 13.0)
 regard train t5 --data.pairs tasks.tsv                     your own: source, tab, target
 regard train spans --out runs/spans                        pre-training: spans taken out of a text, to be restored
 regard train t5 --data.base runs/spans --data.pairs tasks.tsv
