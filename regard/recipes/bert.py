@@ -33,8 +33,8 @@ def bert(*, embedded: bool = True) -> Recipe:
         model=preset("bert", "tiny", dropout=0.0, max_len=128, task="pretrain"),
         data=MaskedConfig(vocab_size=2000),
         train=TrainConfig(
-            steps=3000, batch_tokens=4096, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=200, smoothing=0.0,
-            eval_every=500, save_every=500,
+            steps=1500, batch_tokens=2048, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
+            eval_every=250, save_every=250,
         ),
     )  # fmt: skip
 

@@ -121,7 +121,7 @@ def tell_masked(data: MaskedConfig, plan: Recipe, out: Path) -> Told:
         f'regard fill {out} "{texts[0]}"',
         f"regard finetune {out} --task classify --data.train train.tsv",
     ]
-    return {}, list(zip(texts, words, strict=True)), following
+    return evaluate(out, {}).scores, list(zip(texts, words, strict=True)), following
 
 
 @tell.register

@@ -3,20 +3,26 @@
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from regard.config import override
+from regard.data.batches import IGNORE
 from regard.data.labelled import ExamplesConfig
+from regard.data.masking import MaskedConfig
 from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
 from regard.data.tasks import PREFIXES, tasks
 from regard.data.text import TextConfig, read_text
 from regard.recipes.base import Recipe
+from regard.recipes.bert import cut, hidden
 from regard.recipes.examples import labels_of, sides_of, tag_of
 from regard.recipes.lm import text_scores
 from regard.recipes.t5 import SpansConfig, TasksConfig
-from regard.tasks import Answerer, Classifier, Encoder, Tagger, Translator, Writer, load
+from regard.tasks import Answerer, Classifier, Encoder, Filler, Tagger, Translator, Writer, load
 from regard.tasks.readers import first_tokens
 from regard.tasks.scores import (
     exact_match,
@@ -28,6 +34,7 @@ from regard.tasks.scores import (
 )  # fmt: skip
 
 TEST_EXAMPLES = 1000
+HIDDEN_TEXTS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +179,22 @@ def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: 
     return Scored(scores=scores, outputs=texts)
 
 
+def of_filler(loaded: Filler, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """How many hidden tokens of held-out text the model finds again at the first guess."""
+    data = data_of(run, MaskedConfig, changes)
+    text = read_text(data.text) if changes and data.text else held_out_text(data)
+    room = min(data.max_len, loaded.context)
+    parts = cut(loaded.tokenizer, text, room - 3)[: limit or HIDDEN_TEXTS]
+    alone = replace(data, next_sentence=False)
+    examples = hidden(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
+    right = total = 0
+    for one, scores in zip(examples, loaded.scores([one.framed for one in examples]), strict=True):
+        targets = torch.tensor(one.targets)
+        right += int((scores.argmax(-1) == targets).sum())
+        total += int((targets != IGNORE).sum())
+    return Scored(scores={"found_again": round(100 * right / max(1, total), 2), "examples": total}, outputs=[])
+
+
 def of_encoder(loaded: Encoder, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     examples = examples_of(run, "embed", changes, limit)
     first, second = (loaded.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
@@ -210,7 +233,7 @@ def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> li
 
 WAYS: dict[type, Callable[..., Scored]] = {
     Translator: of_translator, Writer: of_writer, Classifier: of_classifier, Tagger: of_tagger,
-    Answerer: of_answerer, Encoder: of_encoder,
+    Answerer: of_answerer, Filler: of_filler, Encoder: of_encoder,
 }  # fmt: skip
 
 

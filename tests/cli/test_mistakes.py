@@ -179,7 +179,6 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
             ["answer", "RUN", "q " * 400, "--passage", "p " * 300],
             "leaves 0 tokens of passage beside a question",
         ),
-        ("bert", ["eval", "RUN"], "RUN has no scores of its own; fine-tune it for a task: regard finetune RUN --task"),
         ("spans", ["eval", "RUN"], "RUN was only pre-trained; train it for tasks: regard train t5 --data.base RUN"),
         ("classify", ["eval", "RUN", "--few-shot", "2"], "examples in a prompt are for models that continue texts"),
         ("classify", ["eval", "RUN", "--data.task", "tag"], "RUN was trained to classify; leave out --data.task tag"),
