@@ -81,22 +81,23 @@ def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quie
     required=True,
     help="What to learn.",
 )
-@click.option("--tune", type=click.Choice(["all", "head", "lora"]), default="all", show_default=True, help="Of what.")
+@click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Of what.  [default: all]")
 @click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @json_option
 @click.pass_context
 def finetune(
-    ctx: click.Context, base: str, task: str, tune: str, out: Path | None, resume: bool, quiet: bool, as_json: bool
-) -> None:
+    ctx: click.Context, base: str, task: str, tune: str | None, out: Path | None, resume: bool, quiet: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Teach a trained model, BASE (a run, a checkpoint or a name on the Hub), a task.
 
     \b
     regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
     regard finetune CHECKPOINT --task tag --tune lora --data.train train.conll
     """
-    changes = {"data.base": base, "data.tune": tune} | overrides(ctx.args)
+    changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
     run_recipe(task, changes, out or Path("runs") / task, resume, quiet, as_json)
 
 
@@ -110,7 +111,7 @@ def recipes(as_json: bool) -> None:
 
 
 @regard.command("eval", context_settings=OVERRIDES)
-@click.argument("run", type=PATH)
+@click.argument("run")
 @beam_option
 @penalty_option
 @click.option("--limit", type=click.IntRange(1), help="Only the first examples.")
@@ -120,7 +121,7 @@ def recipes(as_json: bool) -> None:
 @json_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, run: Path, beam: int | None, length_penalty: float | None, limit: int | None,
+    ctx: click.Context, run: str, beam: int | None, length_penalty: float | None, limit: int | None,
     lowercase: bool, few_shot: int | None, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Score the model in RUN on held-out data, by the measures of its task.
@@ -192,11 +193,14 @@ def convert(run: str, out: Path, to: str) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
     loaded = load(run)
-    marks: dict[str, Any] = {}
-    if not isinstance(loaded, Encoder):
-        start = loaded.generation["bos" if isinstance(loaded, Writer) else "decoder_start"]
-        marks = dict(bos=start, eos=loaded.generation["eos"], pad=loaded.generation["pad"])
-    export_model(loaded.model, out, **marks)
+    how: dict[str, Any] = {}
+    if isinstance(loaded, Writer):
+        how = {name: loaded.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}
+    elif not isinstance(loaded, Encoder):
+        told = loaded.generation
+        how = {name: told[name] for name in ("eos", "pad", "forbidden", "length_penalty", "force_end")}
+        how |= dict(bos=told["decoder_start"], beams=told["num_beams"], max_len=told["max_length"] - 1)
+    export_model(loaded.model, out, **how)
     frame: Any = "both" if isinstance(loaded, Encoder) else "none" if isinstance(loaded, Writer) else "end"
     export_tokenizer(loaded.tokenizer, out, frame=frame, max_len=loaded.model.config.max_len)
     click.echo(f"written: {out}", err=True)

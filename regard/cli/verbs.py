@@ -67,11 +67,11 @@ def translate(
 @click.argument("run")
 @click.argument("prompt", nargs=-1)
 @input_option
-@click.option("--max-new-tokens", type=click.IntRange(1), default=200, show_default=True)
+@click.option("--max-new-tokens", type=click.IntRange(1), help="[default: 200; of an answer, what its prompt allows]")
 @sampling_options
 @json_option
 def generate(
-    run: str, prompt: tuple[str, ...], input_: Path | None, max_new_tokens: int, temperature: float | None,
+    run: str, prompt: tuple[str, ...], input_: Path | None, max_new_tokens: int | None, temperature: float | None,
     top_k: int | None, top_p: float | None, min_p: float | None, seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Continue PROMPT, or answer it, with the model in RUN; shown as it is written."""

@@ -154,6 +154,10 @@ class TextStream:
     rows: int
     seed: int = 0
 
+    def count(self) -> int:
+        """Batches of an epoch."""
+        return max(1, len(self.ids) // (self.context * self.rows))
+
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         while True:

@@ -87,8 +87,17 @@ def uniforms(seed: int, rows: Sequence[int], steps: int) -> Float[Tensor, "B N"]
     return torch.from_numpy(np.stack([np.random.default_rng([seed, row]).random(steps) for row in rows]))
 
 
-def until(eos: int | None, ids: list[int]) -> list[int]:
-    return ids[: ids.index(eos)] if eos in ids else ids  # type: ignore[arg-type]
+Ends = int | Sequence[int] | None
+"""The token that ends a text, or several; None for texts without end."""
+
+
+def ends_of(eos: Ends) -> list[int]:
+    return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
+
+
+def until(eos: Ends, ids: list[int]) -> list[int]:
+    ends = ends_of(eos)
+    return ids[: next((i for i, id in enumerate(ids) if id in ends), len(ids))]
 
 
 BLOCK = 64
@@ -126,11 +135,12 @@ def evaluating(model: Generator) -> Iterator[None]:
         model.train(was)
 
 
+@torch.inference_mode()
 def steps(
     model: Generator,
     prefix: Int[Tensor, "B T"],
     *,
-    eos: int | None,
+    eos: Ends,
     max_len: int,
     sampling: Sampling | None = None,
     forbidden: Sequence[int] = (),
@@ -145,7 +155,7 @@ def steps(
     if max_len < 1:
         raise ValueError(f"max_len={max_len} must be at least 1")
     B, device = len(prefix), prefix.device
-    banned = torch.tensor(list(forbidden), dtype=torch.long, device=device)
+    banned, ends = (torch.tensor(ids, dtype=torch.long, device=device) for ids in (list(forbidden), ends_of(eos)))
     noise = uniforms(sampling.seed, rows or range(B), max_len).to(device) if sampling and B else None
     going = torch.arange(B, device=device)  # the row of `prefix` that each row of the shrinking batch belongs to
     last = max_len - force_end
@@ -162,7 +172,7 @@ def steps(
             ids = draw(filter_scores(log_probs, sampling), noise[going, step])
             chosen = log_probs.gather(1, ids[:, None])[:, 0]
         yield Step(going, ids, chosen)
-        kept = (ids != eos).nonzero()[:, 0] if eos is not None else going
+        kept = torch.isin(ids, ends, invert=True).nonzero()[:, 0]
         if len(kept) < len(going):
             going, ids = going[kept], ids[kept]
             if len(kept) == 0:
@@ -176,7 +186,7 @@ def generate(
     model: Generator,
     prefix: Int[Tensor, "B T"],
     *,
-    eos: int | None,
+    eos: Ends,
     max_len: int,
     sampling: Sampling | None = None,
     forbidden: Sequence[int] = (),

@@ -19,18 +19,24 @@ ADAPTER = "adapter.safetensors"
 
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
-    """A model with this config and the weights of `base`, wherever it has one of the same name and shape.
-
-    A head for another task, or for other labels, starts anew.
-    """
+    """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels,
+    starts anew, and so does a pooler that the base does not have."""
     model = type(base)(config)
     stored = own_tensors(base)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
     with torch.no_grad():
         for name, tensor in own_tensors(model).items():
-            if name in stored and stored[name].shape == tensor.shape and (same_head or not name.startswith("head.")):
-                tensor.copy_(stored[name])
-    return model.to(next(base.parameters()).dtype)
+            fresh = name.startswith(("head.", "pair_head.")) and not same_head
+            if fresh or name.startswith("pooler.") and name not in stored:
+                continue
+            if name not in stored or stored[name].shape != tensor.shape:
+                got = tuple(stored[name].shape) if name in stored else "nothing"
+                raise ValueError(
+                    f"{name} would have shape {tuple(tensor.shape)}, what it starts from has {got}; "
+                    "leave the sizes of the model as they are"
+                )
+            tensor.copy_(stored[name])
+    return model
 
 
 def tune(model: nn.Module, how: str, rank: int) -> None:

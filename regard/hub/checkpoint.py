@@ -60,6 +60,8 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
             model = models[family](config)
     except ValueError as error:
         raise ValueError(f"{config_path}: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{config_path}: not a complete config ({error}); copy it again") from None
     try:
         tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
         _fill(model, tensors, dtype)

@@ -46,9 +46,9 @@ def save_generation(
 
 def load_generation(directory: str | Path) -> dict[str, Any]:
     """What a directory says about decoding: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
-    `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts the start token too:
-    `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token that some
-    (BART) write first in any case: a second one of the prefix. `prompt_end` is put behind a prompt."""
+    all `ends` of a text, `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts
+    the start too: `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token
+    that some (BART) write first in any case: a second one of the prefix. `prompt_end` is put behind a prompt."""
     path = Path(directory) / GENERATION
     fields = read_json(Path(directory) / CONFIG)
     longest = next((fields[name] for name in LENGTHS if fields.get(name)), 512)
@@ -57,10 +57,13 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
     if any(len(word) != 1 for word in banned):
         raise ValueError(f"{path}: bad_words_ids has a word of several tokens; only single tokens can be forbidden")
     names = ["decoder_start", "bos", *(["pad"] if fields.get("is_encoder_decoder") else [])]  # T5 says no more
+    eos = fields.get("eos_token_id")
+    ends = [] if eos is None else eos if isinstance(eos, list) else [eos]
     starts = (fields.get(f"{name}_token_id") for name in names)
     return {
         "bos": fields.get("bos_token_id"),
-        "eos": _first(fields.get("eos_token_id")),
+        "eos": next(iter(ends), None),
+        "ends": ends,
         "pad": fields.get("pad_token_id"),
         "decoder_start": next((start for start in starts if start is not None), None),
         "forced_bos": fields.get("forced_bos_token_id"),
@@ -71,7 +74,3 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
         "max_length": fields.get("max_length") or longest,
         "prompt_end": fields.get("prompt_end") or "",
     }
-
-
-def _first(ids: int | list[int] | None) -> int | None:
-    return ids[0] if isinstance(ids, list) else ids

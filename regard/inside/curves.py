@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def draw_race(
     series: Mapping[str, Sequence[tuple[Number, Number]]], path: Target, measure: str
 ) -> "matplotlib.figure.Figure":
-    """Each run's (minutes, value) points; lower is better, both axes logarithmic, as what is learned slows down."""
+    """Each run's (minutes, value) points; lower is better."""
     figure = new_figure(9, 5)
     axes = chart(figure, 1, 1, 4.6, 3, xlabel="minutes of training", ylabel=measure)
     ends = []
@@ -21,8 +21,8 @@ def draw_race(
         minutes, values = zip(*points, strict=True)
         axes.plot(minutes, values, color=color, linewidth=1.6)
         ends.append((minutes[-1], values[-1], name, color))
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    settled = [value for points in series.values() for _, value in points[len(points) // 8 :]]
+    axes.set(xlim=(0, None), ylim=(0.97 * min(settled), 1.03 * max(settled)))  # the first fall would hide the rest
     tidy(axes)
     name_lines(axes, ends)
     return save(fit(figure), path)

@@ -33,8 +33,8 @@ def bert(*, embedded: bool = True) -> Recipe:
         model=preset("bert", "tiny", dropout=0.0, max_len=128, task="pretrain"),
         data=MaskedConfig(vocab_size=2000),
         train=TrainConfig(
-            steps=1500, batch_tokens=2048, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
-            eval_every=250, save_every=250,
+            steps=600, batch_tokens=2048, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
+            eval_every=200, save_every=200,
         ),
     )  # fmt: skip
 

@@ -1,6 +1,5 @@
 """From examples of a task to batches: what is read, and what is to be said about it."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,9 +76,6 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     gather = collate_instructions if data.task == "instruct" else collate_readings
     collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)
     stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
-    if recipe.train.epochs is not None:
-        steps = math.ceil(recipe.train.epochs * stream.count())
-        recipe = replace(recipe, train=replace(recipe.train, steps=max(1, steps)))
     how: dict[str, Any] = {}
     if base is not None:
         how["build"] = lambda recipe: tuned(begin_from(load_model(base), recipe.model), data)

@@ -29,7 +29,11 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     """Scores, samples and next steps of the run in `out`, as its kind of data asks for."""
     plan = Recipe.load(out / "recipe.toml")
     print("scoring held-out examples …", file=sys.stderr)
-    scores, samples, following = tell(plan.data, plan, out)
+    try:
+        scores, samples, following = tell(plan.data, plan, out)
+    except ValueError as error:  # the run is whole, whatever its held-out data is like
+        print(f"not scored: {error}", file=sys.stderr)
+        scores, samples, following = {}, [], [f"regard eval {out} --help"]
     scores = scores | {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     if as_json:
         print(json.dumps(scores, ensure_ascii=False))

@@ -1,5 +1,6 @@
 """From a recipe to a trained run on disk."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -48,7 +49,7 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
     """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
     out, line = Path(out), Line(quiet)
     job = prepare(recipe.data, recipe, out, resume, line)
-    recipe = job.recipe
+    recipe = with_steps(job.recipe, job.stream)
     check_place(recipe, out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)
@@ -68,6 +69,14 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
         model, job.stream, job.valid, job.objective, recipe.train, out,
         publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
     )  # fmt: skip
+
+
+def with_steps(recipe: Recipe, stream: Any) -> Recipe:
+    """Passes over the data as a number of updates."""
+    if recipe.train.epochs is None:
+        return recipe
+    steps = math.ceil(recipe.train.epochs * stream.count() / recipe.train.accumulate)
+    return replace(recipe, train=replace(recipe.train, steps=max(1, steps)))
 
 
 def check_place(recipe: Recipe, out: Path, resume: bool) -> None:

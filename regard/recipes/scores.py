@@ -17,6 +17,7 @@ from regard.data.masking import MaskedConfig
 from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
 from regard.data.tasks import PREFIXES, tasks
 from regard.data.text import TextConfig, read_text
+from regard.hub.remote import find
 from regard.recipes.base import Recipe
 from regard.recipes.bert import cut, hidden
 from regard.recipes.examples import labels_of, sides_of, tag_of
@@ -46,9 +47,10 @@ class Scored:
 
 
 def evaluate(
-    run: Path, changes: Mapping[str, Any], *, limit: int | None = None, few_shot: int | None = None, **how: Any
+    run: str | Path, changes: Mapping[str, Any], *, limit: int | None = None, few_shot: int | None = None, **how: Any
 ) -> Scored:
     """Scores of a model on the data that `changes` name, or else on what was held out from its training."""
+    run = find(run)
     loaded = load(run)
     if few_shot is not None:
         data = data_of(run, ExamplesConfig, {"data.task": "classify"} | dict(changes))

@@ -16,7 +16,7 @@ from regard.tokens import Tokenizer
 READERS: dict[str, type[Encoder]] = {
     "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
 }  # fmt: skip
-LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "pad": None, "forbidden": [], "prompt_end": ""}
+LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
 """Its stories begin with <s>, and a second one begins the next story."""
 VERBS = {
     "translate": "translates", "generate": "writes", "embed": "embeds", "fill": "fills in hidden words",

@@ -43,7 +43,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled.
 
-        A blank text has a blank translation. An output ends at twice its batch's longest source at the latest.
+        A blank text has a blank translation. An output ends at `max_new_tokens`, or at twice its
+        batch's longest source.
         """
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
@@ -61,10 +62,11 @@ class Translator:
                 rows = [sources[i] for i in group]
                 source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
                 start = torch.tensor([self.start] * len(rows))
-                longest = min(2 * source.shape[1] + 16, told["max_length"] - 1)
+                most = told["max_length"] - len(self.start)
+                longest = min(max_new_tokens or 2 * source.shape[1] + 16, most)
                 ends: dict[str, Any] = dict(
                     source=source, lengths=lengths, eos=told["eos"], forbidden=told["forbidden"],
-                    max_len=min(longest, max_new_tokens or longest), force_end=told["force_end"],
+                    max_len=longest, force_end=told["force_end"],
                 )  # fmt: skip
                 if beams == 1:
                     found = [[one] for one in generate(self.model, start, sampling=sampling, rows=group, **ends)]

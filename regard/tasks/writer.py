@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batches import IGNORE, pad
-from regard.decode.sample import Sampling, evaluating, generate, steps, until
+from regard.decode.sample import Sampling, ends_of, generate, steps, until
 from regard.tokens import Tokenizer
+
+NEW_TOKENS = 200
+"""Written behind a prompt, unless told otherwise."""
 
 
 class Writer:
@@ -18,14 +21,16 @@ class Writer:
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
         self.prompt_end = generation["prompt_end"]
+        self.ends = ends_of(generation.get("ends", generation["eos"]))
         self.front = front_of(tokenizer)
 
     def generate(
-        self, prompts: Sequence[str], *, max_new_tokens: int = 200, sampling: Sampling | None = None
+        self, prompts: Sequence[str], *, max_new_tokens: int | None = None, sampling: Sampling | None = None
     ) -> list[str]:
         """What the model writes after each prompt: greedy, or drawn as `sampling` says."""
         if isinstance(prompts, str):
             raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
+        max_new_tokens = NEW_TOKENS if max_new_tokens is None else max_new_tokens
         encoded = [self.encode(prompt) for prompt in prompts]
         texts = [""] * len(prompts)
         for length in sorted({len(ids) for ids in encoded}):  # prompts of one length are written together
@@ -36,7 +41,7 @@ class Writer:
                     texts[row] = "".join(self.stream(prompts[row], **how))
                 continue
             found = generate(
-                self.model, torch.tensor([encoded[row] for row in rows]), eos=self.generation["eos"],
+                self.model, torch.tensor([encoded[row] for row in rows]), eos=self.ends,
                 max_len=max_new_tokens, sampling=sampling, forbidden=self.generation["forbidden"], rows=rows,
             )  # fmt: skip
             for row, hypothesis in zip(rows, found, strict=True):
@@ -44,33 +49,33 @@ class Writer:
         return texts
 
     def stream(
-        self, prompt: str, *, max_new_tokens: int = 200, sampling: Sampling | None = None, row: int = 0
+        self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None, row: int = 0
     ) -> Iterator[str]:
         """The same for one prompt, piece by piece as it is written; `row` is its number, for the draws.
 
         A text longer than the context goes on from the last half of a context.
         """
-        eos, ids, told = self.generation["eos"], self.encode(prompt), 0
+        ends, ids, told = self.ends, self.encode(prompt), 0
         written: list[int] = []
+        max_new_tokens = NEW_TOKENS if max_new_tokens is None else max_new_tokens
         while len(written) < max_new_tokens:
             seen = [*ids, *written]
             seen = seen if len(seen) < self.context else seen[-max(1, self.context // 2) :]
             room = min(max_new_tokens - len(written), self.context - len(seen))
-            with evaluating(self.model):
-                for step in steps(
-                    self.model, torch.tensor([seen]), eos=eos, max_len=room, sampling=advance(sampling, len(written)),
-                    forbidden=self.generation["forbidden"], rows=[row],
-                ):  # fmt: skip
-                    written.append(int(step.ids[0]))
-                    if written[-1] == eos:
-                        break
-                    whole = self.settled(ids, written)
-                    if len(whole) > told:
-                        yield whole[told:]
-                        told = len(whole)
-            if written[-1] == eos:
+            for step in steps(
+                self.model, torch.tensor([seen]), eos=ends, max_len=room, sampling=advance(sampling, len(written)),
+                forbidden=self.generation["forbidden"], rows=[row],
+            ):  # fmt: skip
+                written.append(int(step.ids[0]))
+                if written[-1] in ends:
+                    break
+                whole = self.settled(ids, written)
+                if len(whole) > told:
+                    yield whole[told:]
+                    told = len(whole)
+            if written[-1] in ends:
                 break
-        yield self.continuation(ids, until(eos, written))[told:]
+        yield self.continuation(ids, until(ends, written))[told:]
 
     def shown(self, prompt: str) -> str:
         """What is printed before a continuation: the prompt that it goes on from, unless it is an answer to it."""

@@ -192,7 +192,7 @@ def test_export_and_load_is_the_identity(tmp_path, changes):
 def test_generation_there_and_back(saved):
     save_generation(saved, bos=1, eos=2, pad=0, beams=5, length_penalty=0.6, max_len=28, forbidden=[0, 7])
     assert load_generation(saved) == dict(
-        bos=1, eos=2, pad=0, decoder_start=1, forced_bos=None, forbidden=[0, 7], num_beams=5,
+        bos=1, eos=2, ends=[2], pad=0, decoder_start=1, forced_bos=None, forbidden=[0, 7], num_beams=5,
         length_penalty=0.6, force_end=True, max_length=29, prompt_end="",
     )  # fmt: skip
     (saved / "generation_config.json").write_text('{"bad_words_ids": [[1, 2]]}')

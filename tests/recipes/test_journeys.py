@@ -14,7 +14,7 @@ from regard.data.batches import IGNORE, IdPair
 from regard.recipes import Recipe, fit, lm, recipe, scores, t5
 from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
 from regard.recipes.report import report
-from regard.recipes.run import prepare
+from regard.recipes.run import prepare, with_steps
 from regard.tasks import load
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics
@@ -287,7 +287,7 @@ def test_hidden_words_are_masks_and_others_each_epoch(name, tiny, tmp_path):
 
 def test_passes_over_the_data_become_steps(tiny, tmp_path):
     job = job_of(tiny, "classify", tmp_path, train__epochs=2.5)
-    assert job.recipe.train.steps == math.ceil(2.5 * job.stream.count())
+    assert with_steps(job.recipe, job.stream).train.steps == math.ceil(2.5 * job.stream.count())
 
 
 def test_steps_that_are_asked_for_count(tiny):
