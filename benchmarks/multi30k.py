@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacremoses import MosesTokenizer
 
 from regard.data.pairs import read_lines
-from regard.hub.translator import load
+from regard.tasks import load
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ def finetune(
 @regard.command()
 @json_option
 def recipes(as_json: bool) -> None:
-    """List what can be trained, with minutes on two CPU cores and score."""
+    """List what can be trained, with minutes and score."""
     from regard.recipes.catalogue import list_recipes
 
     click.echo(list_recipes(as_json))

@@ -15,8 +15,6 @@ from regard.data.examples import Entity, Question, Similar, Tagged
 from regard.data.phrases import SPLITS, Draw
 from regard.data.values import LABEL_OF, PREFIXES, draw_value, write_value
 
-LABELS = ("DATE", "PLACE", "AMOUNT", "NAME")
-
 
 def tagged(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[Tagged]:
     """One or two sentences with the entities in them; about one in eight has none."""

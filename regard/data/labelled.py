@@ -10,7 +10,6 @@ from regard.data.languages import languages
 from regard.data.tasks import tasks
 
 Examples = list[Any]
-TASKS = ("classify", "tag", "answer", "embed", "instruct")
 HELD_OUT = 1000
 """Generated examples for validation, and for the scores at the end."""
 

@@ -31,11 +31,11 @@ class MaskedConfig(TextConfig):
             raise ValueError(f"max_len={self.max_len} is too short for two stretches of text; use 8 or more")
 
 
-SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
+SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|(?<=[。！？])|\n")
 
 
 def sentences(text: str) -> list[str]:
-    """A text cut behind full stops and at blank lines, white space joined."""
+    """A text cut behind full stops and at the ends of lines, white space joined."""
     return [joined for part in SENTENCE_END.split(text) if (joined := " ".join(part.split()))]
 
 

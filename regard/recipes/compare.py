@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from regard.data.text import TextConfig
 from regard.recipes.base import Recipe
 from regard.recipes.lm import encode
 from regard.recipes.scores import evaluate, held_out_pairs, score_pairs
@@ -65,16 +66,23 @@ def render_comparison(result: Mapping[str, Any]) -> str:
 
 def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> dict[str, Any]:
     """Language models on the same held-out text: size, minutes, bits per byte; and how they got there."""
+    if len({run.name for run in runs}) < len(runs):
+        raise ValueError("runs to compare need different names")
     result: dict[str, Any] = {"by": "time", "runs": {}}
+    texts = set()
     curves = {}
     for run in runs:
         if not (run / "metrics.jsonl").is_file():
             raise ValueError(f"{run}: no metrics.jsonl; name directories of runs")
         writer = load(run)
-        if not isinstance(writer, Writer):
-            raise ValueError(f"{run} is no language model; compare translators with --by length")
+        data = Recipe.load(run / "recipe.toml").data
+        if not isinstance(writer, Writer) or not isinstance(data, TextConfig):
+            raise ValueError(f"{run} is no language model of running text; compare translators with --by length")
+        texts.add(data.sha256)
+        if len(texts) > 1:
+            raise ValueError(f"{run} was trained on another text than those before it; compare runs of one text")
         rows = [row for row in read_metrics(run / "metrics.jsonl") if "valid_loss" in row]
-        _, valid = Recipe.load(run / "recipe.toml").data.split()
+        _, valid = data.split()
         tokens = len(encode(writer.tokenizer, valid))
         rate = tokens / len(valid.encode()) / math.log(2)  # of a loss a token to bits per byte
         curves[run.name] = [(row["seconds"] / 60, row["valid_loss"] * rate) for row in rows]

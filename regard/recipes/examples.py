@@ -65,6 +65,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     encode = partial(ENCODERS[data.task], tokenizer=tokenizer, config=config, max_len=min(data.max_len, config.max_len))
     first, valid = encode(examples), encode(held_out)
 
+    if dropped := len(examples) - len(first):
+        line.say(f"left out {dropped:,} of {len(examples):,} examples: longer than {data.max_len} tokens")
     if data.hidden and tokenizer.mask is None:
         raise ValueError("words cannot be hidden: the tokenizer has no mask token; leave out --data.hidden")
 

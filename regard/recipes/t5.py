@@ -111,6 +111,8 @@ def prepare_tasks(data: TasksConfig, recipe: Recipe, out: Path, resume: bool, li
     first, valid = (encode(some, tokenizer, data.max_len) for some in (pairs, held_out))
     if not first or not valid:
         raise ValueError(f"no pair is shorter than max_len={data.max_len} tokens; raise --data.max-len")
+    if dropped := len(pairs) - len(first):
+        line.say(f"left out {dropped:,} of {len(pairs):,} pairs: empty, or longer than max_len={data.max_len} tokens")
 
     def epoch(number: int) -> list[IdPair]:
         if not data.embedded or number == 0:
