@@ -1,5 +1,6 @@
-"""`python -m regard.cli`, where the command itself is not on the path."""
+"""`python -m regard.cli`."""
 
-from regard.cli import main
+from regard.cli.base import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -14,9 +14,11 @@ import pytest
 
 from regard.data.events import EVENTS, PLAIN, THINGS
 from regard.data.examples import Question
-from regard.data.facts import LABELS, SPLITS, _fill, _Value, paraphrases, questions, tagged
+from regard.data.facts import SPLITS, _fill, _Value, paraphrases, questions, tagged
 from regard.data.phrases import Draw
 from regard.data.values import DAY_STYLES, LABEL_OF, draw_value, value_split, write_day, write_value
+
+LABELS = ("DATE", "PLACE", "AMOUNT", "NAME")
 
 
 @pytest.fixture(scope="module")
