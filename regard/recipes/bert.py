@@ -1,6 +1,8 @@
 """BERT from nothing: hidden words and next sentences, on Python's documentation or on your text.
 
 regard train bert
+    Python's documentation: 600 steps, four minutes of one core. That is only a beginning: after half of them 11 % of
+    the hidden tokens are found again at the first guess; give it more text and hours
 regard train bert --data.text book.txt --model.preset mini --train.minutes 60
 """
 
