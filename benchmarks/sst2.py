@@ -23,7 +23,7 @@ from regard.data.examples import read_examples
 from regard.recipes import fit, recipe
 from regard.recipes.scores import evaluate
 
-RATES = {"all": 1e-4, "head": 1e-3, "lora": 2e-3}
+RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 BATCH = 32
 TOKENS = 900  # about as many sentences, padding included
 

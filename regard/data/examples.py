@@ -70,6 +70,7 @@ class Instruction:
     line: int | None = field(default=None, compare=False, repr=False)
 
 
+RENAME = "add it, or say what it is called: --data.columns text=sentence"
 Row = dict[str, Any]
 Rows = Iterator[tuple[int, Row]]
 # Other names that are understood without `columns`.
@@ -140,7 +141,7 @@ def _read_table(path: Path, fields: tuple[str, ...], columns: dict[str, str]) ->
             if name not in names:
                 raise ValueError(
                     f"{path}, line {number}: the header has no {columns.get(name, name)!r}, "
-                    f"only {', '.join(map(repr, first))}; columns maps names"
+                    f"only {', '.join(map(repr, first))}; " + RENAME
                 )
     elif len(first) in (len(fields), len(required)):
         names = list(fields if len(first) == len(fields) else required)
@@ -213,7 +214,7 @@ def _sentence(words: list[str], tags: list[str]) -> Row:
 # From here on, rows as examples.
 def _text(row: Row, name: str) -> str:
     if name not in row:
-        raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; columns maps names")
+        raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; {RENAME}")
     if not isinstance(row[name], str):
         raise ValueError(f"{name!r} is no text: {json.dumps(row[name])[:40]}; put it in quotes")
     if not row[name].strip():

@@ -25,6 +25,8 @@ from regard.tasks.writer import front_of
 from regard.tokens import Framed, Tokenizer
 from regard.train.progress import Line
 
+RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
+"""What is small or starts at zero can take larger steps."""
 OBJECTIVES = {
     "classify": text_labels, "tag": token_labels, "answer": span, "embed": likeness, "instruct": next_token,
 }  # fmt: skip
@@ -79,6 +81,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)
     stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
     how: dict[str, Any] = {}
+    if base is not None and recipe.train.lr is None:
+        recipe = replace(recipe, train=replace(recipe.train, lr=RATES[data.tune]))
     if base is not None:
         how["build"] = lambda recipe: tuned(begin_from(load_model(base), recipe.model), data)
     if base is not None and data.tune != "all":

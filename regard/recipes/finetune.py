@@ -29,7 +29,7 @@ def task_recipe(task: Any, *, embedded: bool, base: str | None) -> Recipe:
     if base is not None:
         family, config = start_config(base, task)
         train = TrainConfig(
-            epochs=3.0, batch_tokens=1024, lr=5e-5, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
+            epochs=3.0, batch_tokens=1024, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
         return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, base=base), train=train)

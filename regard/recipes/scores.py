@@ -173,11 +173,10 @@ def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: 
     found = loaded.answer([example.question for example in examples], [example.passage for example in examples])
     texts, wanted = [one.text or "" for one in found], [example.answer or "" for example in examples]
     silent = [i for i, answer in enumerate(wanted) if not answer]
-    scores = {
-        "exact_match": round(exact_match(texts, wanted), 2),
-        "unanswerable_found": round(100 * sum(not texts[i] for i in silent) / max(1, len(silent)), 2),
-        "examples": len(examples),
-    }
+    scores: dict[str, Any] = {"exact_match": round(exact_match(texts, wanted), 2)}
+    if silent:
+        scores["unanswerable_found"] = round(100 * sum(not texts[i] for i in silent) / len(silent), 2)
+    scores["examples"] = len(examples)
     return Scored(scores=scores, outputs=texts)
 
 

@@ -39,7 +39,7 @@ GOOD = "".join(f'{{"text": "cat {i}", "label": "{"ab"[i % 2]}"}}\n' for i in ran
 @pytest.mark.parametrize(
     ("task", "name", "text", "message"),
     [
-        ("classify", "t.jsonl", GOOD + '{"text": "x"}\n', r"t.jsonl, line 21: no 'label', only 'text'; columns maps"),
+        ("classify", "t.jsonl", GOOD + '{"text": "x"}\n', r"t.jsonl, line 21: no 'label', only 'text'; add it, or say"),
         ("classify", "t.jsonl", GOOD + '{"text": "x", \n', "t.jsonl, line 21: not JSON"),
         ("classify", "t.tsv", "a cat\tx\na dog\n", "t.tsv, line 2: got 1 columns, but 2 in the first line"),
         ("classify", "t.csv", 'text,label\n"a cat,x\n', "t.csv, line 2: not CSV"),
@@ -201,7 +201,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         (
             "classify",
             ["compare", "RUN", "--by", "time"],
-            "RUN is no language model; compare translators with --by length",
+            "RUN is no language model of running text; compare translators with --by length",
         ),
     ],
 )

@@ -163,7 +163,7 @@ TEXT = {"text": "Anna in Rome"}
             "classify",
             "a.jsonl",
             jsonl(GOOD, {"text": "b"}),
-            "a.jsonl, line 2: no 'label', only 'text'; columns maps names",
+            "a.jsonl, line 2: no 'label', only 'text'; add it, or say what it is called",
         ),
         ("classify", "a.jsonl", jsonl(GOOD) + "{oops\n", "a.jsonl, line 2: not JSON"),
         ("classify", "a.jsonl", jsonl(GOOD, [1, 2]), 'a.jsonl, line 2: not an object; .* like {"text": …'),
@@ -244,7 +244,7 @@ def test_missing_files_and_wrong_columns(tmp_path):
         read_examples(path, "classify", {"txt": "sentence"})
     with pytest.raises(ValueError, match="a.jsonl, line 1: no field 'sentence', where columns looks for the text"):
         read_examples(path, "classify", {"text": "sentence"})
-    with pytest.raises(ValueError, match="a.tsv, line 1: the header has no 'sentence', only 'a', 'x'; columns maps"):
+    with pytest.raises(ValueError, match="a.tsv, line 1: the header has no 'sentence', only 'a', 'x'; add it, or say"):
         read_examples(write(tmp_path / "a.tsv", "a\tx\n"), "classify", {"text": "sentence"})
     with pytest.raises(ValueError, match="a.conll: its columns have no names"):
         read_examples(write(tmp_path / "a.conll", CONLL), "tag", {"text": "word"})

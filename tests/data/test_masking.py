@@ -67,7 +67,8 @@ def test_every_text_has_something_to_find_and_random_tokens_are_ordinary():
 
 def test_sentences_and_stretches():
     text = "One here.  Two\nthere! Three:\nfour\n\nfive. 3.5 is no end"
-    assert sentences(text) == ["One here.", "Two there!", "Three:", "four", "five.", "3.5 is no end"]
+    assert sentences(text) == ["One here.", "Two", "there!", "Three:", "four", "five.", "3.5 is no end"]
+    assert sentences("一。二！") == ["一。", "二！"]
     assert stretches(["a", "b", "c", "d"], [2, 3, 9, 1], 5) == ["a b", "c", "d"]
     assert stretches([], [], 5) == []
 

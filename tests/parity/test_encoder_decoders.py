@@ -192,8 +192,15 @@ def test_settings_that_cannot_be_read(tmp_path, make, changes, fragment):
 
 
 def test_what_t5_cannot_express(tmp_path):
-    config = T5Config(**SIZES, activation="geglu", tie="none", position="relative:inside_scale=true", kernel="full")
+    config = T5Config(
+        **SIZES, activation="geglu", tie="none", position="relative:inside_scale=true", kernel="normalized"
+    )
     with pytest.raises(ValueError) as error:
         export_model(T5(config), tmp_path, bos=PAD, eos=EOS, pad=PAD)
-    for fragment in ("kernel='full' would", "activation='geglu' would", "tie='none' would", "without inside_scale"):
+    for fragment in (
+        "kernel='normalized' would",
+        "activation='geglu' would",
+        "tie='none' would",
+        "without inside_scale",
+    ):
         assert fragment in str(error.value)

@@ -203,7 +203,7 @@ def test_generation_defaults(tmp_path):
     theirs.generation_config.max_length = 29
     theirs.save_pretrained(tmp_path)
     assert load_generation(tmp_path) == dict(
-        bos=None, eos=EOS, pad=PAD, decoder_start=PAD, forced_bos=None, forbidden=[PAD], num_beams=6,
+        bos=None, eos=EOS, ends=[EOS], pad=PAD, decoder_start=PAD, forced_bos=None, forbidden=[PAD], num_beams=6,
         length_penalty=1.0, force_end=True, max_length=29, prompt_end="",
     )  # fmt: skip
 
