@@ -90,6 +90,9 @@ def little(monkeypatch):
     for module in (text, docs):
         real = docs.documentation
         monkeypatch.setattr(module, "documentation", lambda split, real=real: real(split)[:20_000])
+    docs.documentation_hash.cache_clear()
+    yield
+    docs.documentation_hash.cache_clear()
 
 
 @pytest.mark.parametrize("name", ALL)
