@@ -27,7 +27,7 @@ SCORES = {
     "bert": {"found_again"},
     "lm": {"bits_per_byte", "xz", "bz2", "bytes"}, "t5": {"bleu", "chrf", "exact_match"},
     "classify": {"accuracy", "macro_f1"}, "tag": {"precision", "recall", "f1"},
-    "answer": {"exact_match", "unanswerable_found"}, "embed": {"spearman"}, "instruct": {"exact_match"},
+    "answer": {"exact_match"}, "embed": {"spearman"}, "instruct": {"exact_match"},
 }  # fmt: skip
 
 
