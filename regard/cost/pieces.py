@@ -155,7 +155,7 @@ def score_flops(config: AttentionConfig, keys: int) -> int:
 
 def is_fused(config: AttentionConfig, position: PositionCost, *, training: bool) -> bool:
     """Whether weights are computed tile by tile and the matrix is never held."""
-    plain = not training or not (config.dropout or (config.biased and position.trained_bias))
+    plain = not training or not (config.dropout or ("biased" in config.needs and position.trained_bias))
     return plain and not kernel_costs[config.kernel].pairwise
 
 
@@ -196,15 +196,15 @@ def attention_live(
     live = batch * (queries * 2 * inner + keys * 2 * key_width + turned + extra)
     if kernel.pairwise:  # all sums and their tanh
         return live + batch * queries * keys * inner * (3 if key_width < inner else 2)
-    once = config.heads * queries * keys if config.biased else 0
+    once = config.heads * queries * keys if "biased" in config.needs else 0
     return live + once + _mask(config, batch, queries, keys)
 
 
 def _mask(config: AttentionConfig, batch: int, queries: int, keys: int) -> int:
     """Numbers of the mask or bias that the fused kernel is given; causality alone needs none."""
-    if config.biased:  # joined with the padding's mask, each row of the batch has its own
-        return (1 if config.causal else batch) * config.heads * queries * keys
-    return 0 if config.causal else batch * queries * keys
+    if "biased" in config.needs:  # joined with the padding's mask, each row of the batch has its own
+        return (1 if "causal" in config.needs else batch) * config.heads * queries * keys
+    return 0 if "causal" in config.needs else batch * queries * keys
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,15 +20,16 @@ from regard.cost.pieces import (
     score_flops,
 )
 from regard.nn.attention import AttentionConfig
-from regard.nn.block import BlockConfig
+from regard.nn.block import BlockConfig, own_needs
 
 
 def attention_of(config: BlockConfig, *, causal: bool = False, cross: bool = False) -> AttentionConfig:
     """The config of a block's attention layer: its own, or the cross one, which takes no position."""
     return AttentionConfig(
         dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, bias=config.bias,
-        dropout=config.attention_dropout, kernel=config.kernel, causal=causal,
-        biased=position_costs[config.position].biases and not cross,
+        dropout=config.attention_dropout, max_len=config.max_len,
+        kernel=config.cross_kernel or config.kernel if cross else config.kernel,
+        needs=own_needs(causal=causal, biased=position_costs[config.position].biases and not cross),
     )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ class GPT(nn.Module):
         return self.head(self.features(ids))
 
     def new_cache(self, room: int) -> Cache:
-        return Cache(self.config.depth, room)
+        return self.decoder.new_cache(room)
 
     def prefill(self, prefix: Int[Tensor, "B T"], cache: Cache) -> Float[Tensor, "B V"]:
         return self.head(self.features(prefix, cache=cache)[:, -1])

@@ -94,7 +94,7 @@ class Seq2Seq(nn.Module):
         self.kernel = None
         if config.score != "none":
             name = "full" if config.score == "dot" else config.score
-            self.kernel = build_kernel(name, heads=1, head_dim=D, causal=False, cached=True, biased=False)
+            self.kernel = build_kernel(name, needs=("cached", "crosses"), heads=1, head_dim=D)
         # Luong attends with the state after the step, so the context is not among the step's inputs.
         self.feeds_context = config.score in ("none", "additive")
         self.decoder = Recurrent(config.cell, 2 * D if self.feeds_context else D, D, **cell)

@@ -102,7 +102,7 @@ class Transformer(nn.Module):
         return self.head(self.features(source, lengths, target))
 
     def new_cache(self, room: int) -> Cache:
-        return Cache(self.config.decoder_blocks, room)
+        return self.decoder.new_cache(room)
 
     def prefill(
         self, prefix: Int[Tensor, "B T"], cache: Cache, *, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]

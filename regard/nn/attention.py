@@ -1,12 +1,13 @@
 """THE core: project → split heads → position → cache → kernel → merge → project."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.cache import KeyValues
-from regard.nn.kernels import build_kernel
+from regard.nn.kernels import Need, build_kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias, Position
 
@@ -31,10 +32,10 @@ class AttentionConfig:
     """Dropout on the attention weights."""
     kernel: str = "full"
     """How weights are computed: a registered kernel's name."""
-    causal: bool = False
-    """Whether this layer must hide the future; checked against what the kernel supports."""
-    biased: bool = False
-    """Whether positions enter as a bias; checked as well."""
+    max_len: int = 1024
+    """Longest sequence planned for; a hard limit only for kernels that learn something about each position."""
+    needs: frozenset[Need] = frozenset()
+    """What is asked of the kernel: to hide the future, to take a bias, …; checked against what it supports."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "heads", "kv_heads", "head_dim", "context_dim"):
@@ -59,12 +60,14 @@ class Attention(nn.Module):
         self.dropout = config.dropout
         inner, context_dim = self.heads * self.head_dim, config.context_dim or config.dim
         self.query = nn.Linear(config.dim, inner, bias=config.bias)
-        self.key_value = nn.Linear(context_dim, 2 * self.kv_heads * self.head_dim, bias=config.bias)
+        drops: frozenset[Need] = frozenset({"drops"} if config.dropout else ())
+        sizes = dict(heads=self.heads, head_dim=self.head_dim, max_len=config.max_len)
+        self.kernel = build_kernel(config.kernel, needs=config.needs | drops, **sizes)
+        if self.kernel.shares and self.kv_heads != self.heads:
+            raise ValueError(f"kernel {config.kernel!r} has a key for each query head; leave kv_heads unset")
+        kinds = 1 if self.kernel.shares else 2
+        self.key_value = nn.Linear(context_dim, kinds * self.kv_heads * self.head_dim, bias=config.bias)
         self.out = nn.Linear(inner, config.dim, bias=config.bias)
-        self.kernel = build_kernel(
-            config.kernel, heads=self.heads, head_dim=self.head_dim,
-            causal=config.causal, cached=config.causal, biased=config.biased,
-        )  # fmt: skip
         self.position = position if position is not None and position.turns else None
 
     def forward(
@@ -78,22 +81,22 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Self-attention without `context`. With a `cache`, new keys join those of earlier calls; a cache of a
         fixed context is filled by the first call, and later ones need no `context`."""
+        how: dict[str, Any] = dict(mask=mask, bias=bias, dropout=self.dropout if self.training else 0.0)
         fixed = cache is not None and cache.fixed
         start = cache.length if cache is not None and not fixed else 0
         q = self.turn(self.split(self.query(x)), start)  # B H T K
         if cache is not None and fixed and cache.length:
-            k, v = cache.all()
+            mixed, _ = self.kernel(q, *cache.all(), **how)
         else:
-            k, v = self.keys_and_values(x if context is None else context, start)
-            if cache is not None:
-                k, v = cache.append(k, v)
-        dropout = self.dropout if self.training else 0.0
-        mixed, _ = self.kernel(q, k, v, mask=mask, bias=bias, scale=None, dropout=dropout, weights=False)
+            k, v = self.keys_and_values(x if context is None else context, q, start)
+            mixed = self.kernel(q, k, v, **how)[0] if cache is None else cache.attend(self.kernel, q, k, v, **how)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def keys_and_values(
-        self, x: Float[Tensor, "B S C"], start: int = 0
+        self, x: Float[Tensor, "B S C"], q: Float[Tensor, "B H T K"], start: int
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        if self.kernel.shares:
+            return q, self.split(self.key_value(x))
         k, v = self.key_value(x).chunk(2, dim=-1)
         return self.turn(self.split(k), start), self.split(v)
 

@@ -11,6 +11,7 @@ from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
 from regard.nn.dropout import dropout
 from regard.nn.feedforward import FeedForward
+from regard.nn.kernels import Need
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Bias, Position
@@ -52,6 +53,8 @@ class BlockConfig:
     """On the feed-forward layer's hidden units."""
     kernel: str = "full"
     """How attention weights are computed: full, dot, normalized, additive, …"""
+    cross_kernel: str | None = None
+    """Of attention over another sequence (none: `kernel`)."""
     position: str = "sinusoidal"
     """What order means: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
     max_len: int = 1024
@@ -71,6 +74,11 @@ class BlockConfig:
         return self.head_dim or self.dim // self.heads
 
 
+def own_needs(*, causal: bool, biased: bool) -> frozenset[Need]:
+    """What self-attention asks of its kernel; a stack that hides the future also decodes."""
+    return frozenset({*(("causal", "cached") if causal else ()), *(("biased",) if biased else ())})
+
+
 class Block(nn.Module):
     """Self-attention and feed-forward; with `cross`, attention over a context between the two."""
 
@@ -79,11 +87,16 @@ class Block(nn.Module):
         self.pre, self.dropout = config.norm_place == "pre", config.dropout
         sizes: dict[str, Any] = dict(
             dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
-            bias=config.bias, dropout=config.attention_dropout, kernel=config.kernel,
+            bias=config.bias, dropout=config.attention_dropout, max_len=config.max_len,
         )  # fmt: skip
-        biased = position.bias() is not None
-        self.attention = Attention(AttentionConfig(**sizes, causal=causal, biased=biased), position)
-        self.cross = Attention(AttentionConfig(**sizes)) if cross else None
+        self.attention = Attention(
+            AttentionConfig(
+                **sizes, kernel=config.kernel, needs=own_needs(causal=causal, biased=position.bias() is not None)
+            ),
+            position,
+        )
+        across = AttentionConfig(**sizes, kernel=config.cross_kernel or config.kernel, needs=frozenset({"crosses"}))
+        self.cross = Attention(across) if cross else None
         self.feedforward = FeedForward(
             config.dim, config.ffn_dim, activation=config.activation, bias=config.bias, dropout=config.ffn_dropout
         )

@@ -1,5 +1,8 @@
 """Keys and values kept between steps of decoding: preallocated, owned by the caller."""
 
+from collections.abc import Callable
+from typing import Any
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -32,6 +35,13 @@ class KeyValues:
         self.length = end
         return self.k[:, :, :end], self.v[:, :, :end]
 
+    def attend(
+        self, kernel: Callable, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"],
+        **how: Any,
+    ) -> Float[Tensor, "B H T K"]:  # fmt: skip
+        """What the queries find among all positions so far, the new ones included."""
+        return kernel(q, *self.append(k, v), **how)[0]
+
     @property
     def batch(self) -> int:
         return 0 if self.k is None else len(self.k)
@@ -59,8 +69,8 @@ class Cache:
     beams of a sentence, which share its source.
     """
 
-    def __init__(self, depth: int, room: int) -> None:
-        self.own = [KeyValues(room) for _ in range(depth)]
+    def __init__(self, own: list[KeyValues]) -> None:
+        self.own = own
         self.source: list[KeyValues] = []
         self.mask: Mask | None = None
 

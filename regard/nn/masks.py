@@ -79,6 +79,13 @@ class Mask:
         return _Not(self).at(self.start)
 
 
+def conjuncts(mask: Mask) -> list[Mask]:
+    """The rules that `&` joins, each at its mask's place; nothing for no restriction."""
+    if isinstance(mask, _Combined) and mask.symbol == "&":
+        return [*conjuncts(mask.left.at(mask.start)), *conjuncts(mask.right.at(mask.start))]
+    return [] if mask.is_everything else [mask]
+
+
 def _common_start(left: Mask, right: Mask) -> int:
     """Where both rules begin; one that was not moved begins where the other does."""
     if left.start and right.start and left.start != right.start:

@@ -1,5 +1,8 @@
 """The same block, stacked."""
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -43,6 +46,10 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
+    def new_cache(self, room: int) -> Cache:
+        """Nothing yet, with room for `room` positions, as each layer's kernel wants it."""
+        return Cache([block.attention.kernel.memory(room) for block in cast(Iterable[Block], self.blocks)])
+
     def forward(
         self,
         x: Float[Tensor, "B T D"],
@@ -69,10 +76,11 @@ class Stack(nn.Module):
 
 def glorot(module: nn.Module) -> None:
     """Glorot-uniform matrices, a fused one treated as the matrices that it holds; zero biases."""
-    for name, child in module.named_modules():
+    layers = [layer for layer in module.modules() if isinstance(layer, Attention)]
+    fused = {layer.key_value for layer in layers if not layer.kernel.shares}
+    for child in module.modules():
         if isinstance(child, nn.Linear):
-            parts = 2 if name.endswith("key_value") else 1
-            for part in child.weight.detach().chunk(parts):
+            for part in child.weight.detach().chunk(2 if child in fused else 1):
                 nn.init.xavier_uniform_(part)
             if child.bias is not None:
                 torch.nn.init.zeros_(child.bias)
@@ -81,7 +89,7 @@ def glorot(module: nn.Module) -> None:
 def seek_likeness(stack: Stack) -> None:
     """Keys start as their queries, so that at first a token attends to what is like it (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
-        if layer.kv_heads == layer.heads:
+        if layer.kv_heads == layer.heads and not layer.kernel.shares:
             layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
 
 

@@ -43,7 +43,7 @@ WEIGHING = [name for name in kernels if kernels[name].weighs]
 
 
 def make(name):
-    kernel = build_kernel(name, heads=H, head_dim=K, causal=False, cached=False, biased=False).double()
+    kernel = build_kernel(name, heads=H, head_dim=K).double()
     with torch.no_grad():
         for parameter in kernel.parameters():
             parameter.normal_()
@@ -183,11 +183,11 @@ def test_what_a_kernel_cannot_do_fails_when_it_is_built(monkeypatch):
         causal = False
 
     monkeypatch.setitem(kernels._entries, "blind", Blind)
-    build_kernel("blind", heads=H, head_dim=K, causal=False, cached=True, biased=True)
-    with pytest.raises(ValueError, match="'blind' cannot be causal; these can: additive, dot, full, general"):
-        build_kernel("blind", heads=H, head_dim=K, causal=True, cached=True, biased=False)
+    build_kernel("blind", needs=("cached", "biased"), heads=H, head_dim=K)
+    with pytest.raises(ValueError, match="'blind' cannot hide the future; these can: additive, dot, full, general"):
+        build_kernel("blind", needs=("causal", "cached"), heads=H, head_dim=K)
     with pytest.raises(ValueError, match="unknown kernel 'ful'; did you mean 'full'"):
-        build_kernel("ful", heads=H, head_dim=K, causal=True, cached=True, biased=False)
+        build_kernel("ful", heads=H, head_dim=K)
 
 
 # ---- the fast paths are really taken --------------------------------------------------------------------------

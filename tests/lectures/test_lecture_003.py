@@ -38,5 +38,5 @@ def test_w_v_maps_embeddings_not_words():
     W_k, W_v = layer.key_value.weight.chunk(2)
     assert W_v.shape == (N_o, N_e)  # PyTorch keeps the transpose
     for N_w in (3, 8):
-        _, v = layer.keys_and_values(torch.randn(1, N_w, N_e))
+        _, v = layer.split(layer.key_value(torch.randn(1, N_w, N_e))).chunk(2, dim=1)
         assert v.shape == (1, 1, N_w, N_o)

@@ -95,7 +95,7 @@ def test_a_full_cache_says_so():
 
 
 def test_a_cache_works_with_gradients_on():
-    layer, x = make(causal=True), torch.randn(B, T, D, dtype=torch.float64)
+    layer, x = make(needs=frozenset({"causal"})), torch.randn(B, T, D, dtype=torch.float64)
     cache = KeyValues(T)
     layer(x[:, :3], mask=causal(), cache=cache)
     close(layer(x[:, 3:], mask=causal().at(3), cache=cache), layer(x, mask=causal())[:, 3:], "in two parts")
@@ -104,7 +104,7 @@ def test_a_cache_works_with_gradients_on():
 def test_rows_of_a_cache_can_be_repeated_reordered_and_dropped():
     k, v = torch.randn(2, 3, 1, 5, 4)
     for rows in ([0, 0, 1, 1, 2, 2], [2, 0, 1], [1]):
-        cache = Cache(2, 8)
+        cache = Cache([KeyValues(8) for _ in range(2)])
         for layer in cache.own:
             layer.append(k, v)
         cache.select(torch.tensor(rows))

@@ -10,7 +10,7 @@ from regard.files import own_tensors
 from regard.hub.checkpoint import load_model, save_model
 from regard.models import Bert, BertConfig
 from regard.nn.block import BlockConfig
-from regard.nn.cache import Cache
+from regard.nn.cache import Cache, KeyValues
 from regard.nn.masks import causal, everything
 from regard.nn.stack import Stack, build_position, silence
 from tests.laws.laws import close, differs
@@ -45,7 +45,7 @@ def test_a_shared_stack_is_one_block_run_several_times():
 
 def test_layers_of_a_shared_stack_remember_their_own_keys():
     shared, x = stack(shared=True, causal=True), torch.randn(B, T, D, dtype=torch.float64)
-    cache = Cache(DEPTH, T)
+    cache = Cache([KeyValues(T) for _ in range(DEPTH)])
     parts = [shared(part, mask=causal(), cache=cache) for part in x.split([2, 1, 2], dim=1)]
     close(torch.cat(parts, dim=1), shared(x, mask=causal()), "in parts")
     assert not torch.equal(cache.own[0].k, cache.own[1].k)

@@ -17,9 +17,10 @@ class Additive(Kernel):
 
     reference = False
 
-    def __init__(self, *, heads: int, head_dim: int) -> None:
-        super().__init__(heads=heads, head_dim=head_dim)
-        self.vector = nn.Parameter(torch.empty(heads, head_dim).uniform_(-1, 1) * (3 / head_dim) ** 0.5)
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        vectors = torch.empty(self.heads, self.head_dim).uniform_(-1, 1)
+        self.vector = nn.Parameter(vectors * (3 / self.head_dim) ** 0.5)
 
     def forward(
         self,

@@ -1,13 +1,24 @@
 """What every kernel declares, and the check that a model asks for nothing else."""
 
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.nn.masks import Mask
+from regard.nn.cache import KeyValues
+from regard.nn.masks import Mask, conjuncts, everything
 from regard.nn.positions import Bias
 from regard.registry import kernels
+
+Need = Literal["causal", "cached", "biased", "crosses", "drops"]
+NEEDS: dict[Need, str] = {
+    "causal": "hide the future",
+    "cached": "decode step by step",
+    "biased": "take positions as a bias",
+    "crosses": "look from one sequence at another",
+    "drops": "drop weights (attention_dropout)",
+}
 
 
 class Kernel(nn.Module):
@@ -25,12 +36,28 @@ class Kernel(nn.Module):
     """Works on keys and values that a cache holds, a query at a time."""
     biased: ClassVar[bool] = True
     """Takes a bias on the scores (relative positions, ALiBi)."""
+    crosses: ClassVar[bool] = True
+    """Queries and keys may come from two sequences."""
+    drops: ClassVar[bool] = True
+    """Can drop weights in training."""
     weighs: ClassVar[bool] = True
     """Can return its weights, and so be looked at."""
+    any_mask: ClassVar[bool] = True
+    """Takes every rule; otherwise those on keys, as padding, and `causal()` if it can hide the future."""
+    shares: ClassVar[bool] = False
+    """Keys are the queries themselves: the layer projects no others."""
 
-    def __init__(self, *, heads: int, head_dim: int) -> None:
+    def __init__(self, *, heads: int, head_dim: int, max_len: int = 1024) -> None:
         super().__init__()
-        self.heads, self.head_dim = heads, head_dim
+        self.heads, self.head_dim, self.max_len = heads, head_dim, max_len
+
+    def rule(self) -> Mask:
+        """What it never looks beyond, whatever the mask."""
+        return everything()
+
+    def memory(self, room: int) -> KeyValues:
+        """What it keeps between the steps of decoding."""
+        return KeyValues(room)
 
     def forward(
         self,
@@ -48,11 +75,29 @@ class Kernel(nn.Module):
         raise NotImplementedError
 
 
-def build_kernel(name: str, *, heads: int, head_dim: int, causal: bool, cached: bool, biased: bool) -> Kernel:
+def build_kernel(name: str, *, needs: Iterable[Need] = (), **sizes: int) -> Kernel:
     """The kernel of that name, or an error that says which kernels could do what is asked of it."""
-    needs = {"causal": causal, "cached": cached, "biased": biased}
-    missing = [need for need, wanted in needs.items() if wanted and not getattr(kernels[name], need)]
+    missing = [need for need in needs if not getattr(kernels[name], need)]
     if missing:
-        able = [other for other in kernels if all(getattr(kernels[other], n) for n, w in needs.items() if w)]
-        raise ValueError(f"kernel {name!r} cannot be {' or '.join(missing)}; these can: {', '.join(able)}")
-    return kernels.build(name, heads=heads, head_dim=head_dim)
+        able = [other for other in kernels if all(getattr(kernels[other], need) for need in needs)]
+        wants = " or ".join(NEEDS[need] for need in missing)
+        raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}")
+    return kernels.build(name, **sizes)
+
+
+def causal_and_keys(mask: Mask | None, S: int, kernel: Any) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:
+    """A mask taken apart for a kernel without `any_mask`: does it hide the future, and which keys are there."""
+    causal, keys = False, None
+    for rule in [] if mask is None else conjuncts(mask):
+        if rule.is_causal:
+            causal = True
+        elif rule.is_keywise:
+            real = rule.dense(1, S)[:, :, 0]
+            keys = real if keys is None else keys & real
+        else:
+            able = ", ".join(name for name in kernels if kernels[name].any_mask)
+            raise ValueError(
+                f"kernel {kernels.name_of(type(kernel))!r} takes causal and padding masks, got {rule!r}; "
+                f"these take every mask: {able}"
+            )
+    return causal, keys

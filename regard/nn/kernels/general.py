@@ -16,9 +16,9 @@ class General(Full):
 
     reference = False
 
-    def __init__(self, *, heads: int, head_dim: int, key_dim: int | None = None) -> None:
-        super().__init__(heads=heads, head_dim=head_dim)
-        self.matrix = nn.Parameter(torch.eye(head_dim, key_dim or head_dim).repeat(heads, 1, 1))
+    def __init__(self, key_dim: int | None = None, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.matrix = nn.Parameter(torch.eye(self.head_dim, key_dim or self.head_dim).repeat(self.heads, 1, 1))
 
     def forward(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], v: Float[Tensor, "B G S C"], **how: Any
