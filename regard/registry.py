@@ -29,7 +29,8 @@ class Registry:
     def __getitem__(self, name: str) -> Any:
         name = name.partition(":")[0]
         if name not in self._entries:
-            raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)}")
+            own = "(one of your own: regard --plugin MODULE …)"
+            raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)} {own}")
         return self._entries[name]
 
     def settings(self, name: str) -> dict[str, Any]:

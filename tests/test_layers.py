@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "config", "files", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "decode", "hub", "tasks", "inside", "serve",
-    "cost", "recipes",
+    "cost", "recipes", "bench",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

@@ -1,9 +1,12 @@
 """The group that every command joins, and what commands share."""
 
+import importlib
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -21,8 +24,30 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"max_content_width": 100})
 @click.version_option(package_name="regard")
-def regard() -> None:
+@click.option(
+    "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS",
+    help="Import a module of yours first, with what it registers (again for more; or REGARD_PLUGINS=\"a b\").",
+)  # fmt: skip
+def regard(plugins: tuple[str, ...]) -> None:
     """Every Transformer, from one attention core: train it, run it, look inside it, on your own machine."""
+    for name in plugins:
+        import_own(name)
+
+
+def import_own(name: str) -> ModuleType:
+    """A user's module, from the working directory or installed; only ever one that was named at the command line."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # whatever is in a user's file
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise ValueError(
+                f"no module {name!r} in {Path.cwd()} or installed; my_kernels.py is named my_kernels"
+            ) from None
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+        where = f" ({Path(frames[1].filename).name}, line {frames[1].lineno})" if len(frames) > 1 else ""
+        raise ValueError(f"module {name!r} cannot be imported: {type(error).__name__}: {error}{where}") from None
 
 
 def main() -> None:

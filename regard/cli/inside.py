@@ -25,12 +25,20 @@ def cost(
     \b
     regard cost base --batch 32 --length 128
     regard cost seq2seq:base --vocab-size 37000
+    regard cost lr-net-50
     """
+    from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost
     from regard.cost import cost as count
     from regard.recipes.catalogue import find_config
 
     config = find_config(what, overrides(ctx.args))
-    counted = count(config, batch=batch, length=length, source_length=source_length, training=training)
+    counted: Cost | ConvNetCost
+    if isinstance(config, ConvNetConfig):
+        if length or source_length or training:
+            raise ValueError(f"{what} reads images, and only its forward pass is counted; set --batch and --side")
+        counted = convnet_cost(config, batch=batch)
+    else:
+        counted = count(config, batch=batch, length=length, source_length=source_length, training=training)
     click.echo(json.dumps(counted.to_dict(), ensure_ascii=False) if as_json else counted.render())
 
 

@@ -1,7 +1,9 @@
 """Parameters, FLOPs and memory: arithmetic on configs, no tensors."""
 
 import regard.cost.families
-import regard.cost.recurrent  # noqa: F401  both register rules
+import regard.cost.kernels
+import regard.cost.recurrent  # noqa: F401  all three register rules
+from regard.cost.convnets import CONVNETS, ConvNetConfig, ConvNetCost, convnet_cost
 from regard.cost.count import Cost, Count, Flops, Memory, Setting, cost, counts, register_count
 from regard.cost.formulas import (
     attention_entries,
@@ -16,6 +18,9 @@ from regard.cost.formulas import (
 from regard.cost.report import binary_size, decimal_size
 
 __all__ = [
+    "CONVNETS",
+    "ConvNetConfig",
+    "ConvNetCost",
     "Cost",
     "Count",
     "Flops",
@@ -24,6 +29,7 @@ __all__ = [
     "attention_entries",
     "attention_matrix_bytes",
     "binary_size",
+    "convnet_cost",
     "cost",
     "counts",
     "decimal_size",

@@ -38,7 +38,7 @@ class Flops:
     matrices: int = 0
     """Products with weights: the same for every length."""
     attention: int = 0
-    """Queries with keys and weights with values: grows with the length."""
+    """Queries with keys and weights with values: grows with the length, unless the kernel looks no farther."""
 
     @property
     def forward(self) -> int:
@@ -46,7 +46,7 @@ class Flops:
 
     @property
     def training(self) -> int:
-        """Backward costs twice forward. What a fused kernel computes a second time is not counted."""
+        """Backward costs twice forward. What a kernel computes a second time, to keep less, is not counted."""
         return 3 * self.forward
 
     def __add__(self, other: "Flops") -> "Flops":
@@ -145,7 +145,8 @@ class Cost:
     parameters: dict[str, int]
     """By part, and the `total`."""
     flops_per_token: dict[str, Flops]
-    """Of one `source` and of one `target` token, or of `any`. The last is also what a step of cached decoding costs."""
+    """Of one `source` and of one `target` token, or of `any`. The last is also what a step of cached decoding costs, or
+    a little more than that where the kernel takes tokens in chunks."""
     flops_per_sequence: int
     """What is computed once a sequence (a recurrent model's bridge)."""
     flops: Flops

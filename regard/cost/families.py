@@ -1,18 +1,8 @@
 """The rules of the families made of blocks: which pieces each has, how many, and over which tokens they run."""
 
+from regard.cost.attention import attention_parameters, kernel_costs, key_flops, query_flops, widths
 from regard.cost.count import Count, Flops, Setting, register_count
-from regard.cost.pieces import (
-    PositionCost,
-    attention_parameters,
-    is_fused,
-    key_flops,
-    linear_parameters,
-    norm_kept,
-    norm_parameters,
-    query_flops,
-    score_flops,
-    widths,
-)
+from regard.cost.pieces import PositionCost, linear_parameters, norm_kept, norm_parameters
 from regard.cost.stack import (
     attention_of,
     embedding_kept,
@@ -21,6 +11,7 @@ from regard.cost.stack import (
     stack_flops,
     stack_kept,
     stack_live,
+    stack_notes,
     stack_parameters,
 )
 from regard.models.bert import BertConfig
@@ -36,13 +27,16 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
     depth, decoder_depth = config.depth, config.decoder_blocks
     encoder_own, own = attention_of(config), attention_of(config, causal=True)
     cross = attention_of(config, cross=True)
+    kernel, looks = kernel_costs[config.kernel], kernel_costs[cross.kernel]
     table = config.vocab_size * config.dim
     encoder = stack_parameters(config, depth=depth, final=config.ends_with_norm)
     decoder = stack_parameters(config, depth=decoder_depth, final=config.ends_with_norm)
     placed = Flops(matrices=2 * position.matrix(config.dim))
-    reading = Flops(matrices=decoder_depth * key_flops(cross))
-    looking = Flops(matrices=query_flops(cross), attention=score_flops(cross, S)) * decoder_depth
-    _, key_width, _ = widths(own)
+    reading = Flops(matrices=key_flops(cross), attention=looks.summary_flops(cross)) * decoder_depth
+    looking = Flops(matrices=query_flops(cross), attention=looks.score_flops(cross, S)) * decoder_depth
+    reads = stack_flops(config, depth=depth, keys=S, causal=False)
+    writes = stack_flops(config, depth=decoder_depth, keys=T, causal=True)
+    _, key_width, _ = widths(cross)
     return Count(
         parameters={
             "embeddings": table * (1 if config.tie in ("all", "inputs") else 2),
@@ -58,8 +52,8 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
             "head": (table if config.tie in ("none", "inputs") else 0) + (config.vocab_size if config.head_bias else 0),
         },
         flops_per_token={
-            "source": placed + stack_flops(config, depth=depth, keys=S) + reading,
-            "target": placed + stack_flops(config, depth=decoder_depth, keys=T) + looking + Flops(matrices=2 * table),
+            "source": placed + reads + reading,
+            "target": placed + writes + looking + Flops(matrices=2 * table),
         },
         activations=transformer_activations(config, position, at),
         attention_matrices={
@@ -70,13 +64,14 @@ def transformer(config: TransformerConfig, at: Setting) -> Count:
         matrices_held=tuple(
             kind
             for kind, layer in {"encoder": encoder_own, "decoder_self": own, "decoder_cross": cross}.items()
-            if not is_fused(layer, position, training=at.training)
+            if kernel_costs[layer.kernel].holds(layer, position, training=at.training)
         ),
         cache={
-            "self": decoder_depth * B * T * 2 * key_width,
+            "self": decoder_depth * B * kernel.cache(own, T),
             "cross": decoder_depth * B * S * 2 * key_width,
         },
         scores=B * T * config.vocab_size,
+        notes=stack_notes(config, training=at.training),
     )
 
 
@@ -100,8 +95,7 @@ def gpt(config: GPTConfig, at: Setting) -> Count:
     """One stack, which sees only the past."""
     T, B, depth = at.length, at.batch, config.depth
     position, own = position_of(config, T), attention_of(config, causal=True)
-    table = config.vocab_size * config.dim
-    _, key_width, _ = widths(own)
+    kernel, table = kernel_costs[config.kernel], config.vocab_size * config.dim
     if at.training:
         activations = {
             "embeddings": B * T * embedding_kept(config, position, config.dim, normed=False),
@@ -117,12 +111,13 @@ def gpt(config: GPTConfig, at: Setting) -> Count:
             **stack_parameters(config, depth=depth, final=config.final_norm),
             "head": 0 if config.tie else table,
         },
-        flops_per_token={"any": stack_flops(config, depth=depth, keys=T) + around},
+        flops_per_token={"any": stack_flops(config, depth=depth, keys=T, causal=True) + around},
         activations=activations,
         attention_matrices={"self": B * config.heads * T * T * depth},
-        matrices_held=() if is_fused(own, position, training=at.training) else ("self",),
-        cache={"self": depth * B * T * 2 * key_width},
+        matrices_held=("self",) if kernel.holds(own, position, training=at.training) else (),
+        cache={"self": depth * B * kernel.cache(own, T)},
         scores=B * T * config.vocab_size,
+        notes=stack_notes(config, training=at.training),
     )
 
 
@@ -149,16 +144,16 @@ def bert(config: BertConfig, at: Setting) -> Count:
             "head": head,
         },
         flops_per_token={
-            "any": stack_flops(config, depth=config.depth, keys=T)
+            "any": stack_flops(config, depth=config.depth, keys=T, causal=False)
             + Flops(matrices=2 * (position.matrix(width) + (width * D if widen else 0) + per_token))
         },
         flops_per_sequence=2 * per_text,
         activations=bert_activations(config, position, at),
         attention_matrices={"self": B * config.heads * T * T * config.depth},
-        matrices_held=() if is_fused(own, position, training=at.training) else ("self",),
+        matrices_held=("self",) if kernel_costs[config.kernel].holds(own, position, training=at.training) else (),
         cache={},
         scores=B * T * config.vocab_size if hides else 0,
-        notes=(note,) if hides and at.training else (),
+        notes=stack_notes(config, training=at.training) + ((note,) if hides and at.training else ()),
     )
 
 

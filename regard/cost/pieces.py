@@ -7,35 +7,13 @@ that PyTorch's autograd saves for the backward pass, *live* those of a part's wi
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from regard.nn.attention import AttentionConfig
 from regard.nn.block import BlockConfig
 from regard.nn.feedforward import GATED
 from regard.registry import Registry, positions
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelCost:
-    """What a kernel adds to the projections around it."""
-
-    parameters: Callable[[int, int], int] = lambda heads, head_dim: 0
-    """Its own parameters, from heads and head_dim."""
-    multiplies: bool = False
-    """They are a matrix that queries are multiplied with, before the fused kernel."""
-    normalizes: bool = False
-    """Makes normalised copies of q and k, before the fused kernel."""
-    pairwise: bool = False
-    """Scores are no plain product: head_dim numbers for each query and key, and the whole matrix of weights."""
-
-
-kernel_costs = Registry("kernel cost")
-kernel_costs.register("full")(KernelCost())
-kernel_costs.register("dot")(KernelCost())
-kernel_costs.register("normalized")(KernelCost(normalizes=True))
-kernel_costs.register("general")(KernelCost(parameters=lambda heads, head_dim: heads * head_dim**2, multiplies=True))
-kernel_costs.register("additive")(KernelCost(parameters=lambda heads, head_dim: heads * head_dim, pairwise=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,14 +44,18 @@ position_costs.register("concatenated")(
 position_costs.register("rotary")(PositionCost(turns=True))
 position_costs.register("alibi")(PositionCost(biases=True))
 position_costs.register("relative")(
-    PositionCost(parameters=lambda config, dim: buckets(config) * config.heads, biases=True, trained_bias=True)
+    PositionCost(
+        parameters=lambda config, dim: settings(positions, config.position)["buckets"] * config.heads,
+        biases=True,
+        trained_bias=True,
+    )
 )
 
 
-def buckets(config: BlockConfig) -> int:
-    """Distances that a relative bias tells apart: as its name says, or its class."""
-    default = inspect.signature(positions[config.position]).parameters["buckets"].default
-    return positions.settings(config.position).get("buckets", default)
+def settings(registry: Registry, name: str) -> dict[str, Any]:
+    """Of a kernel or position: what its name says, otherwise what its class does."""
+    known = inspect.signature(registry[name]).parameters
+    return {key: parameter.default for key, parameter in known.items()} | registry.settings(name)
 
 
 def linear_parameters(inputs: int, outputs: int, bias: bool = True) -> int:
@@ -111,100 +93,6 @@ def feedforward_kept(dim: int, ffn_dim: int, *, activation: str, dropout: float)
 def feedforward_live(ffn_dim: int, *, activation: str) -> int:
     """Of one token: the hidden layer before, in and after its activation."""
     return ffn_dim * (4 if activation in GATED else 3 if activation == "relu2" else 2)
-
-
-def widths(config: AttentionConfig) -> tuple[int, int, int]:
-    """Width of all queries together, of all keys together, and of the context that keys are made from."""
-    head_dim = config.head_dim or config.dim // config.heads
-    return config.heads * head_dim, (config.kv_heads or config.heads) * head_dim, config.context_dim or config.dim
-
-
-def attention_parameters(config: AttentionConfig) -> int:
-    """The four projections and what the kernel trains."""
-    inner, keys, context_dim = widths(config)
-    return (
-        linear_parameters(config.dim, inner, config.bias)
-        + linear_parameters(context_dim, 2 * keys, config.bias)
-        + linear_parameters(inner, config.dim, config.bias)
-        + kernel_costs[config.kernel].parameters(config.heads, inner // config.heads)
-    )
-
-
-def query_flops(config: AttentionConfig) -> int:
-    """Of one query: its projection, the output's, and the kernel's matrix where it has one."""
-    inner, _, _ = widths(config)
-    return 2 * (2 * config.dim * inner + _kernel_matrix(config))
-
-
-def _kernel_matrix(config: AttentionConfig) -> int:
-    kernel = kernel_costs[config.kernel]
-    return kernel.parameters(config.heads, widths(config)[0] // config.heads) if kernel.multiplies else 0
-
-
-def key_flops(config: AttentionConfig) -> int:
-    """Of one position of the context: its key and value."""
-    _, keys, context_dim = widths(config)
-    return 2 * 2 * keys * context_dim
-
-
-def score_flops(config: AttentionConfig, keys: int) -> int:
-    """Of one query over `keys` keys: scores and mixed values. A causal mask is not credited: it hides half at most."""
-    inner, _, _ = widths(config)
-    return 2 * 2 * inner * keys
-
-
-def is_fused(config: AttentionConfig, position: PositionCost, *, training: bool) -> bool:
-    """Whether weights are computed tile by tile and the matrix is never held."""
-    plain = not training or not (config.dropout or ("biased" in config.needs and position.trained_bias))
-    return plain and not kernel_costs[config.kernel].pairwise
-
-
-def attention_kept(
-    config: AttentionConfig, position: PositionCost, *, batch: int, queries: int, keys: int, own: bool
-) -> int:
-    """Of one layer and batch, the mask included; `own` where keys come from the queries' own input."""
-    inner, key_width, _ = widths(config)
-    kernel, fused = kernel_costs[config.kernel], is_fused(config, position, training=True)
-    kept = batch * queries * (config.dim + inner)  # inputs of the first and the last projection
-    if kernel.multiplies:  # queries before the matrix, the matrix repeated for the batch, another layout of the output
-        kept += batch * (queries * inner * (2 if fused else 1) + _kernel_matrix(config))
-    turned = keys * key_width if own and position.turns else 0
-    if kernel.normalizes:  # what was normalised (keys stand in one tensor with values), its lengths, the new keys
-        kept += batch * (queries * (inner + config.heads) + keys * (config.kv_heads or config.heads))
-        kept += batch * (keys * key_width if fused else turned or keys * 2 * key_width)
-    if fused:
-        statistics = queries * config.heads
-        kept += batch * (queries * inner + keys * 2 * key_width + turned + statistics)
-        return kept + _mask(config, batch, queries, keys)
-    if kernel.pairwise:  # values, the tanh of all sums; repeated heads change the layout, which costs a copy of it
-        kept += batch * (keys * inner + queries * keys * inner * (2 if key_width < inner else 1))
-    else:  # queries, keys and values, the heads of the last two repeated
-        kept += batch * (queries + 2 * keys) * inner
-    weights = 3 if config.dropout else 2 if kernel.pairwise else 1  # with dropout: before, the noise, after
-    return kept + weights * batch * config.heads * queries * keys
-
-
-def attention_live(
-    config: AttentionConfig, position: PositionCost, *, batch: int, queries: int, keys: int, own: bool
-) -> int:
-    """Of one layer and batch, without gradients: q, k, v, the mixed values, and the mask or what the kernel needs."""
-    inner, key_width, _ = widths(config)
-    kernel = kernel_costs[config.kernel]
-    turned = keys * key_width if own and position.turns else 0
-    extra = queries * inner + _kernel_matrix(config) if kernel.multiplies else 0
-    extra += queries * inner + keys * key_width if kernel.normalizes else 0
-    live = batch * (queries * 2 * inner + keys * 2 * key_width + turned + extra)
-    if kernel.pairwise:  # all sums and their tanh
-        return live + batch * queries * keys * inner * (3 if key_width < inner else 2)
-    once = config.heads * queries * keys if "biased" in config.needs else 0
-    return live + once + _mask(config, batch, queries, keys)
-
-
-def _mask(config: AttentionConfig, batch: int, queries: int, keys: int) -> int:
-    """Numbers of the mask or bias that the fused kernel is given; causality alone needs none."""
-    if "biased" in config.needs:  # joined with the padding's mask, each row of the batch has its own
-        return (1 if "causal" in config.needs else batch) * config.heads * queries * keys
-    return 0 if "causal" in config.needs else batch * queries * keys
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

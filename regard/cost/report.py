@@ -75,7 +75,7 @@ def notes(cost: "Cost") -> list[str]:
         held = ", ".join(words(kind) for kind in cost.memory.matrices_held)
         found.append(
             "attention matrices: what all layers would take; "
-            + (f"really held: {held}" if held else "the fused kernel works tile by tile and holds none")
+            + (f"really held: {held}" if held else "the kernel works piece by piece and holds none")
         )
     if cost.memory.scores:
         found.append("scores: what all positions would take at once; the loss goes through them in chunks")

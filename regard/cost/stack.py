@@ -2,35 +2,41 @@
 
 from typing import Any
 
-from regard.cost.count import Flops
-from regard.cost.pieces import (
-    PositionCost,
+from regard.cost.attention import (
     attention_kept,
     attention_live,
     attention_parameters,
+    kernel_costs,
+    key_flops,
+    query_flops,
+)
+from regard.cost.count import Flops
+from regard.cost.pieces import (
+    PositionCost,
     feedforward_flops,
     feedforward_kept,
     feedforward_live,
     feedforward_parameters,
-    key_flops,
     norm_kept,
     norm_parameters,
     position_costs,
-    query_flops,
-    score_flops,
 )
 from regard.nn.attention import AttentionConfig
 from regard.nn.block import BlockConfig, own_needs
+from regard.nn.kernels.base import check_kernel
 
 
 def attention_of(config: BlockConfig, *, causal: bool = False, cross: bool = False) -> AttentionConfig:
     """The config of a block's attention layer: its own, or the cross one, which takes no position."""
-    return AttentionConfig(
+    biased = position_costs[config.position].biases
+    found = AttentionConfig(
         dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, bias=config.bias,
         dropout=config.attention_dropout, max_len=config.max_len,
         kernel=config.cross_kernel or config.kernel if cross else config.kernel,
-        needs=own_needs(causal=causal, biased=position_costs[config.position].biases and not cross),
+        needs=frozenset({"crosses"}) if cross else own_needs(causal=causal, biased=biased),
     )  # fmt: skip
+    check_kernel(found.kernel, found.needs | ({"drops"} if found.dropout else set()))
+    return found
 
 
 def position_of(config: BlockConfig, *lengths: int) -> PositionCost:
@@ -54,12 +60,13 @@ def stack_parameters(config: BlockConfig, *, depth: int, final: bool) -> dict[st
     }
 
 
-def stack_flops(config: BlockConfig, *, depth: int, keys: int) -> Flops:
+def stack_flops(config: BlockConfig, *, depth: int, keys: int, causal: bool) -> Flops:
     """Of one token in a stack without cross-attention, over `keys` keys."""
-    own = attention_of(config)
+    own = attention_of(config, causal=causal)
+    kernel = kernel_costs[own.kernel]
     forward = feedforward_flops(config.dim, config.ffn_dim, activation=config.activation)
     matrices = query_flops(own) + key_flops(own) + forward
-    return Flops(matrices=matrices, attention=score_flops(own, keys)) * depth
+    return Flops(matrices=matrices, attention=kernel.score_flops(own, keys) + kernel.summary_flops(own)) * depth
 
 
 def embedding_kept(config: BlockConfig, position: PositionCost, dim: int, *, normed: bool) -> int:
@@ -77,19 +84,28 @@ def stack_kept(
     config: BlockConfig, position: PositionCost, *, depth: int, batch: int, length: int, context: int | None = None,
     causal: bool, final: bool,
 ) -> int:  # fmt: skip
-    """Numbers that a stack keeps for the backward pass, its output included."""
-    tokens, parts = batch * length, 2 if context is None else 3
-    noise = config.dim if config.dropout else 0
-    around = parts * (norm_kept(config.norm, config.dim) + noise)
+    """Numbers that a stack keeps for the backward pass, its output included.
+
+    A reversible one keeps two streams, and on the way back the widest of its parts, whose input one of them is.
+    """
+    tokens = batch * length
     feedforward = feedforward_kept(config.dim, config.ffn_dim, activation=config.activation, dropout=config.ffn_dropout)
     sizes = dict(batch=batch, queries=length)
     own = attention_of(config, causal=causal)
-    attention = attention_kept(own, position, **sizes, keys=length, own=True)
+    parts = [tokens * feedforward, attention_kept(own, position, **sizes, keys=length, own=True)]
     if context is not None:
         cross = attention_of(config, cross=True)
-        attention += attention_kept(cross, position, **sizes, keys=context, own=False)
+        parts.append(attention_kept(cross, position, **sizes, keys=context, own=False))
+    noise = config.dim if config.dropout else 0
+    parts = [part + tokens * (norm_kept(config.norm, config.dim) + noise) for part in parts]
     end = config.dim + (norm_kept(config.norm, config.dim) if final else 0)
-    return depth * (tokens * (around + feedforward) + attention) + tokens * end
+    return (max(parts) + tokens * config.dim if config.reversible else depth * sum(parts)) + tokens * end
+
+
+def stack_notes(config: BlockConfig, *, training: bool) -> tuple[str, ...]:
+    """What the figures of a stack do not show."""
+    again = "reversible: on the way back each part of a layer runs once more, which FLOPs do not count"
+    return (again,) if config.reversible and training else ()
 
 
 def stack_live(
@@ -104,5 +120,5 @@ def stack_live(
     if context is not None:
         moments.append(attention_live(attention_of(config, cross=True), position, **sizes, keys=context, own=False))
     # Callers hold the stack's and the block's input, the block its stream and, where norms come first, the norm's.
-    streams = 4 if config.norm_place == "pre" else 3
+    streams = 5 if config.reversible else 4 if config.norm_place == "pre" else 3
     return max(moments) + batch * config.dim * (streams * length + (context or 0))

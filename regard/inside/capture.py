@@ -22,6 +22,7 @@ from regard.nn.attention import Attention
 from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
+from regard.nn.reversible import recomputes
 
 KINDS = {
     "self": ("encoder", "decoder"),
@@ -141,6 +142,8 @@ class _Spy:
         self.crosses = context is not None and context is not given["x"] or cache is not None and cache.fixed
 
     def after_kernel(self, kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if recomputes():
+            return
         given = dict(zip(("q", "k", "v"), args, strict=False)) | kwargs
         kind, name = self.kind(given.get("mask")), next(self.turns)
         if kind in self.kinds[name]:

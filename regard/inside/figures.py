@@ -32,8 +32,9 @@ from regard.inside.canvas import (
     shades,
     tidy,
 )
-from regard.inside.views import draw_masks, draw_training
+from regard.inside.views import draw_masks, draw_training, label_cells, print_numbers, shade, write_title
 from regard.nn import masks
+from regard.nn.gates import free_candidates, gate_weights
 from regard.nn.positions import Position
 from regard.registry import Registry, positions
 from regard.train.loop import read_metrics
@@ -303,6 +304,34 @@ def _draw_temperatures(figure: "matplotlib.figure.Figure", temperatures: Sequenc
     axes.set_ylim(0, 1.05)
     write_legend(axes)
     tidy(axes)
+
+
+@FIGURES.register("gates")
+def draw_gates(
+    path: Target = None, *, text: str = "the cat saw the dog and the dog saw the cat", seed: int = 1
+) -> "matplotlib.figure.Figure":
+    """A gated update as a table of weights, where all of the past fades together, and the weights set free."""
+    words = text.split()
+    if not words:
+        raise ValueError("text is empty; give some words, and some of them twice")
+    draws = torch.Generator().manual_seed(seed)
+    vectors = {word: torch.randn(64, generator=draws) for word in words}
+    x = torch.stack([vectors[word] for word in words])[None]
+    gates = (x[..., :1] + 1).sigmoid()  # one unit's, from one number of each word
+    _, freed = free_candidates(x, lambda x: x, lambda q, k: q @ k.transpose(1, 2) / 16)
+    tables = {
+        "gated: each row is the row above, faded": gate_weights(gates)[0, ..., 0],
+        "set free: each row chooses": freed[0],
+    }
+    cell, T = 0.34, len(words)
+    figure = new_figure(2 * T * cell + 5, T * cell + 3)
+    for index, (title, weights) in enumerate(tables.items()):
+        axes = place(figure, 1.2 + index * (T * cell + 1.1), 1, T * cell, T * cell)
+        shade(axes, weights.numpy(), 1.0)
+        label_cells(axes, words, words, cell)
+        print_numbers(axes, weights.numpy(), 1.0)
+        write_title(axes, title, 9.5)
+    return save(fit(figure), path)
 
 
 @FIGURES.register("attention-cost")

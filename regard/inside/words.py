@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.inside.canvas import INK, SOFT, chart, check_suffix, colors, fit, name_lines, new_figure, pen, save, tidy
 from regard.inside.text import Reading, read
+from regard.nn.reversible import Streams
 from regard.nn.stack import Stack
 
 
@@ -75,10 +76,10 @@ def watched(stack: Stack) -> Iterator[list[Float[Tensor, "B T D"]]]:
     def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
         states[:] = [args[0]]
 
-    def leave(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def leave(module: nn.Module, args: tuple[Any, ...], output: Tensor | Streams) -> None:
         if module is stack:
             states.pop()
-        states.append(output)
+        states.append(output.join() if isinstance(output, Streams) else output)
 
     handles = [stack.register_forward_pre_hook(enter)]
     handles += [module.register_forward_hook(leave) for module in {*stack.blocks, stack}]  # a shared block once

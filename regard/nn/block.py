@@ -15,6 +15,7 @@ from regard.nn.kernels import Need
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Bias, Position
+from regard.nn.reversible import Streams
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"]
 Norm = Literal["layer", "rms"]
@@ -59,6 +60,8 @@ class BlockConfig:
     """What order means: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
     max_len: int = 1024
     """Longest sequence planned for; a hard limit only for learned positions."""
+    reversible: bool = False
+    """Two streams, from which each layer's input is computed back: memory in training does not grow with depth."""
 
     def __post_init__(self) -> None:
         for name in ("dropout", "attention_dropout", "ffn_dropout"):
@@ -68,6 +71,10 @@ class BlockConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if self.reversible and self.norm_place != "pre":
+            raise ValueError(
+                f"reversible layers cannot be undone behind a norm, got norm_place={self.norm_place}; use norm_place=pre"
+            )
 
     @property
     def head_size(self) -> int:
@@ -105,7 +112,7 @@ class Block(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Float[Tensor, "B T D"] | Streams,
         context: Float[Tensor, "M S D"] | None = None,
         *,
         mask: Mask | None = None,
@@ -113,17 +120,23 @@ class Block(nn.Module):
         context_mask: Mask | None = None,
         cache: KeyValues | None = None,
         context_cache: KeyValues | None = None,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B T D"] | Streams:
         x = self.add(x, "attention", lambda y: self.attention(y, mask=mask, bias=bias, cache=cache))
         if self.cross is not None:
             x = self.add(x, "cross", lambda y: self.look_at(y, context, context_mask, context_cache))
         return self.add(x, "feedforward", self.feedforward)
 
-    def add(self, x: Float[Tensor, "B T D"], part: str, layer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
+    def add(
+        self, x: Float[Tensor, "B T D"] | Streams, part: str, layer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "B T D"] | Streams:
         """The residual connection around one part, normalised before it or after it."""
+        norm = self.norms[part]
+        if isinstance(x, Streams):
+            own = [*norm.parameters(), *self.get_submodule(part).parameters()]
+            return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), own)
         if self.pre:
-            return x + dropout(layer(self.norms[part](x)), self.dropout, self.training)
-        return self.norms[part](x + dropout(layer(x), self.dropout, self.training))
+            return x + dropout(layer(norm(x)), self.dropout, self.training)
+        return norm(x + dropout(layer(x), self.dropout, self.training))
 
     def look_at(
         self,

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-Rows = Int[Tensor, "T 1"]
-Columns = Int[Tensor, "1 S"]
+Rows = Int[Tensor, "*N T 1"]
+Columns = Int[Tensor, "*N 1 S"]
 Allowed = Bool[Tensor, "*B T S"]
 
 
@@ -32,7 +32,10 @@ class Mask:
     """Depends on the key alone (as padding does): queries may be regrouped."""
 
     def allowed(self, i: Rows, j: Columns) -> Allowed:
-        """The rule at the given absolute positions; a batch axis in front where rows of a batch differ."""
+        """The rule at the given absolute positions, for one block of them or for several at once (axes `*N`).
+
+        A batch axis comes first where the rows of a batch differ.
+        """
         raise NotImplementedError
 
     start = 0
@@ -192,7 +195,8 @@ class padding(Mask):  # noqa: N801
         return self.lengths.device
 
     def allowed(self, i: Rows, j: Columns) -> Allowed:
-        return ((j < self.lengths[:, None, None]) & (i >= 0)[None]).contiguous()
+        lengths = self.lengths.view(-1, *[1] * j.dim())
+        return ((j < lengths) & (i >= 0)).contiguous()
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return padding(self.lengths[rows]).at(self.start)
@@ -253,7 +257,7 @@ class segments(Mask):  # noqa: N801
         return self.ids.device
 
     def allowed(self, i: Rows, j: Columns) -> Allowed:
-        return self.ids[:, i[:, 0], None] == self.ids[:, None, j[0]]
+        return self.ids[:, i] == self.ids[:, j]
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return segments(self.ids[rows]).at(self.start)

@@ -18,7 +18,8 @@ from regard.registry import register_position
 class Bias:
     """A rule like a mask, but with a number for each head: added to the scores before the softmax."""
 
-    def values(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Float[Tensor, "H T S"]:
+    def values(self, i: Int[Tensor, "*N T 1"], j: Int[Tensor, "*N 1 S"]) -> Float[Tensor, "H *N T S"]:
+        """At the given absolute positions, for one block of them or for several at once."""
         raise NotImplementedError
 
     start = 0
@@ -31,6 +32,10 @@ class Bias:
             j = torch.arange(S, device=self.device)[None, :]
             known[T, S] = self.values(i, j)[None]
         return known[T, S]
+
+    def forget(self) -> None:
+        """Computes anew what was remembered: a tensor made without gradients, or one whose gradients were taken."""
+        self.__dict__.pop("_dense", None)
 
     def at(self, start: int) -> "Bias":
         """The same rule for queries that begin at position `start`."""
@@ -241,7 +246,7 @@ class _DistanceBias(Bias):
     def __init__(self, scheme: "Alibi | RelativeBias", causal: bool) -> None:
         self.scheme, self.causal = scheme, causal
 
-    def values(self, i: Int[Tensor, "T 1"], j: Int[Tensor, "1 S"]) -> Float[Tensor, "H T S"]:
+    def values(self, i: Int[Tensor, "*N T 1"], j: Int[Tensor, "*N 1 S"]) -> Float[Tensor, "H *N T S"]:
         return self.scheme.of_distance(j - i, causal=self.causal)
 
     @property
@@ -259,8 +264,8 @@ class Alibi(Position):
         super().__init__(**sizes)
         self.register_buffer("slopes", alibi_slopes(self.heads), persistent=False)
 
-    def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
-        return -self.slopes[:, None, None] * distance.abs()
+    def of_distance(self, distance: Int[Tensor, "*N T S"], *, causal: bool) -> Float[Tensor, "H *N T S"]:
+        return -self.slopes.view(-1, *[1] * distance.dim()) * distance.abs()
 
     def bias(self, *, causal: bool = False) -> Bias:
         return _DistanceBias(self, causal)
@@ -288,10 +293,10 @@ class RelativeBias(Position):
         self.table = nn.Parameter(torch.randn(buckets, self.heads) * 0.02)
         self.table.pace = 10.0  # type: ignore[attr-defined]  # scores are whole numbers, weights hundredths
 
-    def of_distance(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Float[Tensor, "H T S"]:
-        return self.table[self.bucket(distance, causal=causal)].permute(2, 0, 1) * self.factor
+    def of_distance(self, distance: Int[Tensor, "*N T S"], *, causal: bool) -> Float[Tensor, "H *N T S"]:
+        return self.table[self.bucket(distance, causal=causal)].movedim(-1, 0) * self.factor
 
-    def bucket(self, distance: Int[Tensor, "T S"], *, causal: bool) -> Int[Tensor, "T S"]:
+    def bucket(self, distance: Int[Tensor, "*N T S"], *, causal: bool) -> Int[Tensor, "*N T S"]:
         """Half of the buckets for exact small distances, half logarithmic up to `far`; by side if not causal."""
         count = self.buckets if causal else self.buckets // 2
         side = torch.zeros_like(distance) if causal else (distance > 0).long() * count

@@ -13,7 +13,8 @@ from regard.nn.cache import Cache
 from regard.nn.feedforward import FeedForward
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
-from regard.nn.positions import Position
+from regard.nn.positions import Bias, Position
+from regard.nn.reversible import Streams, Tape
 from regard.registry import positions
 
 
@@ -41,7 +42,7 @@ class Stack(nn.Module):
         shared: bool = False,
     ) -> None:
         super().__init__()
-        self.position, self.causal = position, causal
+        self.position, self.causal, self.reversible = position, causal, config.reversible
         blocks = [Block(config, position, causal=causal, cross=cross) for _ in range(1 if shared else depth)]
         self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
@@ -67,11 +68,19 @@ class Stack(nn.Module):
         bias = bias.at(start) if bias is not None else None
         own = cache.own if cache is not None else [None] * len(self.blocks)
         source = cache.source if cache is not None and cache.source else [None] * len(self.blocks)
+        y = x if not self.reversible else self.streams(x, context, bias, taped=cache is None)
         for block, keys, context_keys in zip(self.blocks, own, source, strict=True):
-            x = block(
-                x, context, mask=mask, bias=bias, context_mask=context_mask, cache=keys, context_cache=context_keys
+            y = block(
+                y, context, mask=mask, bias=bias, context_mask=context_mask, cache=keys, context_cache=context_keys
             )
-        return self.norm(x)
+        return self.norm(y.join() if isinstance(y, Streams) else y)
+
+    def streams(self, x: Float[Tensor, "B T D"], context: Tensor | None, bias: Bias | None, *, taped: bool) -> Streams:
+        """The input, twice; with gradients, the parts may read the context and the parameters of the bias."""
+        if not taped or not torch.is_grad_enabled():
+            return Streams(x, x, None)
+        others = [] if context is None else [context]
+        return Streams(x, x, Tape(self, x, bias, [*others, *(self.position.parameters() if bias is not None else ())]))
 
 
 def glorot(module: nn.Module) -> None:

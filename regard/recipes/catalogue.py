@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
+from regard.cost import CONVNETS
 from regard.models import preset
 from regard.recipes.base import Recipe, recipe
 from regard.registry import models, recipes
@@ -48,9 +49,12 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
     if path.suffix == ".toml":
         tree = dotted(read_toml(path))
         return override(recipe(tree.pop("name", "translate"), tree).model, changes)
+    if what in CONVNETS:
+        return override(CONVNETS[what], changes)
     family, _, size = what.rpartition(":")
     family = family or "transformer"
     if size in models[family].presets:
         return preset(family, size, **changes)
-    known = [*models[family].presets, *(f"{name}:{size}" for name in models for size in models[name].presets)]
+    families = [f"{name}:{size}" for name in models for size in models[name].presets]
+    known = [*models[family].presets, *families, *CONVNETS]
     raise ValueError(f"{what!r} is no preset, run or .toml file; {nearest(what, known)}")

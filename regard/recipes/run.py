@@ -47,9 +47,13 @@ def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> J
 
 def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
-    out, line = Path(out), Line(quiet)
-    job = prepare(recipe.data, recipe, out, resume, line)
-    recipe = with_steps(job.recipe, job.stream)
+    job = prepare(recipe.data, recipe, Path(out), resume, Line(quiet))
+    return fit_job(job, Path(out), resume=resume, quiet=quiet)
+
+
+def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
+    """`fit` with the data at hand."""
+    recipe, line = with_steps(job.recipe, job.stream), Line(quiet)
     check_place(recipe, out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)

@@ -55,6 +55,7 @@ def test_commands_and_options_are_frozen():
     def options(command):
         return sorted(o for p in command.params if isinstance(p, click.Option) for o in p.opts)
 
+    assert options(group) == ["--plugin", "--version"]
     found = {}
     for name, command in group.commands.items():
         inner = command.commands if isinstance(command, click.Group) else {"": command}
@@ -85,6 +86,16 @@ def test_commands_and_options_are_frozen():
         "look": ["--json", "--kind", "--out", "--target", "--view", "--word"],
         "draw": ["--out"],
         "convert": ["--to"],
+        "doctor": ["--json", "--kernel", "--speed"],
+        "bench attention": [
+            "--batch", "--causal", "--head-dim", "--heads", "--json", "--kernels", "--layer", "--lengths",
+            "--max-seconds", "--out", "--pass", "--quiet", "--repeats",
+        ],
+        "bench architectures": [
+            "--dim", "--json", "--lengths", "--max-seconds", "--out", "--quiet", "--radius", "--repeats", "--width",
+        ],
+        "bench error": ["--draws", "--json", "--out"],
+        "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
-"""A small config for each registered family, and example inputs for what its `forward` takes.
+"""A small config for each registered family, and example inputs for what its `forward` takes; settings of kernels.
 
-A new family needs one line in SMALL, and one in ARGUMENTS if it takes an argument that no other family has.
+A new family needs one line in SMALL, and one in ARGUMENTS if it takes an argument that no other family has. A new
+kernel needs one in KERNELS if its own settings are larger than the examples.
 Sizes are unequal, and prime where they can be, so that no two axes can be confused.
 """
 
@@ -105,10 +106,26 @@ def encoder_of(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor] | None:
     return None if hasattr(model, "step") else lambda ids, lengths: model.features(ids, lengths)
 
 
+KERNELS: dict[str, list[str]] = {
+    "window": ["window:radius=2,chunk=3", "window:radius=3"],
+    "sparse": ["sparse:radius=1,stride=3,far=2,tokens=2,chunk=2", "sparse:radius=2,stride=2,far=3,tokens=0"],
+    "topk": ["topk:k=3,chunk=4", "topk:k=2,temperature=0.5,chunk=5"],
+    "linear": ["linear:chunk=4"],
+    "performer": ["performer:features=256,chunk=3"],
+    "linformer": ["linformer:rank=5"],
+    "reformer": ["reformer:buckets=4,reach=2,rounds=2,chunk=3", "reformer:buckets=2,reach=3,rounds=3"],
+}
+"""Names with settings so small that examples of 7 to 31 positions cross windows, chunks and buckets."""
+
+KNOW_ORDER = {"linformer", "reformer"}
+"""Kernels that treat positions differently although no rule of theirs says so."""
+
+KERNEL_CASES = [case for name in kernels for case in KERNELS.get(name, [name])]
+
 PRODUCT = [
     (family, kernel, position)
     for family in models
     if family in SMALL and has(family, "kernel") and has(family, "position")
-    for kernel in kernels
+    for kernel in KERNEL_CASES
     for position in positions
 ]

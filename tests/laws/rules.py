@@ -45,6 +45,8 @@ MASKS = {
     "no neighbours": ~window(1) & causal(),
     "an empty row": padding(torch.tensor([7, 0, 5])),
 }
+PLAIN = ("none", "everything", "causal", "padding", "prefix", "causal & padding", "an empty row")
+"""Those that every kernel takes: nothing, the past, some of the keys."""
 LITERAL = {
     "none": RULES["everything"][1],
     **{name: says for name, (_, says) in RULES.items()},

@@ -7,7 +7,7 @@ import torch
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import Full
 from regard.nn.positions import Position, Sinusoidal
-from tests.laws.laws import close, differs
+from regard.train.laws import close, differs
 
 PHRASE = "The transformer generalized to unseen words."
 

@@ -1,20 +1,33 @@
 """Lecture 001: from recurrent networks to the Transformer, and its code from the ground up."""
 
 import copy
+import dataclasses
 import math
 
 import pytest
 import torch
 from torch import nn
 
+from regard.cost import CONVNETS, convnet_cost
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.gates import (
+    free_candidates,
+    free_weights,
+    gate_weights,
+    gated_update,
+    hard_lookup,
+    separate_keys_and_values,
+    several_heads,
+    soft_lookup,
+    weighted_sum,
+)
 from regard.nn.kernels import Full
 from regard.nn.masks import causal
 from regard.nn.norm import build_norm
 from regard.nn.positions import sinusoids
 from regard.nn.recurrent import Recurrent
-from tests.laws.laws import close, differs
+from regard.train.laws import close, differs
 
 
 def gru_gates(layer: nn.GRU, x, h):
@@ -51,11 +64,50 @@ def test_a_gru_is_a_weighted_sum_of_its_candidates():
         close(summed, states[0, t], f"the sum after {t + 1} steps", 1e-12)
         close(sum(shares) + math.prod(gates, start=ones), ones, "the shares, with that of the first state", 1e-12)
 
+    u, candidate = torch.stack(gates)[None], torch.stack(candidates)[None]
+    close(gated_update(u, candidate), states, "the update in a loop", 1e-12)
+    close(weighted_sum(gate_weights(u), candidate), states, "all states by one table of weights", 1e-12)
     slide = sum(
         math.prod(gates[i : T - i], start=ones) * math.prod([1 - g for g in gates[:i]], start=ones) * candidates[i]
         for i in range(T)
     )
     differs(slide, h, "the slide's product")
+
+
+def test_the_four_questions():
+    """Can we free the weights, free the candidates, separate keys and values, have several heads? Yes: attention."""
+    B, T, D = 2, 6, 8
+    x, first = torch.randn(B, T, D, dtype=torch.float64), torch.zeros(B, D, dtype=torch.float64)
+    f = nn.Linear(D, D).double()
+    score = lambda q, k: q @ k.transpose(1, 2)  # noqa: E731
+    same = lambda x: x  # noqa: E731
+    one, weights = free_weights(x, first, lambda x, h: f(x + h).tanh(), score)
+    close(weights.sum(-1), torch.ones(B, T, dtype=torch.float64), "1: a softmax over the past")
+    two, _ = free_candidates(x, lambda x: f(x).tanh(), score)
+    differs(one, two, "2: candidates that knew the state before them")
+    close(free_weights(x, first, lambda x, h: f(x).tanh(), score)[0], two, "2: no loop is needed without it")
+    three, _ = separate_keys_and_values(x, lambda x: f(x).tanh(), lambda q: q * math.sqrt(D), same, same)
+    close(three, two, "3: before keys and values are told apart")
+
+    layer = Attention(AttentionConfig(dim=D, heads=2)).double()
+    (k, v), (b, c) = layer.key_value.weight.chunk(2), layer.key_value.bias.chunk(2)
+    matrices = [*zip(layer.query.weight.chunk(2), k.chunk(2), v.chunk(2), strict=True)]
+    biases = [*zip(layer.query.bias.chunk(2), b.chunk(2), c.chunk(2), strict=True)]
+    heads = [
+        tuple(lambda x, m=m, n=n: x @ m.T + n for m, n in zip(*head, strict=True))
+        for head in zip(matrices, biases, strict=True)
+    ]
+    four, _ = several_heads(x, same, heads)
+    close(layer.out(four), layer(x, mask=causal()), "4: causal multi-head attention", 1e-12)
+
+
+def test_soft_attention_becomes_hard_but_ties_are_shared():
+    """Lecture 002: as τ → 0 attention becomes a lookup. It does where one key is best; equal ones are averaged."""
+    q, k, v = torch.randn(3, 1, 1, 5, 4, dtype=torch.float64)
+    close(soft_lookup(q, k, v, temperature=1e-4), hard_lookup(q, k, v), "a lookup")
+    twice = torch.cat([k, k], dim=2)
+    mean = (hard_lookup(q, k, v) + hard_lookup(q, k, -3 * v)) / 2
+    close(soft_lookup(q, twice, torch.cat([v, -3 * v], dim=2), temperature=1e-4), mean, "two equal keys")
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -183,3 +235,23 @@ def test_resnet_50_has_4_1_billion_multiply_adds():
     parameters, work = parameters + 2048 * 1000 + 1000, work + 2048 * 1000
     assert parameters == 25_557_032
     assert round(work / 1e9, 2) == 4.09
+    found = convnet_cost(CONVNETS["resnet-50"])
+    assert (found.parameters, found.multiply_adds) == (parameters, work)
+
+
+def test_lr_net_50_has_23_4_million_parameters_by_assumption():
+    """23.3 million and 4.3 × 10⁹, where each relation ends in a 1 × 1 convolution; 20.3 million without it."""
+    found = convnet_cost(CONVNETS["lr-net-50"])
+    assert found.parameters == 23_360_267 and round(found.multiply_adds / 1e9, 2) == 4.03
+    assert abs(found.parameters / 23.3e6 - 1) < 0.01 and abs(found.multiply_adds / 4.3e9 - 1) < 0.07
+    resnet = convnet_cost(CONVNETS["resnet-50"])
+    assert abs(found.multiply_adds / resnet.multiply_adds - 1) < 0.02  # made to cost the same
+    outputs = {"res1": 112, "res2": 56, "res3": 28, "res4": 14, "res5": 7, "head": 1}
+    assert {stage.name: stage.side for stage in found.stages} == outputs
+    totals = {
+        how: convnet_cost(dataclasses.replace(CONVNETS["lr-net-50"], transform=how)) for how in ("before", "none")
+    }
+    assert round(totals["before"].multiply_adds / 1e9, 2) == 4.47
+    assert round(totals["none"].parameters / 1e6, 1) == 20.3
+    once = dataclasses.replace(CONVNETS["lr-net-50"], blocks=(3, 1, 1, 1))  # the table read as it stands
+    assert convnet_cost(once).parameters < 12e6

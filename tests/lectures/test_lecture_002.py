@@ -15,7 +15,7 @@ from regard.nn.feedforward import FeedForward
 from regard.nn.kernels import Additive, Full, attend
 from regard.nn.positions import Grid, Position, RelativeBias, sinusoids
 from regard.train.schedule import inverse_sqrt
-from tests.laws.laws import close, differs
+from regard.train.laws import close, differs
 
 # "The cat sat on the mat"; the features are animal, action, object, definite.
 WORDS = ["the", "cat", "sat", "on", "the", "mat"]

@@ -4,7 +4,7 @@ import torch
 
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import Full, General, attend
-from tests.laws.laws import close
+from regard.train.laws import close
 
 
 def test_softmax_has_a_plus_sign():

@@ -6,7 +6,7 @@ from regard.models import Transformer, TransformerConfig
 from regard.nn.block import BlockConfig
 from regard.nn.kernels import attend
 from regard.nn.masks import causal
-from tests.laws.laws import close
+from regard.train.laws import close
 
 WORDS = ["YOUR", "CAT", "IS", "A", "LOVELY", "CAT"]
 TABLE = torch.tensor(

@@ -10,7 +10,7 @@ from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.masks import causal, padding
 from regard.nn.positions import Rotary
-from tests.laws.laws import close
+from regard.train.laws import close
 
 B, T, S, D, C = 2, 5, 7, 12, 11
 

@@ -11,7 +11,7 @@ from regard.nn.feedforward import FeedForward
 from regard.nn.norm import build_norm
 from regard.nn.positions import Position
 from regard.nn.stack import Stack, build_position, glorot
-from tests.laws.laws import close
+from regard.train.laws import close
 
 B, T, S, D, HIDDEN = 2, 5, 7, 12, 29
 SIZES = dict(dim=D, heads=3, ffn_dim=HIDDEN, max_len=31)

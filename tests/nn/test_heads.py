@@ -8,7 +8,7 @@ import torch
 from regard.nn.embeddings import Embedding
 from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
 from regard.nn.positions import Position
-from tests.laws.laws import close
+from regard.train.laws import close
 
 B, T, D, E, V = 3, 7, 12, 5, 53
 

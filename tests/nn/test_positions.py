@@ -20,7 +20,7 @@ from regard.nn.positions import (
     sinusoids,
 )  # fmt: skip
 from regard.registry import positions
-from tests.laws.laws import close
+from regard.train.laws import close
 
 SIZES = dict(dim=12, heads=3, head_dim=4, max_len=11)
 

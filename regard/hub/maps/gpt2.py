@@ -43,7 +43,7 @@ FIELDS = {
 
 FIXED = dict(
     position="learned", norm="layer", norm_place="pre", final_norm=True, bias=True, kernel="full",
-    kv_heads=None, head_dim=None,
+    kv_heads=None, head_dim=None, reversible=False,
 )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ FIELDS = {
     "bias": Field("attention_bias", False),
 }
 
-FIXED = dict(position="rotary", norm="rms", norm_place="pre", final_norm=True, kernel="full")
+FIXED = dict(position="rotary", norm="rms", norm_place="pre", final_norm=True, kernel="full", reversible=False)
 
 ROPES = {
     "default": {},

@@ -4,6 +4,30 @@ from regard.nn.kernels.additive import Additive
 from regard.nn.kernels.base import Kernel, Need, build_kernel
 from regard.nn.kernels.full import Full, attend
 from regard.nn.kernels.general import General
+from regard.nn.kernels.linear import Linear
+from regard.nn.kernels.linformer import Linformer
+from regard.nn.kernels.performer import Performer
+from regard.nn.kernels.reformer import Reformer
 from regard.nn.kernels.scaled import Dot, Normalized
+from regard.nn.kernels.sparse import Sparse
+from regard.nn.kernels.topk import TopK
+from regard.nn.kernels.window import Window
 
-__all__ = ["Additive", "Dot", "Full", "General", "Kernel", "Need", "Normalized", "attend", "build_kernel"]
+__all__ = [
+    "Additive",
+    "Dot",
+    "Full",
+    "General",
+    "Kernel",
+    "Linear",
+    "Linformer",
+    "Need",
+    "Normalized",
+    "Performer",
+    "Reformer",
+    "Sparse",
+    "TopK",
+    "Window",
+    "attend",
+    "build_kernel",
+]

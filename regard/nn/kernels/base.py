@@ -1,7 +1,7 @@
 """What every kernel declares, and the check that a model asks for nothing else."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection
+from typing import ClassVar, Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -75,29 +75,32 @@ class Kernel(nn.Module):
         raise NotImplementedError
 
 
-def build_kernel(name: str, *, needs: Iterable[Need] = (), **sizes: int) -> Kernel:
-    """The kernel of that name, or an error that says which kernels could do what is asked of it."""
-    missing = [need for need in needs if not getattr(kernels[name], need)]
+def build_kernel(name: str, *, needs: Collection[Need] = (), **sizes: int) -> Kernel:
+    """The kernel of that name, if it can do what is asked of it."""
+    check_kernel(name, needs)
+    return kernels.build(name, **sizes)
+
+
+def check_kernel(name: str, needs: Collection[Need]) -> None:
+    """An error that says which kernels could do what is asked, where this one cannot."""
+    missing = [need for need in NEEDS if need in needs and not getattr(kernels[name], need)]
     if missing:
         able = [other for other in kernels if all(getattr(kernels[other], need) for need in needs)]
         wants = " or ".join(NEEDS[need] for need in missing)
         raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}")
-    return kernels.build(name, **sizes)
 
 
-def causal_and_keys(mask: Mask | None, S: int, kernel: Any) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:
+def causal_and_keys(mask: Mask | None, S: int, kernel: Kernel) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:
     """A mask taken apart for a kernel without `any_mask`: does it hide the future, and which keys are there."""
     causal, keys = False, None
     for rule in [] if mask is None else conjuncts(mask):
-        if rule.is_causal:
+        if rule.is_causal and kernel.causal:
             causal = True
         elif rule.is_keywise:
             real = rule.dense(1, S)[:, :, 0]
             keys = real if keys is None else keys & real
         else:
             able = ", ".join(name for name in kernels if kernels[name].any_mask)
-            raise ValueError(
-                f"kernel {kernels.name_of(type(kernel))!r} takes causal and padding masks, got {rule!r}; "
-                f"these take every mask: {able}"
-            )
+            takes = "causal and padding masks" if kernel.causal else "padding masks"
+            raise ValueError(f"{type(kernel).__name__} takes {takes}, got {rule!r}; these take every mask: {able}")
     return causal, keys

@@ -17,7 +17,7 @@ def attend(
     scores: Float[Tensor, "B H T S"],
     v: Float[Tensor, "B G S C"],
     *,
-    mask: Bool[Tensor, "#B 1 T S"] | None = None,
+    mask: Bool[Tensor, "#B #H T S"] | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"]]:
     """mask → softmax → mix, and the weights. A query that may see nobody gets zeros."""

@@ -6,10 +6,11 @@ its tokens, and what it says about padding means nothing. Exact laws are meant f
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 Inputs = dict[str, Tensor]
 TOKENS = ("source", "target", "ids")
@@ -31,7 +32,7 @@ def differs(got: Tensor, other: Tensor, what: str) -> None:
 # ---- what a position may see ----------------------------------------------------------------------------------
 
 
-def hides_the_future(model: nn.Module, inputs: Inputs, sequence: str) -> None:
+def hides_the_future(model: Any, inputs: Inputs, sequence: str) -> None:
     """Other tokens from position t on change no output before t."""
     ids = inputs[sequence]
     out = model(**inputs)
@@ -43,9 +44,10 @@ def hides_the_future(model: nn.Module, inputs: Inputs, sequence: str) -> None:
         differs(other[:, t:], out[:, t:], f"position {t} of {sequence!r} was changed")
 
 
-def future_has_no_gradient(model: nn.Module, inputs: Inputs, sequence: str) -> None:
+def future_has_no_gradient(model: Any, inputs: Inputs, sequence: str, *, past: bool = True) -> None:
     """The features at t have a gradient with respect to the tokens up to t, and exactly none beyond.
 
+    Without `past` only their own token must have one: a kernel may choose what it looks at.
     Every token is used once, so that its row of the embedding tells which position a gradient came through.
     """
     vocab = model.config.vocab_size
@@ -55,10 +57,12 @@ def future_has_no_gradient(model: nn.Module, inputs: Inputs, sequence: str) -> N
     for t in range(len(ids)):
         reach = reach_of_tokens(model, (features[0, t] * direction(features)).sum(), vocab)
         assert reach[ids[t + 1 :]].eq(0).all(), f"position {t} of {sequence!r} has a gradient from its future"
-        assert reach[ids[: t + 1]].gt(0).all(), f"position {t} of {sequence!r} has no gradient from its past"
+        assert reach[ids[0 if past else t : t + 1]].gt(0).all(), (
+            f"position {t} of {sequence!r} has no gradient from its past"
+        )
 
 
-def padding_changes_nothing(model: nn.Module, inputs: Inputs, padded: str) -> None:
+def padding_changes_nothing(model: Any, inputs: Inputs, padded: str) -> None:
     """Neither what is in the padding nor how much there is of it; and nothing flows back into it."""
     ids, lengths, vocab = inputs[padded], inputs["lengths"], model.config.vocab_size
     hidden = torch.arange(ids.shape[1]) >= lengths[:, None]
@@ -82,7 +86,7 @@ def padding_changes_nothing(model: nn.Module, inputs: Inputs, padded: str) -> No
     assert reach[unique[padded][~hidden]].gt(0).all(), f"some real token of {padded!r} has no gradient"
 
 
-def batch_equals_single(model: nn.Module, inputs: Inputs, padded: str | None) -> None:
+def batch_equals_single(model: Any, inputs: Inputs, padded: str | None) -> None:
     """A row computed alone, without its padding, is that row of the batch."""
     out = model(**inputs)
     for row in range(len(out)):
@@ -105,7 +109,7 @@ def order_is_unknown(encode, ids: Tensor, lengths: Tensor) -> None:
 # ---- decoding -------------------------------------------------------------------------------------------------
 
 
-def cached_equals_uncached(model: nn.Module, inputs: Inputs, sequence: str) -> None:
+def cached_equals_uncached(model: Any, inputs: Inputs, sequence: str) -> None:
     """`prefill` and any number of `step`s give the scores that one pass over everything gives."""
     ids, rest = split(inputs, sequence)
     out = model(**inputs)
@@ -117,7 +121,7 @@ def cached_equals_uncached(model: nn.Module, inputs: Inputs, sequence: str) -> N
             close(model.step(ids[:, t], cache), out[:, t], f"step {t} after a prefill of {begin}")
 
 
-def beams_equal_copies(model: nn.Module, inputs: Inputs, sequence: str, beams: int = 2) -> None:
+def beams_equal_copies(model: Any, inputs: Inputs, sequence: str, beams: int = 2) -> None:
     """Rows of a cache may be repeated, reordered and dropped; each goes on as if it had been alone."""
     ids, rest = split(inputs, sequence)
     B, T = ids.shape
@@ -144,7 +148,7 @@ def beams_equal_copies(model: nn.Module, inputs: Inputs, sequence: str, beams: i
 # ---- learning -------------------------------------------------------------------------------------------------
 
 
-def every_parameter_learns(model: nn.Module, inputs: Inputs) -> None:
+def every_parameter_learns(model: Any, inputs: Inputs) -> None:
     model.zero_grad(set_to_none=True)
     out = model(**inputs)
     (out * direction(out)).sum().backward()
@@ -154,7 +158,7 @@ def every_parameter_learns(model: nn.Module, inputs: Inputs) -> None:
         assert parameter.grad.abs().max() > 0, f"{name} has no gradient"
 
 
-def stays_finite(model: nn.Module, inputs: Inputs, dtype: torch.dtype) -> None:
+def stays_finite(model: Any, inputs: Inputs, dtype: torch.dtype) -> None:
     model.to(dtype).zero_grad(set_to_none=True)
     out = model(**inputs)
     assert out.dtype == dtype, f"{dtype} in, {out.dtype} out"
@@ -164,7 +168,7 @@ def stays_finite(model: nn.Module, inputs: Inputs, dtype: torch.dtype) -> None:
         assert parameter.grad.isfinite().all(), f"{name} has a gradient that is not finite in {dtype}"
 
 
-def starts_at_chance(model: nn.Module, inputs: Inputs) -> None:
+def starts_at_chance(model: Any, inputs: Inputs) -> None:
     """Before training no token is likelier than another: the loss, averaged over all next tokens, is ln V.
 
     Scores of unit variance add ½ to it (E ln Σ exp of normal scores is ln V + ½), hence the tolerance.
@@ -175,21 +179,24 @@ def starts_at_chance(model: nn.Module, inputs: Inputs) -> None:
     assert abs(loss - chance) < 0.6, f"the loss starts at {loss:.2f}, chance is {chance:.2f}"
 
 
-def one_batch_can_be_overfitted(model: nn.Module, inputs: Inputs, targets: Tensor, *, steps: int, lr: float) -> None:
+def one_batch_can_be_overfitted(model: Any, inputs: Inputs, targets: Tensor, *, steps: int, lr: float) -> None:
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    first = loss = torch.tensor(math.inf)
     for step in range(steps):
         loss = F.cross_entropy(model(**inputs).flatten(0, 1), targets.flatten())
         if loss.item() < 0.05:
             return
-        first = loss.item() if step == 0 else first
+        first = loss.detach() if step == 0 else first
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    raise AssertionError(f"after {steps} steps on one batch the loss is {loss.item():.3f}, it began at {first:.2f}")
+    raise AssertionError(
+        f"after {steps} steps on one batch the loss is {loss.item():.3f}, it began at {first.item():.2f}"
+    )
 
 
-def saved_is_loaded(model: nn.Module, inputs: Inputs, save, load, directory) -> None:
+def saved_is_loaded(model: Any, inputs: Inputs, save, load, directory) -> None:
     """`save(model, directory)`, then `load(directory)`: the same class, config, parameters and outputs."""
     save(model, directory)
     again = load(directory).eval()
@@ -201,35 +208,6 @@ def saved_is_loaded(model: nn.Module, inputs: Inputs, save, load, directory) -> 
     shared, shared_again = (len(set(map(id, m.parameters()))) for m in (model, again))
     assert shared == shared_again, "matrices that were tied are not tied any more, or the reverse"
     assert torch.equal(model(**inputs), again(**inputs)), "the loaded model answers differently"
-
-
-# ---- kernels --------------------------------------------------------------------------------------------------
-
-
-def weights_are_a_distribution(weights: Tensor, allowed: Tensor) -> None:
-    """Non-negative, nothing where it is not allowed, and one in total, or nothing where nothing is allowed."""
-    assert (weights >= 0).all(), "a weight is negative"
-    assert weights[~allowed].eq(0).all(), "a hidden key has a weight"
-    close(weights.sum(-1), allowed.any(-1).to(weights.dtype), "the sum of each row's weights")
-
-
-def attention_by_hand(score, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Tensor | None) -> Tensor:
-    """The formula read aloud: for each query, exp of each allowed score over their sum, times the values.
-
-    `score(q, k, head)` scores the T queries of one head against the S keys.
-    """
-    B, H, T, _ = q.shape
-    out = v.new_zeros(B, H, T, v.shape[-1])
-    for b in range(B):
-        for h in range(H):
-            group = h * v.shape[1] // H  # H/G neighbouring query heads share a key/value head
-            scores = score(q[b, h], k[b, group], h) + (0.0 if bias is None else bias[h])
-            for t in range(T):
-                seen = allowed[b, h, t].nonzero()[:, 0]
-                if len(seen):
-                    powers = scores[t, seen].exp()
-                    out[b, h, t] = (powers / powers.sum()) @ v[b, group, seen]
-    return out
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------
@@ -263,7 +241,7 @@ def all_different(inputs: Inputs, vocab: int) -> Inputs:
     return {name: next(fresh).view_as(value) if name in sequences else value for name, value in inputs.items()}
 
 
-def reach_of_tokens(model: nn.Module, scalar: Tensor, vocab: int) -> Tensor:
+def reach_of_tokens(model: Any, scalar: Tensor, vocab: int) -> Tensor:
     """How much of a gradient each token receives, over all matrices with a row for each token."""
     tables = [p for p in model.parameters() if p.dim() == 2 and len(p) == vocab]
     grads = torch.autograd.grad(scalar, tables, retain_graph=True, allow_unused=True)

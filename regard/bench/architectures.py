@@ -1,0 +1,250 @@
+"""Attention, recurrence and convolution side by side: the lectures' table, measured instead of quoted.
+
+Time of one layer against n; the steps that must wait for each other; and the path that a gradient takes from the last
+output to the first input.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.bench.measure import (
+    FEWEST,
+    Point,
+    climb,
+    counted,
+    fit_exponent,
+    length_name,
+    line_up,
+    median,
+    show_fit,
+    show_seconds,
+    timed,
+)  # fmt: skip
+from regard.inside.curves import Panel, draw_growth
+from regard.inside.views import Target
+from regard.nn.kernels import build_kernel
+from regard.registry import kernels
+from regard.train.progress import Line
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+Layer = Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchitecturesConfig:
+    """Sizes of the layers, and where they are measured."""
+
+    lengths: tuple[int, ...]
+    """Positions, rising."""
+    dim: int = 256
+    """Width of the layers."""
+    radius: int = 64
+    """Restricted attention sees so many positions to each side."""
+    width: int = 3
+    """Of the convolutions."""
+    max_seconds: float = 60.0
+    """An architecture's ladder ends where one pass would take longer."""
+    repeats: int = 3
+    """Passes that a time is the median of, where there is time for them."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("dim", 1), ("radius", 1), ("width", 2), ("repeats", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+        if not self.lengths:
+            raise ValueError("nothing to measure: name at least one length")
+
+
+def attention(config: ArchitecturesConfig, length: int, kernel: str) -> Layer:
+    """Attention of x over itself, with heads of 64; no projections, which are no part of the lectures' n² · d."""
+    heads = max(1, config.dim // 64) if config.dim % 64 == 0 else 1
+    mix: Any = build_kernel(kernel, heads=heads, head_dim=config.dim // heads, max_len=length)
+
+    def layer(x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        split = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return mix(split, split, split)[0].transpose(1, 2).flatten(2)
+
+    return layer
+
+
+def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
+    """A GRU whose gate is open to the past: otherwise the gradient is rounded to 0 long before it arrives."""
+    gru: Any = nn.GRU(config.dim, config.dim, batch_first=True).to(dtype)
+    with torch.no_grad():
+        gru.bias_hh_l0[config.dim : 2 * config.dim] = 10.0
+    return lambda x: gru(x)[0]
+
+
+def convolution(config: ArchitecturesConfig, dilation: int, dtype: torch.dtype) -> Layer:
+    """Each position and those before it, so that the way from first to last is the longest, as in a recurrence."""
+    conv = nn.Conv1d(config.dim, config.dim, config.width, dilation=dilation).to(dtype)
+    past = (config.width - 1) * dilation
+    return lambda x: conv(F.pad(x.transpose(1, 2), (past, 0))).transpose(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A kind of layer, and what the lectures state of it: operations, sequential steps, longest path."""
+
+    stated: tuple[str, str, str]
+    build: Callable[[ArchitecturesConfig, int, int, torch.dtype], Layer]
+    """The layer for a length, so many layers below the top."""
+
+
+def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
+    """Those of the lectures' table, and the dilated convolution that its log n needs."""
+    found = {
+        "self-attention": Architecture(("n²·d", "1", "1"), lambda c, n, depth, dtype: attention(c, n, "full")),
+        f"restricted to ±{config.radius}": Architecture(
+            ("r·n·d", "1", "n/r"), lambda c, n, depth, dtype: attention(c, n, f"window:radius={c.radius}")
+        ),
+        "recurrent (GRU)": Architecture(("n·d²", "n", "n"), lambda c, n, depth, dtype: recurrence(c, dtype)),
+        f"convolution, {config.width} wide": Architecture(
+            ("k·n·d²", "1", "n/k"), lambda c, n, depth, dtype: convolution(c, 1, dtype)
+        ),
+        "dilated convolution": Architecture(
+            ("k·n·d²", "1", "log_k n"), lambda c, n, depth, dtype: convolution(c, c.width**depth, dtype)
+        ),
+    }
+    return found if "window" in kernels else {name: a for name, a in found.items() if "restricted" not in name}
+
+
+def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) -> dict[str, Any]:
+    """Time, sequential steps and path length of each architecture; Ctrl-C ends it with what there is."""
+    line = Line(quiet)
+    found: dict[str, Any] = {}
+    result: dict[str, Any] = {
+        "dim": config.dim, "radius": config.radius, "width": config.width, "threads": torch.get_num_threads(),
+        "lengths": list(config.lengths), "architectures": found, "interrupted": False,
+    }  # fmt: skip
+    narrow = replace(config, dim=8)  # who depends on whom is the same at every width
+    try:
+        for name, kind in architectures(config).items():
+            points: list[Point] = []
+            stopped = climb(points, config.lengths, partial(time_layer, kind, config), config.max_seconds)
+            one, two = (chain_length(kind, narrow, n) for n in (1, 2))
+            for point in points:
+                n = point["length"]
+                # Each further position adds the operations of a step, where it must wait for the one before.
+                steps = 1 + (chain_length(kind, narrow, n) - one) // max(1, two - one)
+                layers = path_length(kind, narrow, n)
+                point |= {"steps": steps, "layers": layers, "path": layers * steps}
+                line.say(f"{name}, {length_name(n)}: {show_seconds(point['seconds'])}, path {layers} × {steps}")
+            found[name] = {
+                "stated": dict(zip(("operations", "steps", "path"), kind.stated, strict=True)),
+                "points": points, "stopped": stopped, "time": fit_exponent(points, "seconds"),
+                "steps": growth(points, "steps", config.width), "path": growth(points, "path", config.width),
+            }  # fmt: skip
+    except KeyboardInterrupt:
+        result["interrupted"] = True
+    return result
+
+
+@torch.no_grad()
+def time_layer(kind: Architecture, config: ArchitecturesConfig, length: int) -> Point:
+    """Seconds of one layer, forward; not of the lowest, which is not dilated."""
+    layer, x = kind.build(config, length, 1, torch.float32), torch.randn(1, length, config.dim)
+    layer(x)
+    times = timed(lambda: layer(x), repeats=config.repeats, budget=config.max_seconds)
+    return {"seconds": median(times), "passes": len(times)}
+
+
+def chain_length(kind: Architecture, config: ArchitecturesConfig, length: int) -> int:
+    """The longest chain of operations that wait for each other in one layer, counted in autograd's graph."""
+    out = kind.build(config, length, 0, torch.float32)(torch.randn(1, length, config.dim, requires_grad=True))
+    depth: dict[Any, int] = {}
+    stack = [out.grad_fn]
+    while stack:
+        inputs = [node for node, _ in stack[-1].next_functions if node is not None]  # type: ignore[union-attr]
+        if missing := [node for node in inputs if node not in depth]:
+            stack += missing
+        else:
+            depth[stack.pop()] = 1 + max((depth[node] for node in inputs), default=0)
+    return depth[out.grad_fn]
+
+
+def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) -> int:
+    """Layers after which the last output has a gradient with respect to the first input.
+
+    It is taken back one layer at a time, and only whether it is zero goes on: a product of so many small numbers would
+    be rounded to zero.
+    """
+    reached = torch.zeros(length, 1, dtype=torch.float64)
+    reached[-1] = 1
+    for depth in range(length):
+        x = torch.randn(1, length, config.dim, dtype=torch.float64, requires_grad=True)
+        out = kind.build(config, length, depth, torch.float64)(x)
+        (gradient,) = torch.autograd.grad(out, x, torch.randn_like(out) * reached)
+        reached = (gradient[0] != 0).any(-1, keepdim=True).double()
+        if reached[0]:
+            return depth + 1
+    raise AssertionError("no layer that reaches nowhere is among them")
+
+
+def growth(points: Sequence[Point], what: str, base: int) -> str:
+    """What the numbers follow: a constant, a power of n, or a logarithm."""
+    lengths, values = [point["length"] for point in points], [point[what] for point in points]
+    if len(set(values)) <= 1:
+        return "constant"
+    if len(points) < FEWEST:
+        return f"fewer than {FEWEST} points"
+    fitted = fit_exponent(points, what)
+    assert fitted is not None
+    logs = [math.log(n, base) for n in lengths]
+    as_power = statistics.correlation([math.log(n) for n in lengths], [math.log(value) for value in values])
+    if fitted["exponent"] < 0.5 and statistics.correlation(logs, values) > as_power - 0.1:
+        return f"{statistics.linear_regression(logs, values).slope:.2f}·log_{base} n"
+    return f"n^{fitted['exponent']:.2f}"
+
+
+def render_architectures(result: Mapping[str, Any]) -> str:
+    """Three tables: time, steps, path."""
+    lines = [
+        f"one layer of width d = {result['dim']}, forward, float32, {counted(result['threads'], 'thread')}; restricted "
+        f"to r = {result['radius']} to each side, convolutions k = {result['width']} wide",
+        "attention without its projections; convolutions look back only, so that the way from first to last is longest",
+    ]
+    titles = {
+        "seconds": "time of a layer",
+        "steps": "steps that wait for each other",
+        "path": "path from last output to first input: layers × steps",
+    }
+    parts = result["architectures"]
+    for key, title in titles.items():
+        table = [[title, *map(length_name, result["lengths"]), "grows as", "stated"]]
+        for name, part in parts.items():
+            points = {point["length"]: point for point in part["points"]}
+            cells = [show_cell(points[n], key) if n in points else "–" for n in result["lengths"]]
+            grows = show_fit(part["time"]) if key == "seconds" else part[key]
+            table.append([name, *cells, grows, part["stated"]["operations" if key == "seconds" else key]])
+        lines += ["", *line_up(table)]
+    stops = [f"{name}: {part['stopped']}" for name, part in parts.items() if part["stopped"]]
+    return "\n".join([*lines, *([""] if stops else []), *stops])
+
+
+def show_cell(point: Point, key: str) -> str:
+    if key == "seconds":
+        return show_seconds(point["seconds"])
+    return f"{point['steps']:,}" if key == "steps" else f"{point['layers']:,} × {point['steps']:,}"
+
+
+def draw_architectures(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
+    """Time of a layer left, path length right."""
+    time, far = Panel("time of a layer", "time", "s"), Panel("path from last to first", "layers × steps")
+    for name, part in result["architectures"].items():
+        time.add(name, [(p["length"], p["seconds"]) for p in part["points"]], (part["time"] or {}).get("exponent"))
+        far.add(name, [(p["length"], p["path"]) for p in part["points"]], None)
+    return draw_growth([[time, far]], path, xlabel="positions")

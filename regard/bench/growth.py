@@ -1,0 +1,231 @@
+"""How time and memory of attention grow with length, kernel by kernel."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.bench.measure import (
+    Point,
+    climb,
+    clocked,
+    counted,
+    fit_exponent,
+    forget_peak,
+    give_back,
+    held,
+    in_child,
+    length_name,
+    line_up,
+    median,
+    peak,
+    show_fit,
+    show_seconds,
+    timed,
+)  # fmt: skip
+from regard.cost.report import decimal_size
+from regard.inside.curves import Panel, draw_growth
+from regard.inside.views import Target
+from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.kernels import build_kernel
+from regard.nn.masks import causal
+from regard.registry import kernels
+from regard.train.progress import Line
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+Pass = Literal["forward", "training"]
+AS_FULL = ("additive", "dot", "general", "normalized")
+"""Kernels with other scores over all pairs: they cost what `full` does, or more."""
+WARM = 256
+"""Length of a first pass that loads libraries and starts threads; it is not counted."""
+
+
+def efficient_kernels() -> tuple[str, ...]:
+    """`full`, and every registered kernel that sees less or approximates."""
+    return ("full", *(name for name in kernels if name not in (*AS_FULL, "full")))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GrowthConfig:
+    """What is measured, and how patiently."""
+
+    kernels: tuple[str, ...]
+    """Registered names, with settings where wanted."""
+    lengths: tuple[int, ...]
+    """Tokens, rising."""
+    heads: int = 8
+    """Attention heads."""
+    head_dim: int = 64
+    """Size of a head."""
+    batch: int = 1
+    """Sequences at once."""
+    causal: bool = True
+    """Hide the future, where a kernel can."""
+    passes: tuple[Pass, ...] = ("forward", "training")
+    """Forward without gradients; training is forward and backward."""
+    layer: bool = False
+    """The whole layer with its four projections, instead of the kernel on given q, k and v."""
+    max_seconds: float = 60.0
+    """A kernel's ladder ends where one pass would take longer."""
+    repeats: int = 3
+    """Passes that a time is the median of, where there is time for them."""
+
+    def __post_init__(self) -> None:
+        for name in ("heads", "head_dim", "batch", "repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+        if not self.kernels or not self.lengths:
+            raise ValueError("nothing to measure: name at least one kernel and one length")
+        for name in self.kernels:  # a wrong name or setting is known before anything is measured
+            build_kernel(name, heads=self.heads, head_dim=self.head_dim, max_len=self.lengths[0])
+
+    def hides_future(self, name: str) -> bool:
+        return self.causal and kernels[name].causal
+
+
+def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any]:
+    """Points, and exponents fitted to them, of every kernel and pass; Ctrl-C ends it with what there is."""
+    line, threads = Line(quiet), torch.get_num_threads()
+    found: dict[str, Any] = {}
+    result: dict[str, Any] = {
+        "batch": config.batch, "heads": config.heads, "head_dim": config.head_dim, "layer": config.layer,
+        "threads": threads, "lengths": list(config.lengths), "kernels": found, "interrupted": False,
+    }  # fmt: skip
+    try:
+        for name in config.kernels:
+            found[name] = {"causal": config.hides_future(name)}
+            for which in config.passes:
+                ladder: dict[str, Any] = {"points": [], "stopped": None}
+                found[name][which] = ladder
+
+                def measure(length: int, name: str = name, which: Pass = which) -> Point:
+                    home, patience = kernels[name].__module__, 60 + 10 * config.max_seconds
+                    return in_child(measure_point, config, name, length, which, home, threads, seconds=patience)
+
+                def say(point: Point, start: str = f"{name}, {which}") -> None:
+                    line.say(f"{start}, {show_point(point)}")
+
+                ladder["stopped"] = climb(ladder["points"], config.lengths, measure, config.max_seconds, say)
+                if ladder["stopped"]:
+                    line.say(f"{name}, {which}: {ladder['stopped']}")
+    except KeyboardInterrupt:
+        result["interrupted"] = True
+    for ladder in [part[which] for part in found.values() for which in config.passes if which in part]:
+        ladder["time"] = fit_exponent(ladder["points"], "seconds")
+        ladder["memory"] = fit_exponent(ladder["points"], "memory")
+    return result
+
+
+def measure_point(config: GrowthConfig, name: str, length: int, which: Pass, home: str, threads: int) -> dict[str, Any]:
+    """In a fresh process: seconds of a pass and its peak of memory, above the inputs and with them."""
+    importlib.import_module(home)  # a kernel of the user's own registers itself
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    one_pass(config, name, min(length, WARM), which)()
+    give_back()
+    forget_peak()
+    empty = held()
+    work = one_pass(config, name, length, which)
+    ready = held()
+    first = clocked(work)
+    most = peak()
+    left = config.max_seconds - first
+    times = timed(work, repeats=config.repeats, budget=left) if first < left else [first]
+    return {
+        "seconds": median(times), "passes": len(times),
+        "memory": max(0, most - ready), "total": max(0, most - empty), "process": most,
+    }  # fmt: skip
+
+
+def one_pass(config: GrowthConfig, name: str, length: int, which: Pass) -> Callable[[], None]:
+    """The layer and its inputs, built; what is returned runs it once."""
+    training = which == "training"
+    hides_future = config.hides_future(name)
+    sizes: dict[str, Any] = dict(heads=config.heads, head_dim=config.head_dim, max_len=length)
+    shape: tuple[int, ...] = (config.batch, config.heads, length, config.head_dim)
+    layer: Any
+    if config.layer:
+        shape = (config.batch, length, config.heads * config.head_dim)
+        layer = Attention(AttentionConfig(dim=shape[-1], kernel=name, **sizes))
+        inputs = [torch.randn(shape)]
+    else:
+        layer = build_kernel(name, **sizes)
+        q, v = torch.randn(shape), torch.randn(shape)
+        inputs = [q, q if layer.shares else torch.randn(shape), v]
+    layer.train(training)
+    leaves = [each.requires_grad_(training) for each in inputs] + list(layer.parameters())
+    upstream = torch.randn(shape) if training else None
+
+    def run() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        with torch.set_grad_enabled(training):
+            made = layer(*inputs, mask=causal() if hides_future else None)
+        out: Tensor = made if config.layer else made[0]
+        if training:
+            out.backward(upstream)
+
+    return run
+
+
+def show_point(point: Mapping[str, Any]) -> str:
+    size = decimal_size(point["memory"])
+    return f"{length_name(point['length'])}: {show_seconds(point['seconds'])}, {size} above its inputs"
+
+
+COLUMNS = {"seconds": "time", "memory": "memory above the inputs", "total": "memory with inputs and gradients"}
+
+
+def render_growth(result: Mapping[str, Any]) -> str:
+    """A table a pass and measure: kernels down, lengths across, the fitted exponent behind them."""
+    what = "layers with their projections" if result["layer"] else "kernels on given q, k and v"
+    lines = [
+        f"attention {what}: batch {result['batch']}, {result['heads']} heads of {result['head_dim']}, float32, "
+        f"{counted(result['threads'], 'thread')}; ↔ cannot hide the future or was not asked to",
+        "memory: the most that a process of its own held, less what it held with the inputs (and parameters) built; "
+        "with inputs: less what it held before",
+    ]
+    for which in ("forward", "training"):
+        rows = {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}
+        for key, title in COLUMNS.items() if rows else ():
+            table = [[f"{which}: {title}", *map(length_name, result["lengths"]), "" if key == "total" else "grows as"]]
+            for name, ladder in rows.items():
+                mark = "" if result["kernels"][name]["causal"] else " ↔"
+                values = {point["length"]: point[key] for point in ladder["points"]}
+                show: Callable[[Any], str] = show_seconds if key == "seconds" else decimal_size
+                cells = [show(values[n]) if n in values else "–" for n in result["lengths"]]
+                fit = {"seconds": "time", "memory": "memory"}.get(key)
+                table.append([name + mark, *cells, show_fit(ladder[fit]) if fit else ""])
+            lines += ["", *line_up(table)]
+    stops = [
+        f"{name}, {which}: {part[which]['stopped']}"
+        for name, part in result["kernels"].items()
+        for which in ("forward", "training")
+        if part.get(which, {}).get("stopped")
+    ]
+    return "\n".join([*lines, *([""] if stops else []), *stops])
+
+
+def draw_result(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
+    """Time left, memory right; a row for each pass that was measured."""
+    rows = []
+    for which, title in (("forward", "forward"), ("training", "forward and backward")):
+        ladders = {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}
+        if not ladders:
+            continue
+        panels = []
+        for key, fit, unit in (("seconds", "time", "s"), ("memory", "memory", "B")):
+            panel = Panel(title, COLUMNS[key], unit)
+            for name, ladder in ladders.items():
+                points = [(point["length"], point[key]) for point in ladder["points"] if point[key] > 0]
+                panel.add(name, points, ladder[fit]["exponent"] if ladder[fit] else None)
+            panels.append(panel)
+        rows.append(panels)
+    return draw_growth(rows, path, xlabel="tokens")

@@ -1,0 +1,233 @@
+"""Time, and the most memory held: each piece of work in a fresh process, so that nothing before it counts."""
+
+import contextlib
+import ctypes
+import math
+import multiprocessing
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+Point = dict[str, Any]
+"""What was measured at one length: `length`, `seconds`, …"""
+FEWEST = 4
+"""Points that an exponent is fitted to; fewer say too little."""
+ENOUGH = 0.2
+"""Seconds after which a short pass was repeated often enough."""
+
+
+class Died(Exception):  # noqa: N818  it is a result, not a mistake
+    """A process ended without an answer; the text says why."""
+
+
+def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
+    """What `work` returns in a fresh process; at most so many seconds are waited for it."""
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context: Any = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["regard.recipes"])  # torch is imported once, and no thread has run yet
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(send, work, arguments), daemon=True)
+    child.start()
+    send.close()
+    try:
+        if not receive.poll(seconds):
+            raise Died(f"gave up after {seconds:.0f} s")
+        fine, answer = receive.recv()
+    except EOFError:
+        child.join()
+        killed = child.exitcode == -getattr(signal, "SIGKILL", 0)
+        raise Died("killed, most likely out of memory" if killed else f"died with code {child.exitcode}") from None
+    finally:
+        receive.close()
+        if sys.exc_info()[0] is not None:
+            child.kill()
+        child.join()
+    if not fine:
+        raise Died(answer)
+    return answer
+
+
+def _answer(send: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """In the child: the result, or a reason, goes through the pipe. Ctrl-C is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if the system must end something, then this
+    try:
+        answer = (True, work(*arguments))
+    except Exception as error:
+        answer = (False, reason(error))
+    send.send(answer)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, in a few words."""
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error):
+        return "out of memory"
+    text = (str(error).splitlines() or [""])[0]
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+
+
+def held() -> int:
+    """Bytes of this process that are in memory now (where the system does not say it: the most so far)."""
+    return _status("VmRSS")
+
+
+def peak() -> int:
+    """The most bytes of this process that have been in memory."""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    if sys.platform == "linux":
+        with open("/proc/self/status") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+    try:
+        import resource
+    except ImportError:  # Windows: memory is not measured
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def forget_peak() -> None:
+    """From here on `peak` is the most since now, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def give_back() -> None:
+    """Freed memory goes back to the system, where the C library can: reused, it would hide what comes after."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def clocked(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def timed(work: Callable[[], Any], *, repeats: int, budget: float) -> list[float]:
+    """Seconds of each pass: `repeats` of them, more of short ones (unless 1 is asked for), fewer where time is up."""
+    times: list[float] = []
+    while len(times) < repeats or 1 < repeats and sum(times) < ENOUGH:
+        if times and sum(times) + times[-1] > budget:
+            break
+        times.append(clocked(work))
+    return times
+
+
+def median(times: Sequence[float]) -> float:
+    return statistics.median(times)
+
+
+def climb(
+    points: list[Point],
+    lengths: Sequence[int],
+    measure: Callable[[int], Point],
+    max_seconds: float,
+    say: Callable[[Point], None] = lambda point: None,
+) -> str | None:
+    """Adds point after point, until a process dies or the next pass would take too long; then the reason."""
+    for length in lengths:
+        if points and (expected := expect(points, length)) > max_seconds:
+            return f"stopped before {length_name(length)}: about {expected:.0f} s a pass expected"
+        try:
+            points.append({"length": length} | measure(length))
+        except Died as died:
+            return f"stopped at {length_name(length)}: {died}"
+        say(points[-1])
+    return None
+
+
+def expect(points: Sequence[Point], length: int) -> float:
+    """Seconds at the next length, on the line through the last two points; growth is at least linear."""
+    last, slope = points[-1], 1.0
+    if len(points) > 1:
+        before = points[-2]
+        slope = math.log(last["seconds"] / before["seconds"]) / math.log(last["length"] / before["length"])
+    return last["seconds"] * (length / last["length"]) ** max(1.0, slope)
+
+
+def fit_exponent(points: Sequence[Point], what: str) -> dict[str, Any] | None:
+    """p of value ≈ c · nᵖ by least squares in logarithms, and the range it holds for; none for too few points."""
+    known = [(point["length"], point[what]) for point in points if point[what] > 0]
+    if len(known) < FEWEST:
+        return None
+    fitted = statistics.linear_regression(*zip(*((math.log(n), math.log(value)) for n, value in known), strict=True))
+    return {"exponent": round(fitted.slope, 3), "from": known[0][0], "to": known[-1][0]}
+
+
+def show_fit(fit: Mapping[str, Any] | None) -> str:
+    """`n^1.02 1k–64k`."""
+    if fit is None:
+        return f"fewer than {FEWEST} points"
+    return f"n^{fit['exponent']:.2f} {length_name(fit['from'])}–{length_name(fit['to'])}"
+
+
+def show_seconds(seconds: float) -> str:
+    """Three digits: `1.23 ms`, `45.6 s`."""
+    value, unit = (seconds, "s") if seconds >= 1 else (1000 * seconds, "ms")
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def line_up(table: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text in columns: the first to the left, the last as it comes, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for first, *middle, last in table:
+        cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells, last]).rstrip())
+    return lines
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def length_name(length: int) -> str:
+    return f"{length // 1024}k" if length >= 1024 and length % 1024 == 0 else str(length)
+
+
+def read_lengths(text: str) -> tuple[int, ...]:
+    """`1k..64k` doubles from 1,024 to 65,536; `1k,4k,500` is a list."""
+    first, dots, last = text.partition("..")
+    lengths = [read_length(part, text) for part in ((first, last) if dots else text.split(","))]
+    if dots:
+        lengths = [lengths[0] << i for i in range(max(0, (lengths[1] // lengths[0]).bit_length()))]
+    if not lengths or sorted(set(lengths)) != lengths:
+        raise ValueError(f"lengths must rise, got {text!r}; write 1k..64k, or 1k,4k,16k")
+    return tuple(lengths)
+
+
+def read_length(part: str, text: str) -> int:
+    number, scale = (part[:-1], 1024) if part[-1:].lower() == "k" else (part, 1)
+    if not number.strip().isdigit() or int(number) < 1:
+        raise ValueError(f"lengths takes 1k..64k or 1k,4k,16k, got {text!r}")
+    return int(number) * scale
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    """`full,window:radius=64,chunk=32,linear` as three names: settings belong to the name before them."""
+    names: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if names and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,170 @@
+"""Measure: how attention grows, what other layers cost, what each kernel learns."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, regard
+
+
+@regard.group(cls=Commands)
+def bench() -> None:
+    """Measure attention on this machine: growth with length, other architectures, what is learned."""
+
+
+kernels_option = click.option(
+    "--kernels", help="Names, as full,window:radius=64.  [default: full and the efficient ones]"
+)
+seconds_option = click.option(
+    "--max-seconds", type=float, default=60.0, show_default=True, help="A ladder ends where one pass would take longer."
+)
+repeats_option = click.option(
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Passes that a time is the median of."
+)
+picture_option = click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
+quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
+
+
+@bench.command()
+@click.option("--lengths", default="1k..64k", show_default=True, help="Doubling from..to, or a list: 1k,4k,16k.")
+@kernels_option
+@click.option("--heads", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--head-dim", type=click.IntRange(1), default=64, show_default=True)
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--causal/--both-sides", default=True, show_default=True, help="Hide the future, where a kernel can.")
+@click.option(
+    "--pass", "which", type=click.Choice(["forward", "training", "both"]), default="both", show_default=True,
+    help="Without gradients; forward and backward; or each.",
+)  # fmt: skip
+@click.option("--layer", is_flag=True, help="The whole layer with its projections, not the kernel alone.")
+@seconds_option
+@repeats_option
+@picture_option
+@quiet_option
+@json_option
+def attention(
+    lengths: str, kernels: str | None, heads: int, head_dim: int, batch: int, causal: bool, which: str, layer: bool,
+    max_seconds: float, repeats: int, out: Path | None, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """How attention grows: time and memory against length.
+
+    Forward and backward, kernel by kernel, each point in a process of its own, with fitted exponents.
+
+    \b
+    regard bench attention --lengths 1k..64k --kernels full,window,linear --out scaling.png
+    """
+    check_picture(out)
+    from regard.bench import growth
+    from regard.bench.measure import read_lengths, read_names
+
+    config = growth.GrowthConfig(
+        kernels=read_names(kernels) if kernels is not None else growth.efficient_kernels(),
+        lengths=read_lengths(lengths), heads=heads, head_dim=head_dim, batch=batch, causal=causal, layer=layer,
+        passes=("forward", "training") if which == "both" else (which,),  # type: ignore[arg-type]
+        max_seconds=max_seconds, repeats=repeats,
+    )  # fmt: skip
+    finish(growth.measure_growth(config, quiet=quiet), as_json, growth.render_growth, growth.draw_result, out)
+
+
+@bench.command()
+@click.option("--lengths", default="256..4k", show_default=True, help="Doubling from..to, or a list: 1k,4k,16k.")
+@click.option("--dim", type=click.IntRange(1), default=256, show_default=True, help="Width of the layers.")
+@click.option(
+    "--radius", type=click.IntRange(1), default=64, show_default=True, help="What restricted attention sees each side."
+)
+@click.option("--width", type=click.IntRange(2), default=3, show_default=True, help="Of the convolutions.")
+@seconds_option
+@repeats_option
+@picture_option
+@quiet_option
+@json_option
+def architectures(
+    lengths: str, dim: int, radius: int, width: int, max_seconds: float, repeats: int, out: Path | None, quiet: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Attention, recurrence and convolution compared.
+
+    Time of a layer against length, the steps that wait for each other, and the measured path of a gradient.
+    """
+    check_picture(out)
+    from regard.bench import architectures as table
+    from regard.bench.measure import read_lengths
+
+    config = table.ArchitecturesConfig(
+        lengths=read_lengths(lengths), dim=dim, radius=radius, width=width, max_seconds=max_seconds, repeats=repeats
+    )
+    found = table.measure_architectures(config, quiet=quiet)
+    finish(found, as_json, table.render_architectures, table.draw_architectures, out)
+
+
+@bench.command(context_settings=OVERRIDES)
+@kernels_option
+@click.option("--model", type=click.Choice(["gpt", "bert"]), default="gpt", show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=300, show_default=True, help="Of training, for each kernel.")
+@click.option("--out", type=PATH, help="Keep the runs there; what is finished is not trained again.")
+@quiet_option
+@json_option
+@click.pass_context
+def quality(
+    ctx: click.Context, kernels: str | None, model: Any, steps: int, out: Path | None, quiet: bool, as_json: bool
+) -> None:
+    """The same small model trained under each kernel.
+
+    Held-out loss, time and memory side by side; every field of the recipe can be overridden.
+
+    \b
+    regard bench quality --kernels full,window,linear --steps 300
+    regard bench quality --model bert --model.max-len 256 --out runs/kernels
+    """
+    from regard.bench.growth import efficient_kernels
+    from regard.bench.measure import read_names
+    from regard.bench.quality import measure_quality, render_quality
+
+    names = read_names(kernels) if kernels is not None else efficient_kernels()
+    how: dict[str, Any] = dict(model=model, steps=steps, changes=overrides(ctx.args), quiet=quiet)
+    with tempfile.TemporaryDirectory() as place:
+        found = measure_quality(names, out or Path(place), **how)
+    finish(found, as_json, render_quality)
+
+
+@bench.command()
+@click.option("--draws", type=click.IntRange(1), default=8, show_default=True, help="Of kernels and inputs.")
+@picture_option
+@json_option
+def error(draws: int, out: Path | None, as_json: bool) -> None:
+    """How far approximations are from full attention.
+
+    Performer by its features, Linformer by its rank, Reformer by its rounds.
+    """
+    check_picture(out)
+    from regard.bench.error import draw_errors, measure_errors, render_errors
+
+    finish(measure_errors(draws), as_json, render_errors, draw_errors, out)
+
+
+def check_picture(out: Path | None) -> None:
+    """A name that cannot be drawn to is known before anything is measured."""
+    if out is not None:
+        from regard.inside.canvas import check_suffix
+
+        check_suffix(out)
+
+
+def finish(
+    result: dict[str, Any],
+    as_json: bool,
+    render: Callable[[Any], str],
+    draw: Callable[[Any, Path], Any] | None = None,
+    out: Path | None = None,
+) -> None:
+    """Prints and draws what was measured, all of it or what there was before Ctrl-C."""
+    emit(result, as_json, render)
+    if draw is not None and out is not None:
+        draw(result, out)
+        click.echo(f"drawn: {out}", err=True)
+    if result.get("interrupted"):
+        sys.exit(fail("stopped; above is what was measured before", 130))

@@ -1,0 +1,54 @@
+"""Examine kernels, one's own too."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from regard.cli.base import emit, import_own, json_option, regard
+
+
+@regard.command()
+@click.option(
+    "--kernel", "names", multiple=True, required=True, metavar="NAME",
+    help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
+)  # fmt: skip
+@click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
+@json_option
+def doctor(names: tuple[str, ...], speed: bool, as_json: bool) -> None:
+    """Run the laws on a kernel: does it leak, collapse, slow down, keep what it declares?
+
+    \b
+    regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
+    regard doctor --kernel linear --kernel window:radius=64
+    """
+    from regard.train.doctor import examine
+
+    found = [examine(find_kernel(name), name, speed=speed) for name in names]
+    emit({"kernels": [each.as_dict() for each in found]}, as_json, lambda _: "\n\n".join(map(str, found)))
+    sys.exit(1 if any(each.broken for each in found) else 0)
+
+
+def find_kernel(name: str) -> Callable[..., Any]:
+    """What builds the kernel that a name means: NAME, NAME:SETTINGS or MODULE:NAME:SETTINGS."""
+    from regard.nn.kernels import Kernel
+    from regard.registry import Registry, kernels
+
+    first, _, rest = name.partition(":")
+    if first in kernels or not rest:
+        kernels.settings(name)  # an unknown name or setting is a mistake of the user's, not of the kernel
+        return partial(kernels.build, name)
+    module, (attribute, _, settings) = import_own(first), rest.partition(":")
+    found = getattr(module, attribute, kernels[attribute] if attribute in kernels else None)
+    if found is None:
+        classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Kernel)]
+        here = [value.__name__ for value in classes if value.__module__ == module.__name__]
+        raise ValueError(f"module {first!r} has no {attribute!r}; its kernels: {', '.join(here) or 'none'}")
+    if not (isinstance(found, type) and issubclass(found, Kernel)):
+        raise ValueError(f"{name!r} is {found!r}, no Kernel; derive a class from regard.nn.kernels.Kernel")
+    own = Registry("kernel")  # of its own: one that was never registered takes settings, too
+    own.register(attribute)(found)
+    own.settings(f"{attribute}:{settings}")
+    return partial(own.build, f"{attribute}:{settings}")

@@ -1,0 +1,229 @@
+"""ResNet-50, and LR-Net-50 with local relations in place of its convolutions: parameters and work, stage by stage.
+
+What the published table leaves open is a field of the config, and stands below the figures as a note.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.cost.report import binary_size, decimal_size, quantity
+from regard.nn.convolution import LocalRelation
+
+FIRST_SIZE = 7
+"""Of the neighbourhood in the first stage, in both networks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConvNetConfig:
+    """A residual network of bottlenecks: 1 × 1, a layer that looks around, 1 × 1 (He et al., 2016)."""
+
+    around: Literal["convolution", "relation"] = "convolution"
+    """What looks around: a convolution, or a local relation layer (Hu et al., 2019)."""
+    kernel_size: int = 3
+    """Side of the neighbourhood in the blocks."""
+    first_dim: int = 64
+    """Channels of the first stage."""
+    inner: tuple[int, ...] = (64, 128, 256, 512)
+    """Channels inside the bottlenecks of each stage."""
+    outer: tuple[int, ...] = (256, 512, 1024, 2048)
+    """Channels between them."""
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    """Bottlenecks of each stage."""
+    share: int = 8
+    """Channels that share a relation's weights, m."""
+    transform: Literal["after", "before", "none"] = "after"
+    """A relation's own 1 × 1 convolution: of what it mixed, of each value before that, or none."""
+    side: int = 224
+    """Pixels of a side of the image."""
+    classes: int = 1000
+    """Classes of the last layer."""
+
+    def __post_init__(self) -> None:
+        if not len(self.inner) == len(self.outer) == len(self.blocks):
+            raise ValueError(f"inner={self.inner}, outer={self.outer} and blocks={self.blocks} need an entry a stage")
+        for name in ("kernel_size", "first_dim", "share", "side", "classes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size={self.kernel_size} has no centre; use {self.kernel_size + 1}")
+        if min((*self.inner, *self.outer, *self.blocks, 1)) < 1:
+            raise ValueError(f"inner={self.inner}, outer={self.outer}, blocks={self.blocks} must all be at least 1")
+
+    @property
+    def name(self) -> str:
+        """After its layers with weights, as these networks are named."""
+        return f"{'ResNet' if self.around == 'convolution' else 'LR-Net'}-{2 + 3 * sum(self.blocks)}"
+
+
+CONVNETS = {
+    "resnet-50": ConvNetConfig(),
+    "lr-net-50": ConvNetConfig(around="relation", kernel_size=7, inner=(100, 200, 400, 800)),
+}
+"""Published sizes by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One layer, or several: what it trains, and multiply–adds of one image."""
+
+    parameters: int
+    work: int
+
+    def __add__(self, other: "Part") -> "Part":
+        return Part(self.parameters + other.parameters, self.work + other.work)
+
+
+NOTHING = Part(0, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """A row of the table."""
+
+    name: str
+    """res1 … res5, head."""
+    side: int
+    """Of its output."""
+    layers: str
+    """As the table has them."""
+    parameters: int
+    """Weights and norms."""
+    multiply_adds: int
+    """Of the batch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConvNetCost:
+    """Parameters and multiply–adds of a convolutional network by stage."""
+
+    config: ConvNetConfig
+    """What was counted."""
+    batch: int
+    """Images at once."""
+    stages: tuple[Stage, ...]
+    """From the pixels to the classes."""
+
+    @property
+    def parameters(self) -> int:
+        return sum(stage.parameters for stage in self.stages)
+
+    @property
+    def multiply_adds(self) -> int:
+        return sum(stage.multiply_adds for stage in self.stages)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The assumptions behind the figures."""
+        config = self.config
+        found = [
+            "multiply–adds: convolutions, relations and the last layer, forward; FLOPs are twice as many",
+            "a norm (2 parameters a channel) behind each layer; strides are in the layer that looks around; "
+            "each stage's first block has a 1×1 convolution beside it",
+        ]
+        return tuple(found + (relation_notes(config) if config.around == "relation" else []))
+
+    def render(self) -> str:
+        """What `regard cost resnet-50` prints."""
+        config, widest = self.config, max(len(stage.layers) for stage in self.stages)
+        size = 4 * self.parameters
+
+        def row(name: str, output: str, layers: str, parameters: str, work: str) -> str:
+            return f"{name:<8}{output:<12}{layers:<{widest}}{parameters:>14}{work:>17}"
+
+        lines = [f"{config.name}: images {config.side} × {config.side} × 3, batch {self.batch}, inference", ""]
+        lines.append(row("stage", "output", "layers", "parameters", "multiply–adds"))
+        for stage in self.stages:
+            output = f"{stage.side} × {stage.side}"
+            lines.append(row(stage.name, output, stage.layers, f"{stage.parameters:,}", quantity(stage.multiply_adds)))
+        lines.append(row("total", "", "", f"{self.parameters:,}", quantity(self.multiply_adds)))
+        lines += ["", f"weights in float32: {decimal_size(size)}, {binary_size(size)}", "", *self.notes]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "model": self.config.name,
+            "batch": self.batch,
+            "stages": [dataclasses.asdict(stage) for stage in self.stages],
+            "parameters": self.parameters,
+            "multiply_adds": self.multiply_adds,
+            "notes": list(self.notes),
+        }
+
+
+def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
+    """The cost of a forward pass, by arithmetic alone."""
+    if batch < 1:
+        raise ValueError(f"batch={batch} must be at least 1")
+    side = halved(config.side)
+    stages = [_stage("res1", side, *first_stage(config), batch)]
+    side, width = halved(side), config.first_dim  # the pooling between the first two stages has no weights
+    for index, (inner, outer, blocks) in enumerate(zip(config.inner, config.outer, config.blocks, strict=True)):
+        before, side = side, halved(side) if index else side
+        part = convolution(width, outer, 1, side)  # beside the first block
+        for block in range(blocks):
+            came = before if block == 0 else side
+            part += convolution(outer if block else width, inner, 1, came)
+            part += around(config, inner, config.kernel_size, came, side) + convolution(inner, outer, 1, side)
+        layers = f"[1×1 {inner}, {config.kernel_size}×{config.kernel_size} {config.around} {inner}, 1×1 {outer}]"
+        pool = "3×3 max pool, stride 2; " if index == 0 else ""
+        stages.append(_stage(f"res{index + 2}", side, part, f"{pool}{layers} × {blocks}", batch))
+        width = outer
+    head = Part(width * config.classes + config.classes, width * config.classes)
+    stages.append(_stage("head", 1, head, f"mean over places, {config.classes} classes", batch))
+    return ConvNetCost(config=config, batch=batch, stages=tuple(stages))
+
+
+def _stage(name: str, side: int, part: Part, layers: str, batch: int) -> Stage:
+    return Stage(name=name, side=side, layers=layers, parameters=part.parameters, multiply_adds=batch * part.work)
+
+
+def halved(side: int) -> int:
+    """What stride 2 leaves."""
+    return -(-side // 2)
+
+
+def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
+    """From pixels to channels; a relation has as many out as in, so a 1 × 1 convolution comes before it."""
+    width, side = config.first_dim, config.side
+    layers = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2"
+    if config.around == "convolution":
+        return convolution(3, width, FIRST_SIZE, halved(side)), layers
+    relation = around(config, width, FIRST_SIZE, side, halved(side))
+    return convolution(3, width, 1, side) + relation, f"1×1 {width}, {layers}"
+
+
+def convolution(inputs: int, outputs: int, size: int, side: int) -> Part:
+    """Without a bias, with a norm behind it; `side` is its output's."""
+    weights = inputs * outputs * size * size
+    return Part(weights + 2 * outputs, weights * side * side)
+
+
+def around(config: ConvNetConfig, width: int, size: int, before: int, after: int) -> Part:
+    """The layer that looks at a size × size neighbourhood and strides from one side to the other."""
+    if config.around == "convolution":
+        return convolution(width, width, size, after)
+    groups, hidden = -(-width // config.share), LocalRelation.prior_dim
+    prior = 3 * hidden + (hidden + 1) * groups
+    queries_and_keys = Part(2 * width * groups, width * groups * (after**2 + before**2))
+    mixed = Part(0, (groups + width) * size**2 * after**2)  # q·k, and weights times values
+    transform = Part(width * width, width * width * (after if config.transform == "after" else before) ** 2)
+    norm = Part(2 * width, 0)
+    return Part(prior, 0) + queries_and_keys + mixed + norm + (NOTHING if config.transform == "none" else transform)
+
+
+def relation_notes(config: ConvNetConfig) -> list[str]:
+    """What the published table leaves open, as it was decided here, and what the other decisions would give."""
+    uneven = [str(width) for width in (config.first_dim, *config.inner) if width % config.share]
+    others = []
+    for option in ("after", "before", "none"):
+        found = convnet_cost(dataclasses.replace(config, transform=option))
+        others.append(f"{option} {quantity(found.parameters)} and {quantity(found.multiply_adds)}")
+    return [
+        f"relation: q and k are one number for every {config.share} channels, values are its input; 1×1 convolution of "
+        f"its own: {config.transform} (--transform {'; '.join(others)})",
+        *([f"{config.share} does not divide {', '.join(uneven)}: the last group is smaller"] if uneven else []),
+        f"prior: a network of {LocalRelation.prior_dim} hidden units, whose work (once a pass) is left out",
+        f"blocks a stage: {', '.join(map(str, config.blocks))}; the lecture's table prints only the first",
+    ]

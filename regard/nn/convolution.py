@@ -1,0 +1,126 @@
+"""Where attention and convolution meet: the same layer, attention inside a CNN, attention in place of a convolution.
+
+Images are B C H W as everywhere in PyTorch; here H and W are rows and columns, not heads and width.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.dropout import dropout
+from regard.nn.feedforward import FeedForward
+from regard.nn.kernels import attend
+from regard.nn.norm import build_norm
+
+
+class Pointwise(nn.Module):
+    """A feed-forward layer as two convolutions of size 1: B D T or B D H W, each place by itself.
+
+    Its weights are a copy of the layer's with axes of length 1 behind them; outputs and gradients are equal.
+    """
+
+    def __init__(self, layer: FeedForward) -> None:
+        super().__init__()
+        self.gated, self.activation, self.dropout = layer.gated, layer.activation, layer.dropout
+        self.up, self.down = as_convolution(layer.up), as_convolution(layer.down)
+
+    def forward(self, x: Float[Tensor, "B D *places"]) -> Float[Tensor, "B D *places"]:
+        hidden = self.up(x.flatten(2))
+        if self.gated:
+            gate, value = hidden.chunk(2, dim=1)
+            hidden = self.activation(gate) * value
+        else:
+            hidden = self.activation(hidden)
+        return self.down(dropout(hidden, self.dropout, self.training)).view_as(x)
+
+
+def as_convolution(linear: nn.Linear) -> nn.Conv1d:
+    """x Wᵀ + b at each place is a convolution of size 1 with the same W and b."""
+    convolution = nn.Conv1d(linear.in_features, linear.out_features, 1, bias=linear.bias is not None).to(linear.weight)
+    with torch.no_grad():
+        convolution.weight.copy_(linear.weight.unsqueeze(-1))
+        if linear.bias is not None and convolution.bias is not None:
+            convolution.bias.copy_(linear.bias)
+    return convolution
+
+
+class ImageAttention(nn.Module):
+    """x + attention(norm(x)) over all places of a feature map: a block to put between those of a CNN.
+
+    Its last matrix begins at zero, so that a trained CNN still answers as before on the day that it is put in. Places
+    are told apart by what the convolutions made of them; `dim` is the number of channels.
+    """
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__()
+        self.norm = build_norm("layer", config.dim, 1e-5)
+        self.attention = Attention(config)
+        for parameter in self.attention.out.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, x: Float[Tensor, "B D H W"]) -> Float[Tensor, "B D H W"]:
+        tokens = x.flatten(2).transpose(1, 2)  # B H·W D
+        return x + self.attention(self.norm(tokens)).transpose(1, 2).view_as(x)
+
+
+class LocalRelation(nn.Module):
+    """The local relation layer (Hu et al., 2019) in place of a k × k convolution: same arguments, same shapes.
+
+    Each output looks at its k × k neighbourhood: softmax(q · k + prior) of the places inside the image, q from the
+    centre, k from each place, the prior from where that place lies. q and k are one number for every `share` channels,
+    which have their weights in common; values are the input itself, and a 1 × 1 convolution follows.
+    """
+
+    prior_dim = 16
+    """Hidden units of the small network from a place's offset to its prior; the paper leaves their number open."""
+
+    def __init__(
+        self, channels: int, out_channels: int, kernel_size: int, *, stride: int = 1, share: int = 8, bias: bool = True
+    ) -> None:
+        super().__init__()
+        if kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size={kernel_size} has no centre to ask from; use {kernel_size + 1}")
+        for name, value in dict(channels=channels, kernel_size=kernel_size, stride=stride, share=share).items():
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
+        self.kernel_size, self.stride, self.share = kernel_size, stride, share
+        self.groups = -(-channels // share)  # the last is smaller where `share` does not divide `channels`
+        self.query = nn.Conv2d(channels, self.groups, 1, stride=stride, bias=False)
+        self.key = nn.Conv2d(channels, self.groups, 1, bias=False)
+        self.prior = nn.Sequential(nn.Linear(2, self.prior_dim), nn.ReLU(), nn.Linear(self.prior_dim, self.groups))
+        self.out = nn.Conv2d(channels, out_channels, 1, bias=bias)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B N I J"]:
+        return self.out(self.relate(x)[0])
+
+    def relate(self, x: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C I J"], Float[Tensor, "B G I J k k"]]:
+        """The neighbourhoods mixed, and their weights: attention of one query and G heads for each place I J."""
+        q = self.query(x)  # B G I J
+        B, G, places, k = len(x), self.groups, q.shape[2:], self.kernel_size
+        queries = q.flatten(2).transpose(1, 2).reshape(-1, G, 1, 1)  # B·I·J G 1 1
+        keys = self.neighbours(self.key(x)).unsqueeze(2)  # B·I·J G 1 k²
+        values = F.pad(self.neighbours(x), (0, 0, 0, G * self.share - x.shape[1]))
+        values = values.unflatten(1, (G, self.share)).transpose(2, 3)  # B·I·J G k² share
+        scores = queries * keys + self.prior(self.offsets()).T.unsqueeze(1)
+        mixed, weights = attend(scores, values, mask=self.inside(x).repeat(B, 1, 1, 1))
+        mixed = mixed.flatten(1)[:, : x.shape[1]].unflatten(0, (B, -1)).transpose(1, 2)  # B C I·J
+        weights = weights.view(B, -1, G, k * k).transpose(1, 2)
+        return mixed.unflatten(2, places), weights.reshape(B, G, *places, k, k)
+
+    def neighbours(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "N C S"]:
+        """The k² values around each place of the output, zeros outside of the image: B·I·J C k²."""
+        k = self.kernel_size
+        around = F.unfold(x, k, padding=k // 2, stride=self.stride)  # B C·k² I·J
+        return around.transpose(1, 2).reshape(-1, x.shape[1], k * k)
+
+    def inside(self, x: Float[Tensor, "B C H W"]) -> Bool[Tensor, "N 1 1 S"]:
+        """Which neighbours are places of the image: nobody looks at its border's zeros."""
+        return self.neighbours(x.new_ones(1, 1, *x.shape[2:])).bool().unsqueeze(1)
+
+    def offsets(self) -> Float[Tensor, "S 2"]:
+        """Row and column of each neighbour, from −1 to 1."""
+        like = self.out.weight
+        steps = torch.linspace(-1, 1, self.kernel_size, dtype=like.dtype, device=like.device)
+        return torch.cartesian_prod(steps, steps)

@@ -1,0 +1,145 @@
+"""Linear attention: φ(Q) (φ(K)ᵀ V), read from right to left, so that no query ever meets a key."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.nn.cache import KeyValues
+from regard.nn.kernels.base import Kernel, causal_and_keys
+from regard.nn.kernels.chunks import scan
+from regard.nn.kernels.full import repeat_heads
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias
+from regard.registry import register_kernel
+
+Real = Bool[Tensor, "#B 1 S"] | None
+"""Which keys are there; none where all are."""
+
+
+class Summary(KeyValues):
+    """All that linear attention keeps of the past: Σ φ(k) [v, 1]ᵀ, of one size whatever the length."""
+
+    state: Tensor | None = None
+
+    def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+        if self.length + k.shape[2] > self.room:
+            raise ValueError(f"the cache has room for {self.room} positions, got {self.length + k.shape[2]}")
+        out, self.state = kernel.resume(q, k, v, self.state, **how)  # type: ignore[attr-defined]
+        self.length += k.shape[2]
+        return out
+
+    @property
+    def batch(self) -> int:
+        return 0 if self.state is None else len(self.state)
+
+    def select(self, rows: Tensor) -> None:
+        if self.state is not None:
+            self.state = self.state.index_select(0, rows)
+
+
+@register_kernel("linear")
+class Linear(Kernel):
+    """Σⱼ φ(q)·φ(kⱼ) vⱼ / Σⱼ φ(q)·φ(kⱼ) with φ = elu + 1 (Katharopoulos et al., 2020): O(n) time and memory.
+
+    Hiding the future it goes chunk by chunk, with a state of constant size between them; decoding is a chunk of one.
+    """
+
+    reference = False
+    biased = False
+    drops = False
+    any_mask = False
+
+    def __init__(self, chunk: int = 256, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.chunk = chunk
+
+    def features(self, scale: float | None) -> "Features":
+        """φ: positive, so that products of two are weights; half of a scale is q's, half k's."""
+        factor = 1.0 if scale is None else scale**0.5
+        return lambda x, *, key: F.elu(x * factor if factor != 1 else x) + 1
+
+    @property
+    def width(self) -> int:
+        """Features of a query or key."""
+        return self.head_dim
+
+    def memory(self, room: int) -> KeyValues:
+        return Summary(room)
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S C"],
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+        causal, real = causal_and_keys(mask, k.shape[2], self)
+        phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+        if weights:
+            products = phi(q, key=False) @ phi(k, key=True).transpose(-1, -2)
+            seen = products if mask is None else products * mask.dense(q.shape[2], k.shape[2])
+            shares = divided(seen, seen.sum(-1, keepdim=True))
+            return shares @ v, shares
+        state = q.new_zeros(*q.shape[:2], self.width, v.shape[-1] + 1)
+        if not causal or mask is None:
+            _, state = scan(partial(add, phi), self.chunk, state, k, v, real)
+            return scan(partial(read, phi), self.chunk, state, q)[0], None
+        past, here = slice(0, mask.start), slice(mask.start, mask.start + q.shape[2])
+        there, near = (None if real is None else real[:, :, part] for part in (past, here))
+        if mask.start:
+            _, state = scan(partial(add, phi), self.chunk, state, k[:, :, past], v[:, :, past], there)
+        return scan(partial(pass_by, phi), self.chunk, state, q, k[:, :, here], v[:, :, here], near)[0], None
+
+    def resume(
+        self, q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, *, scale: float | None = None, **how: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Causal attention of the next positions, behind what `state` sums up; and the state after them."""
+        phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+        state = q.new_zeros(*q.shape[:2], self.width, v.shape[-1] + 1) if state is None else state
+        return scan(partial(pass_by, phi), self.chunk, state, q, k, v, None)
+
+
+Features = Callable[..., Float[Tensor, "B H T F"]]
+"""φ(x, key=…): of keys, or of queries."""
+
+
+def add(phi: Features, state: Tensor, k: Tensor, v: Tensor, real: Real) -> tuple[Tensor, Tensor]:
+    """Further keys into the state; nobody asks yet."""
+    return k[..., :0], state + phi(k, key=True).transpose(-1, -2) @ counted(v, real)
+
+
+def read(phi: Features, state: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """What queries find in a state."""
+    return mixed(phi(q, key=False) @ state), state
+
+
+def pass_by(phi: Features, state: Tensor, q: Tensor, k: Tensor, v: Tensor, real: Real) -> tuple[Tensor, Tensor]:
+    """Both at once, hiding the future: a triangle of products, and everything before it through the state."""
+    q, k, values = phi(q, key=False), phi(k, key=True), counted(v, real)
+    near = (q @ k.transpose(-1, -2)).tril()
+    return mixed(near @ values + q @ state), state + k.transpose(-1, -2) @ values
+
+
+def counted(v: Float[Tensor, "B H S C"], real: Real) -> Float[Tensor, "B H S C1"]:
+    """Values with a 1 beside each: its sum is that of the weights. Zeros for hidden keys."""
+    values = F.pad(v, (0, 1), value=1.0)
+    return values if real is None else values * real[..., None]
+
+
+def mixed(sums: Float[Tensor, "B H T C1"]) -> Float[Tensor, "B H T C"]:
+    """The sums of values, over those of weights in the last column."""
+    return divided(sums[..., :-1], sums[..., -1:])
+
+
+def divided(sums: Tensor, weights: Tensor) -> Tensor:
+    """Zeros for a query without keys."""
+    return sums / weights.masked_fill(weights == 0, 1.0)

@@ -1,0 +1,254 @@
+"""Exact attention over a few stretches of keys for each query: no T × S matrix, memory in proportion to T.
+
+What a query may see is cut into *parts* that do not overlap, each a regular pattern of small tiles. Every tile runs on
+PyTorch's fused kernel; parts are joined by the logarithms of their sums, Σ exp(lseₚ − lse) · outₚ. The backward pass
+needs only q, k, v, the joined output and its lse, with which each tile's gradients come out right by themselves.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.nn.kernels.full import repeat_heads
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias
+
+FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+FUSED_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+TOGETHER = 2048
+"""Queries whose tiles are computed by one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbouring tiles of one shape: tile n is queries query + n·size … and keys key + n·size …"""
+
+    query: int
+    count: int
+    size: int
+    key: int
+    width: int
+
+    def queries(self, x: Tensor) -> Tensor:
+        """B H T K → (B·count) H size K, with zeros past the end."""
+        x = stretch(x, self.query, self.query + self.count * self.size)
+        return x.unflatten(2, (self.count, self.size)).transpose(1, 2).flatten(0, 1)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """B G S K → (B·count) G width K, with zeros where there are no keys; tiles overlap."""
+        x = stretch(x, self.key, self.key + (self.count - 1) * self.size + self.width)
+        return x.unfold(2, self.width, self.size).permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+    def put_queries(self, into: Tensor, tiles: Tensor) -> None:
+        """The way back: what `queries` took, written."""
+        end = min(into.shape[2], self.query + self.count * self.size)
+        rows = tiles.unflatten(0, (-1, self.count)).transpose(1, 2).flatten(2, 3)
+        into[:, :, self.query : end] = rows[:, :, : end - self.query]
+
+    def add_keys(self, into: Tensor, tiles: Tensor, origin: int) -> None:
+        """What `keys` took, added up where tiles overlap; `into` begins `origin` places before the first key."""
+        tiles = tiles.unflatten(0, (-1, self.count)).transpose(1, 2)  # B G count width K
+        step = self.size if self.count > 1 else self.width
+        for offset in range(0, self.width, step):
+            piece, first = tiles[:, :, :, offset : offset + step], self.key + offset + origin
+            places = into[:, :, first : first + self.count * step].unflatten(2, (self.count, step))
+            places[:, :, :, : piece.shape[3]] += piece
+
+    def places(self, T: int, S: int) -> tuple[Int[Tensor, "N c 1"], Int[Tensor, "N 1 W"], Bool[Tensor, "N 1 W"]]:
+        """Of its queries and keys among T and S, kept inside; and which of those keys exist."""
+        first = torch.arange(self.count)[:, None] * self.size
+        i = self.query + first + torch.arange(self.size)
+        j = self.key + first + torch.arange(self.width)
+        exists = (j >= 0) & (j < S)
+        return i.clamp(max=T - 1)[:, :, None], j.clamp(0, S - 1)[:, None], exists[:, None]
+
+    @property
+    def end(self) -> int:
+        """Behind the last key that `add_keys` touches."""
+        step = self.size if self.count > 1 else self.width
+        return self.key + -(-self.width // step) * step + (self.count - 1) * step
+
+
+def stretch(x: Tensor, first: int, end: int) -> Tensor:
+    """Places first … end of the third axis, zeros where there are none; no copy where all exist."""
+    inside = x[:, :, max(first, 0) : max(end, 0)]
+    before = min(max(-first, 0), end - first)
+    behind = end - first - before - inside.shape[2]
+    return F.pad(inside, (0, 0, before, behind)) if before or behind else inside
+
+
+def band(T: int, *, start: int, before: int, after: int, chunk: int | None = None, lanes: int = 1) -> list[Group]:
+    """Query i, at position start + i, sees the keys from `before` places before it to `after` places behind it."""
+    size = min(T, chunk or max(32, min(before, 256)))
+    together = max(1, TOGETHER // (size * lanes))
+    tiles = -(-T // size)
+    return [
+        Group(n * size, min(together, tiles - n), size, start + n * size - before, size + before + after)
+        for n in range(0, tiles, together)
+    ]
+
+
+def block(queries: int, keys: int) -> list[Group]:
+    """The first `queries` queries see the first `keys` keys."""
+    size = min(queries, TOGETHER)
+    return [Group(first, 1, min(size, queries - first), 0, keys) for first in range(0, queries, size)]
+
+
+Rule = Callable[[Int[Tensor, "*A N c 1"], Int[Tensor, "*A N 1 W"]], Bool[Tensor, "*B N c W"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Groups of tiles, the rule within them (by positions of queries and keys), and the order in which they lie.
+
+    `arrange` brings q, k, v into that order and `restore` takes results back, every number once; `place` says at which
+    position something stood. Where the order has several lanes, they are further rows of the batch.
+    """
+
+    groups: list[Group]
+    rule: Rule
+    arrange: Callable[[Tensor], Tensor] = lambda x: x
+    restore: Callable[[Tensor], Tensor] = lambda x: x
+    place: Callable[[Tensor], Tensor] = lambda index: index
+
+    def tiles(self, q: Tensor, k: Tensor) -> Iterator[tuple[Group, Bool[Tensor, "B 1 c W"]]]:
+        """Each group with what may be seen in its tiles."""
+        for group in self.groups:
+            i, j, exists = group.places(q.shape[2], k.shape[2])
+            allowed = self.rule(self.place(i), self.place(j)) & exists  # (batch) (lanes) N c W
+            if allowed.dim() == 5:
+                allowed = allowed.expand(len(q) // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
+            yield group, allowed.expand(len(q), -1, -1, -1).flatten(0, 1)[:, None]
+
+
+def attend_parts(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S C"],
+    parts: list[Part],
+    *,
+    scale: float,
+    bias: Bias | None = None,
+) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T"]]:
+    """The mixed values of all parts together, and the logarithm of each query's sum; −∞ where it sees nobody."""
+    if bias is None and q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
+        return _Fused.apply(q, k, v, parts, scale)
+    return joined(plain(part, q, k, v, scale, bias) for part in parts)
+
+
+def joined(found: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Outputs of separate sums as that of one; each is let go before the next is made."""
+    return functools.reduce(join, found)
+
+
+def join(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    total = torch.logaddexp(one[1], other[1])
+    finite = total.masked_fill(total.isinf(), 0.0)
+    parts = (out * (lse - finite).exp()[..., None].to(out.dtype) for out, lse in (one, other))
+    return functools.reduce(torch.add, parts), total
+
+
+def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias | None) -> tuple[Tensor, Tensor]:
+    """One part by ordinary operations: for biases, which need a gradient, and where nothing is fused."""
+    outs: list[Tensor] = []
+    sums: list[Tensor] = []
+    q, k, v = part.arrange(q), part.arrange(k), part.arrange(v)
+    for group, allowed in part.tiles(q, k):
+        kt, vt = (repeat_heads(group.keys(x), q.shape[1]) for x in (k, v))
+        scores = group.queries(q) @ kt.transpose(-1, -2) * scale
+        if bias is not None:
+            i, j, _ = group.places(q.shape[2], k.shape[2])
+            shift = bias.values(part.place(i) + bias.start, part.place(j)).movedim(0, -3)  # (lanes) N H c W
+            shift = shift.flatten(0, -4)
+            scores = scores + shift.repeat(len(scores) // len(shift), 1, 1, 1).to(scores.dtype)
+        lse = scores.masked_fill(~allowed, -math.inf).logsumexp(-1, keepdim=True)
+        weights = (scores - lse.masked_fill(lse.isinf(), 0.0)).exp().masked_fill(~allowed, 0.0)
+        end = min(group.count * group.size, q.shape[2] - group.query)
+        for kept, tiles in ((outs, weights @ vt), (sums, lse)):
+            kept.append(tiles.unflatten(0, (-1, group.count)).transpose(1, 2).flatten(2, 3)[:, :, :end])
+    out, total = torch.cat(outs, 2), torch.cat(sums, 2)
+    rest = (0, 0, 0, q.shape[2] - out.shape[2])  # queries that have nothing in this part
+    return part.restore(F.pad(out, rest)), part.restore(F.pad(total, rest, value=-math.inf))[..., 0]
+
+
+class _Fused(torch.autograd.Function):
+    """Every tile by PyTorch's fused CPU kernel, there and back."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], scale: float) -> tuple[Tensor, Tensor]:
+        out, lse = joined(fused(part, q, k, v, scale) for part in parts)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.parts, ctx.scale = parts, scale
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        sums = lse.masked_fill(lse.isinf(), 0.0)[..., None]  # where nothing is seen, every exp(−∞ − 0) is 0
+        total: tuple[Tensor, ...] = ()
+        for part in ctx.parts:
+            found = fused_backward(part, grad, q, k, v, out, sums, ctx.scale)
+            total = tuple(map(torch.Tensor.add_, total, found)) if total else found
+        return *total, None, None
+
+
+def fused(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    q, k, v = part.arrange(q), part.arrange(k), part.arrange(v)
+    out = torch.zeros_like(q)
+    lse = q.new_full((*q.shape[:3], 1), -math.inf, dtype=torch.promote_types(q.dtype, torch.float32))
+    for group, allowed in part.tiles(q, k):
+        kt, vt = (repeat_heads(group.keys(x), q.shape[1]) for x in (k, v))
+        tiles, sums = FUSED(group.queries(q), kt, vt, attn_mask=as_numbers(allowed, q.dtype), scale=scale)
+        sums = sums.masked_fill(~allowed.any(-1), -math.inf)  # the fused kernel says 0 where nothing is seen
+        group.put_queries(out, tiles)
+        group.put_queries(lse, sums[..., None])
+    return part.restore(out), part.restore(lse)[..., 0]
+
+
+def fused_backward(
+    part: Part, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    grad, q, k, v, out, lse = (part.arrange(x) for x in (grad, q, k, v, out, lse))
+    B, G, S, K = k.shape
+    origin = max(0, -min(group.key for group in part.groups))
+    room = origin + max(S, *(group.end for group in part.groups))
+    dq = torch.zeros_like(q)
+    dk, dv = (k.new_zeros(B, room, G, K).transpose(1, 2) for _ in "kv")
+    for group, allowed in part.tiles(q, k):
+        kt, vt = (repeat_heads(group.keys(x), q.shape[1]) for x in (k, v))
+        tiles = FUSED_BACKWARD(
+            group.queries(grad), group.queries(q), kt, vt, group.queries(out), group.queries(lse)[..., 0], 0.0, False,
+            attn_mask=as_numbers(allowed, q.dtype), scale=scale,
+        )  # fmt: skip
+        group.put_queries(dq, tiles[0])
+        for into, each in zip((dk, dv), tiles[1:], strict=True):
+            group.add_keys(into, each.unflatten(1, (G, -1)).sum(2), origin)
+    dk, dv = (part.restore(x[:, :, origin : origin + S]) for x in (dk, dv))
+    return part.restore(dq), dk, dv
+
+
+def as_numbers(allowed: Bool[Tensor, "B 1 c W"], dtype: torch.dtype) -> Float[Tensor, "B 1 c W"]:
+    return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, -math.inf)
+
+
+def rule_of(*masks: Mask | None, start: int = 0) -> Rule:
+    """All of some masks at once, for queries whose first stands at `start`."""
+    given = [mask for mask in masks if mask is not None]
+
+    def rule(i: Int[Tensor, "*A N c 1"], j: Int[Tensor, "*A N 1 W"]) -> Bool[Tensor, "*B N c W"]:
+        allowed = (i >= 0) & (j >= 0)
+        for mask in given:
+            allowed = allowed & mask.allowed(i + start, j)
+        return allowed
+
+    return rule

@@ -1,0 +1,65 @@
+"""Performer: softmax attention estimated by random features, so that it becomes linear (Choromanski et al., 2021)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.nn.kernels.linear import Features, Linear
+from regard.registry import register_kernel
+
+
+@register_kernel("performer")
+class Performer(Linear):
+    """FAVOR+: exp(q·k) = E[exp(w·q − |q|²/2) · exp(w·k − |k|²/2)] over normal w, drawn orthogonal to each other.
+
+    All features are positive; the error falls with the root of their number. `redraw` draws new ones every so many
+    training passes (0: never).
+    """
+
+    exact = False
+    tolerance = 0.5
+    reference = True
+    directions: Tensor
+    passes: Tensor
+
+    def __init__(self, features: int | None = None, redraw: int = 0, chunk: int = 256, **sizes: int) -> None:
+        super().__init__(chunk, **sizes)
+        self.count, self.redraw = features or 4 * self.head_dim, redraw
+        self.register_buffer("directions", orthogonal(self.count, self.head_dim))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    @property
+    def width(self) -> int:
+        return self.count
+
+    def features(self, scale: float | None) -> Features:
+        """With today's directions, also if they are redrawn before the backward pass.
+
+        Any factor of a query's features is divided out again, one for all keys as well; but not one of each key, and
+        the largest of all keys would tell of the future.
+        """
+        factor = (self.head_dim**-0.5 if scale is None else scale) ** 0.5
+        directions = self.directions
+        largest = directions.square().sum(-1).amax() / 2  # w·k − |k|²/2 never exceeds |w|²/2
+
+        def phi(x: Float[Tensor, "B H T K"], *, key: bool) -> Float[Tensor, "B H T F"]:
+            x = x * factor
+            products = x @ directions.to(x.dtype).T
+            if not key:
+                return (products - products.detach().amax(-1, keepdim=True)).exp()
+            return (products - x.square().sum(-1, keepdim=True) / 2 - (largest - 40).clamp_min(0)).exp()
+
+        return phi
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, **how) -> tuple[Tensor, Tensor | None]:
+        if self.training and self.redraw:
+            if self.passes % self.redraw == self.redraw - 1:  # a new tensor: the backward pass may still need the old
+                self.directions = orthogonal(self.count, self.head_dim).to(self.directions)
+            self.passes += 1
+        return super().forward(q, k, v, **how)
+
+
+def orthogonal(count: int, dim: int) -> Float[Tensor, "F K"]:
+    """Normal vectors, each block of `dim` orthogonal; lengths as normal ones have them."""
+    blocks = [torch.linalg.qr(torch.randn(dim, dim)).Q for _ in range(-(-count // dim))]
+    return torch.cat(blocks)[:count] * torch.randn(count, dim).norm(dim=1, keepdim=True)

@@ -1,0 +1,74 @@
+"""Top-k attention: each query keeps its k best keys, sharply or softly."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.nn.kernels.base import Kernel
+from regard.nn.kernels.chunks import again
+from regard.nn.kernels.full import attend, repeat_heads
+from regard.nn.masks import Mask
+from regard.nn.positions import Bias
+from regard.registry import register_kernel
+
+
+@register_kernel("topk")
+class TopK(Kernel):
+    """softmax over the `k` largest scores of each query (Gupta et al., 2021); all of them are computed, O(n²) time.
+
+    With a `temperature` the choice itself has a gradient: a weight is multiplied by σ((score − τ) / temperature), τ
+    midway between the last key kept and the first one not. Equal scores at the border are all kept.
+    """
+
+    reference = False
+
+    def __init__(self, k: int = 32, temperature: float = 0.0, chunk: int = 128, **sizes: int) -> None:
+        super().__init__(**sizes)
+        if k < 1 or temperature < 0:
+            raise ValueError(f"topk: k={k} must be at least 1, temperature={temperature} must not be negative")
+        self.k, self.temperature, self.chunk = k, temperature, chunk
+
+    def chosen(self, scores: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
+        """Scores of keys that are not among the best lowered, at temperature 0 to −∞."""
+        if scores.shape[-1] <= self.k:
+            return scores
+        best = scores.topk(self.k + 1).values
+        if not self.temperature:
+            return scores.masked_fill(scores < best[..., -2:-1], -math.inf)
+        border = best[..., -2:].mean(-1, keepdim=True).clamp_min(torch.finfo(scores.dtype).min / 8)  # fewer: keep all
+        return scores + F.logsigmoid((scores - border) / self.temperature)
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S C"],
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+        k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+        start = mask.start if mask is not None else bias.start if bias is not None else 0
+        j = torch.arange(k.shape[2], device=q.device)[None]
+
+        def rows(q: Tensor, i: Tensor) -> tuple[Tensor, Tensor | None]:
+            scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+            if bias is not None:
+                scores = scores + bias.values(i, j).to(scores.dtype)
+            if mask is not None:
+                allowed = mask.allowed(i, j)
+                allowed = allowed.unsqueeze(-3) if allowed.dim() == 3 else allowed[None, None]
+                scores = scores.masked_fill(~allowed, -math.inf)
+            out, found = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
+            return out, found if weights else None
+
+        i = torch.arange(start, start + q.shape[2], device=q.device)[:, None]
+        parts = zip(q.split(self.chunk, 2), i.split(self.chunk), strict=True)
+        outs, found = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
+        return torch.cat(outs, 2), torch.cat(found, 2) if weights else None

@@ -1,0 +1,148 @@
+"""Two streams from which every layer's input can be computed back: memory in training does not grow with depth.
+
+A part of a layer does (a, b) → (b, a + f(b)), which (b, c) → (c − f(b), b) undoes. So only the last two streams are kept;
+on the way back each part runs once more, for its input and its gradients (Gomez et al., 2017; Kitaev et al., 2020).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from regard.nn.positions import Bias
+
+Part = Callable[[Tensor], Tensor]
+
+_recomputes = ContextVar("recomputes", default=False)
+
+
+def recomputes() -> bool:
+    """Whether a part runs for the second time: who watches a model has seen it already."""
+    return _recomputes.get()
+
+
+class Tape:
+    """What was done on the way through a stack; on the way back, the streams behind the part whose turn it is."""
+
+    def __init__(self, stack: nn.Module, x: Tensor, bias: Bias | None, others: list[Tensor]) -> None:
+        self.stack, self.training, self.x, self.bias, self.others = stack, stack.training, x, bias, others
+        """What any part may read, beside its input and its own parameters."""
+        self.parts: list[tuple[Part, list[Tensor]]] = []
+        """Each with what it has gradients for, beside its input."""
+        self.streams: tuple[Tensor, ...] = ()
+        self.room: dict[Tensor, Tensor] = {}
+        self.seed = int(torch.randint(1 << 62, ()))
+        self.generators = [torch.default_generator]
+        if x.is_cuda:
+            self.generators.append(torch.cuda.default_generators[x.device.index])
+        kind = x.device.type  # autocast's cache would give back weights that were cast without gradients
+        self.cast: dict[str, Any] = dict(device_type=kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=False)
+        self.cast["enabled"] = torch.is_autocast_enabled(kind)
+
+    @contextmanager
+    def random(self, place: int) -> Iterator[None]:
+        """A part's own random numbers, the same both times. A generator's state for each would cut up the heap."""
+        before = [generator.get_state() for generator in self.generators]
+        try:
+            for generator in self.generators:
+                generator.manual_seed(self.seed + place)
+            yield
+        finally:
+            for generator, state in zip(self.generators, before, strict=True):
+                generator.set_state(state)
+
+    def rewind(self, streams: tuple[Tensor, ...]) -> None:
+        """To the end of the stack, where the way back begins."""
+        if self.stack.training != self.training:
+            raise ValueError("a reversible stack went from train() to eval() or back before backward(); call that first")
+        self.streams = tuple(stream.clone() for stream in streams)
+        # New gradients stay, while large tensors come and go: found room one by one, they would cut up the heap.
+        fresh = (one for _, others in self.parts for one in others if one.is_leaf and one.grad is None)
+        self.room = {one: torch.empty_like(one) for one in dict.fromkeys(fresh)}
+
+    def undo(self, place: int, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Takes the streams to where they were before a part; gradients of its input and of what else it has read."""
+        part, others = self.parts[place]
+        b, c = self.streams
+        if self.bias is not None:
+            self.bias.forget()
+        token = _recomputes.set(True)
+        try:
+            with torch.enable_grad(), self.random(place), torch.autocast(**self.cast):
+                b = b.detach().requires_grad_()
+                added = part(b)
+        finally:
+            _recomputes.reset(token)
+        grads = list(torch.autograd.grad(added, [b, *others], grad.to(added.dtype), allow_unused=True))
+        self.streams = c.sub_(added.detach()), b.detach()
+        for number, one in enumerate(others, 1):
+            if one in self.room and grads[number] is not None:
+                grads[number] = self.room.pop(one).copy_(grads[number])
+        return tuple(grads)
+
+
+class _Undo(torch.autograd.Function):
+    """The way back through a part, which was run already: what stands here for its sum has a shape but no memory."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, place: int, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
+        ctx.tape, ctx.place = tape, place
+        ctx.save_for_backward(*others)
+        return a.new_empty(()).expand_as(a)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        _ = ctx.saved_tensors  # PyTorch looks whether somebody has changed them since
+        return None, None, grad, *ctx.tape.undo(ctx.place, grad)
+
+
+class _Join(torch.autograd.Function):
+    """The mean of the last two streams, where the way back begins."""
+
+    @staticmethod
+    def forward(ctx: Any, tape: Tape, a: Tensor, b: Tensor, *streams: Tensor) -> Tensor:
+        ctx.tape = tape
+        ctx.save_for_backward(*streams)
+        return (streams[0] + streams[1]) / 2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.tape.rewind(ctx.saved_tensors)
+        return None, grad / 2, grad / 2, None, None
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What runs through a reversible stack in place of one tensor; without a tape, as any other computation."""
+
+    a: Float[Tensor, "B T D"]
+    b: Float[Tensor, "B T D"]
+    tape: Tape | None
+
+    def add(self, part: Part, parameters: Iterable[Tensor]) -> "Streams":
+        """One part of a layer; `parameters` are its own."""
+        if self.tape is None:
+            return Streams(self.b, self.a + part(self.b), None)
+        with torch.no_grad(), self.tape.random(len(self.tape.parts)):
+            after = Streams(self.b, self.a + part(self.b), self.tape)
+        self.tape.parts.append((part, [one for one in (*parameters, *self.tape.others) if one.requires_grad]))
+        return after
+
+    def join(self) -> Float[Tensor, "B T D"]:
+        """One tensor again."""
+        if self.tape is None:
+            return (self.a + self.b) / 2
+        tape = copy(self.tape)  # each way back has its own streams
+        a = b = tape.x
+        for place, (_, others) in enumerate(tape.parts):
+            a, b = b, _Undo.apply(tape, place, a, b, *others)
+        return _Join.apply(tape, a, b, self.a, self.b)

@@ -1,0 +1,21 @@
+"""What kernels declare beyond their formula holds: the laws that a user's own kernel meets in `regard doctor`."""
+
+import pytest
+
+from regard.nn.kernels import build_kernel
+from regard.registry import kernels
+from regard.train.doctor import LAWS, ask
+from tests.laws.cases import KERNELS
+
+ELSEWHERE = ("future", "padding", "single", "cached")
+"""Of laws that `test_kernels` holds them to, at more lengths."""
+
+
+@pytest.mark.parametrize("name", [KERNELS.get(name, [name])[0] for name in kernels])
+@pytest.mark.parametrize("law", [each.name for each in LAWS if not any(word in each.name for word in ELSEWHERE)])
+def test_a_kernel_keeps_what_it_claims(law, name):
+    def build(**sizes):
+        return build_kernel(name, **sizes)
+
+    found = ask(next(each for each in LAWS if each.name == law), build(heads=2, head_dim=8), build)
+    assert found.verdict in ("ok", "not claimed"), found.found
