@@ -1,6 +1,6 @@
 """Time and memory of one more token behind a short and a long context, with each kernel; the contexts take turns.
 
-    python benchmarks/constant_decoding.py [--kernels linear performer window full] [--contexts 100 10000] [--rounds 400]
+python benchmarks/constant_decoding.py [--kernels linear performer window full] [--contexts 100 10000] [--rounds 400]
 """
 
 import argparse
@@ -42,7 +42,9 @@ def main() -> None:
         short, long = (1000 * statistics.median(kept) for kept in times)
         sizes = " and ".join(f"{stored(cache) / 1e6:.2f}" for cache in caches)
         contexts = " and ".join(f"{context:,}" for context in args.contexts)
-        print(f"{name:10} {short:.3f} and {long:.3f} ms a token behind {contexts} ({long / short:.2f}); cache {sizes} MB")
+        print(
+            f"{name:10} {short:.3f} and {long:.3f} ms a token behind {contexts} ({long / short:.2f}); cache {sizes} MB"
+        )
 
 
 if __name__ == "__main__":

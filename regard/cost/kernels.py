@@ -68,11 +68,11 @@ class Linear(Chunked):
         return super().kept(layer) + self.states(layer)
 
     def live(self, layer: Layer) -> int:
-        """States, mixed values, a chunk's features and products; or all mixed values twice, in another layout."""
+        """Two states, mixed values, a chunk's features and products; or all mixed values twice, in another layout."""
         config, rows = layer.config, min(layer.queries, kernel_settings(layer.config)["chunk"])
         products = 2 * rows * config.heads if layer.causal else 0
         inside = layer.batch * rows * (3 * self.features(config) + products + layer.inner)
-        states = self.states(layer)
+        states = 2 * layer.batch * self.cache(config, layer.keys)
         held = states + layer.q if layer.causal else max(states, layer.q)
         return self.repeated(layer) + max(inside + held, 2 * layer.q)
 
@@ -166,12 +166,12 @@ class Tiled(Chunked):
             group = max(groups, key=lambda group: group.count)
             tiles = layer.batch * lanes * group.count
             inside = tiles * (self.tile(layer, group, weights=2 if layer.biased else 0) + group.size * layer.inner)
-            if not layer.biased:  # the mask; and tiles of one lane may share their keys
+            if not layer.biased:  # the mask as well
                 inside += tiles * group.size * group.width
-                overlap = (group.count - 1) * (group.width - group.size)
-                inside -= (
-                    2 * overlap * layer.inner if layer.batch * lanes == 1 and layer.key_width == layer.inner else 0
-                )
+            if not layer.biased and layer.batch * lanes == 1 and layer.key_width == layer.inner:  # keys are not copied
+                inside -= 2 * (group.count - 1) * (group.width - group.size) * layer.inner
+            if not layer.biased and len(groups) == group.count == lanes == 1 and layer.key_width == layer.inner:
+                inside -= tiles * (2 * group.width + group.size) * layer.inner  # one tile is everything as it stands
             arranged = layer.q + 2 * layer.k if lanes > 1 else 0
             results = layer.q * (min(before, 1) + (2 if layer.biased else 1))
             widest = max(widest, inside + arranged + results)
@@ -182,7 +182,7 @@ class Window(Tiled):
     def parts(self, config: AttentionConfig, length: int) -> list[tuple[int, list[Group]]]:
         at = kernel_settings(config)
         after = at["radius"] * (self.sides(config) - 1)
-        return [(1, band(length, start=0, before=at["radius"], after=after, chunk=at["chunk"]))]
+        return [(1, band(length, length, before=at["radius"], after=after, chunk=at["chunk"]))]
 
 
 class Sparse(Tiled):
@@ -190,11 +190,14 @@ class Sparse(Tiled):
 
     def parts(self, config: AttentionConfig, length: int) -> list[tuple[int, list[Group]]]:
         at, behind = kernel_settings(config), self.sides(config) - 1
-        some = dict(start=0, chunk=at["chunk"])
+        some = dict(chunk=at["chunk"])
         in_lane, tokens = -(-length // at["stride"]), min(at["tokens"], length)
         found = [
-            (1, band(length, before=at["radius"], after=at["radius"] * behind, **some)),
-            (at["stride"], band(in_lane, before=at["far"], after=at["far"] * behind, lanes=at["stride"], **some)),
+            (1, band(length, length, before=at["radius"], after=at["radius"] * behind, **some)),
+            (
+                at["stride"],
+                band(in_lane, in_lane, before=at["far"], after=at["far"] * behind, lanes=at["stride"], **some),
+            ),
         ]
         found += [(1, block(length, tokens))] if tokens else []
         return found + ([(1, block(tokens, length))] if tokens and behind else [])
@@ -206,7 +209,7 @@ class Reformer(Tiled):
     def parts(self, config: AttentionConfig, length: int) -> list[tuple[int, list[Group]]]:
         at = kernel_settings(config)
         after = at["reach"] * (self.sides(config) - 1)
-        return at["rounds"] * [(1, band(length, start=0, before=at["reach"], after=after, chunk=at["chunk"]))]
+        return at["rounds"] * [(1, band(length, length, before=at["reach"], after=after, chunk=at["chunk"]))]
 
     def summary_flops(self, config: AttentionConfig) -> int:
         at = kernel_settings(config)

@@ -73,7 +73,7 @@ class BlockConfig:
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
         if self.reversible and self.norm_place != "pre":
             raise ValueError(
-                f"reversible layers cannot be undone behind a norm, got norm_place={self.norm_place}; use norm_place=pre"
+                f"reversible layers need norms before each part, got norm_place={self.norm_place}; use norm_place=pre"
             )
 
     @property

@@ -1,7 +1,8 @@
 """Two streams from which every layer's input can be computed back: memory in training does not grow with depth.
 
-A part of a layer does (a, b) → (b, a + f(b)), which (b, c) → (c − f(b), b) undoes. So only the last two streams are kept;
-on the way back each part runs once more, for its input and its gradients (Gomez et al., 2017; Kitaev et al., 2020).
+A part of a layer does (a, b) → (b, a + f(b)), which (b, c) → (c − f(b), b) undoes. So only the last two streams are
+kept; on the way back each part runs once more, for its input and its gradients (Gomez et al., 2017; Kitaev et al.,
+2020).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,8 @@ class Tape:
     """What was done on the way through a stack; on the way back, the streams behind the part whose turn it is."""
 
     def __init__(self, stack: nn.Module, x: Tensor, bias: Bias | None, others: list[Tensor]) -> None:
-        self.stack, self.training, self.x, self.bias, self.others = stack, stack.training, x, bias, others
+        self.stack, self.training, self.x, self.bias = stack, stack.training, x, bias
+        self.others = others
         """What any part may read, beside its input and its own parameters."""
         self.parts: list[tuple[Part, list[Tensor]]] = []
         """Each with what it has gradients for, beside its input."""
@@ -61,7 +63,9 @@ class Tape:
     def rewind(self, streams: tuple[Tensor, ...]) -> None:
         """To the end of the stack, where the way back begins."""
         if self.stack.training != self.training:
-            raise ValueError("a reversible stack went from train() to eval() or back before backward(); call that first")
+            raise ValueError(
+                "a reversible stack went from train() to eval(), or back, before backward(); call it first"
+            )
         self.streams = tuple(stream.clone() for stream in streams)
         # New gradients stay, while large tensors come and go: found room one by one, they would cut up the heap.
         fresh = (one for _, others in self.parts for one in others if one.is_leaf and one.grad is None)
@@ -143,6 +147,7 @@ class Streams:
             return (self.a + self.b) / 2
         tape = copy(self.tape)  # each way back has its own streams
         a = b = tape.x
+        del tape.x  # nobody needs its numbers
         for place, (_, others) in enumerate(tape.parts):
             a, b = b, _Undo.apply(tape, place, a, b, *others)
         return _Join.apply(tape, a, b, self.a, self.b)

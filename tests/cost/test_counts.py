@@ -227,6 +227,8 @@ def test_nothing_is_built(monkeypatch):
             preset("bert", "albert-base", dim=12_288, position="relative:buckets=8"),
             preset("t5", "t5-base", dim=12_288),
             preset("lstm", "base", dim=65_536),
+            *(preset("gpt", "gpt2", kernel=name) for name in kernels if kernels[name].causal),
+            preset("bert", "bert-base", kernel="linformer"),
         ):
             for training in (False, True):
                 cost(config, batch=4_096, training=training).render()

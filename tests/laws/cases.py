@@ -32,6 +32,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, depth=1, kv_heads=1, activation="gelu", position="alibi"),
         dict(SIZES, depth=1, norm_place="post", final_norm=True, activation="geglu", position="relative"),
         dict(SIZES, depth=1, norm_place="post", embedding_norm=True, tie="inputs", kernel="normalized"),
+        dict(SIZES, depth=2, decoder_depth=1, position="relative", reversible=True),
     ],
     "t5": [
         dict(SIZES, depth=2, position="relative:buckets=8,far=20"),
@@ -43,12 +44,14 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, depth=1, position="alibi", norm_place="post", final_norm=False),
         dict(SIZES, depth=2, heads=4, kv_heads=2, norm="rms", activation="swiglu", bias=False, tie=False),
         dict(SIZES, depth=1, activation="relu2", kernel="normalized"),
+        dict(SIZES, depth=3, reversible=True),
     ],
     "bert": [
         dict(ENCODER, depth=2),
         dict(ENCODER, depth=1, types=0, norm_place="pre", norm="rms", position="rotary"),
         dict(ENCODER, depth=3, types=1, shared=True, embedding_dim=12, activation="gelu-tanh"),
         dict(ENCODER, depth=1, kv_heads=1, activation="relu", position="relative"),
+        dict(ENCODER, depth=2, norm_place="pre", shared=True, reversible=True),
     ],
     "rnn": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
     "gru": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],

@@ -1,4 +1,4 @@
-"""A law that cannot fail proves nothing: each causal kernel, made to leak by one position, breaks both on the future."""
+"""A law that cannot fail proves nothing: a causal kernel, made to leak by one position, breaks both on the future."""
 
 from dataclasses import dataclass
 

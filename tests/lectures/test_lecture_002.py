@@ -14,8 +14,8 @@ from regard.nn.block import Block, BlockConfig
 from regard.nn.feedforward import FeedForward
 from regard.nn.kernels import Additive, Full, attend
 from regard.nn.positions import Grid, Position, RelativeBias, sinusoids
-from regard.train.schedule import inverse_sqrt
 from regard.train.laws import close, differs
+from regard.train.schedule import inverse_sqrt
 
 # "The cat sat on the mat"; the features are animal, action, object, definite.
 WORDS = ["the", "cat", "sat", "on", "the", "mat"]

@@ -1,4 +1,4 @@
-"""Reversible stacks: the layers undone, the gradients of ordinary autograd, and memory that does not grow with depth."""
+"""Reversible stacks: the layers undone, the gradients of ordinary autograd, and memory that stays as depth grows."""
 
 import copy
 import os
@@ -211,7 +211,7 @@ def test_what_changed_before_the_way_back_is_noticed():
     made, x = stack(cross=False, dropout=0.1), vectors()
     loss = made(x, mask=causal()).sum()
     made.eval()
-    with pytest.raises(ValueError, match="from train.. to eval.. or back before backward"):
+    with pytest.raises(ValueError, match="from train.. to eval.., or back, before backward"):
         loss.backward()
     loss = made(x, mask=causal()).sum()
     with torch.no_grad():
@@ -251,6 +251,16 @@ def test_looking_sees_each_layer_once(shared):
     for name in plain.names:
         assert torch.equal(plain.attention[name], again.attention[name])
     differs(plain.attention[0], plain.attention[1], "layers see differently")
+
+
+def test_features_are_not_redrawn_by_the_second_run():
+    made = stack(cross=False, kernel="performer:redraw=2,features=8")
+    kernel = made.blocks[1].attention.kernel
+    for passes in (1, 2, 3):
+        out = made(vectors(), mask=causal())
+        drawn = kernel.directions
+        out.sum().backward()
+        assert kernel.passes == passes and kernel.directions is drawn
 
 
 @torch.no_grad()
@@ -309,7 +319,9 @@ def peak(depth, kind):
     """Kilobytes of one step of training, beside weights, gradients and moments."""
     # A fixed threshold: otherwise glibc keeps what is freed, and the mark shows how the heap was cut up.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    run = subprocess.run([sys.executable, "-c", PEAK, str(depth), kind], env=environment, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK, str(depth), kind], env=environment, capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
     return int(run.stdout)
 

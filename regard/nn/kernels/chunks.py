@@ -43,7 +43,8 @@ class _Scan(torch.autograd.Function):
     def forward(ctx: Any, step: Step, size: int, state: Tensor, *sequences: Tensor | None) -> tuple[Tensor, Tensor]:
         out, states = state.new_empty(0), []
         for here, parts in chunks(size, sequences):
-            states.append(state)
+            if any(ctx.needs_input_grad):
+                states.append(state)
             found, state = step(state, *parts)
             if here.start == 0:
                 out = found.new_empty(*found.shape[:2], length_of(sequences), found.shape[3])

@@ -85,11 +85,16 @@ def stretch(x: Tensor, first: int, end: int) -> Tensor:
     return F.pad(inside, (0, 0, before, behind)) if before or behind else inside
 
 
-def band(T: int, *, start: int, before: int, after: int, chunk: int | None = None, lanes: int = 1) -> list[Group]:
+def band(
+    T: int, S: int, *, start: int = 0, before: int, after: int, chunk: int | None = None, lanes: int = 1
+) -> list[Group]:
     """Query i, at position start + i, sees the keys from `before` places before it to `after` places behind it."""
     size = min(T, chunk or max(32, min(before, 256)))
     together = max(1, TOGETHER // (size * lanes))
     tiles = -(-T // size)
+    if tiles == 1:  # nothing to repeat: no room is needed for keys that do not exist
+        first = max(0, start - before)
+        return [Group(0, 1, T, first, min(S, start + T + after) - first)]
     return [
         Group(n * size, min(together, tiles - n), size, start + n * size - before, size + before + after)
         for n in range(0, tiles, together)

@@ -116,5 +116,7 @@ class Reformer(Kernel):
                 allowed = allowed & (near if other == r else ~near)
             return allowed if there is None else allowed & there[:, j]
 
-        groups = band(order.shape[1], start=0, before=self.reach, after=0 if causal else self.reach, chunk=self.chunk)
+        groups = band(
+            order.shape[1], order.shape[1], before=self.reach, after=0 if causal else self.reach, chunk=self.chunk
+        )
         return Part(groups, rule, arrange, restore)

@@ -36,11 +36,11 @@ class Sparse(Ruled):
         start, sides = (0, 2) if mask is None else (mask.start, 1 if mask.hides_future else 2)
         some: dict[str, Any] = dict(start=start, chunk=self.chunk)
         if start == 0 and T == S:
-            near = band(T, before=self.radius, after=self.radius * (sides - 1), **some)
+            near = band(T, S, before=self.radius, after=self.radius * (sides - 1), **some)
             found = [Part(near, rule_of(self.near, mask)), self.strides(mask, T, sides)]
         else:  # a few queries behind what a cache holds: one wide band
             reach = max(self.radius, self.stride * self.far)
-            wide = band(T, before=reach, after=reach * (sides - 1), **some)
+            wide = band(T, S, before=reach, after=reach * (sides - 1), **some)
             found = [Part(wide, rule_of(self.near | self.apart, mask, start=start))]
         rest = ~self.near & ~self.apart
         tokens, first = min(self.tokens, S), min(max(self.tokens - start, 0), T)
@@ -66,5 +66,5 @@ class Sparse(Ruled):
             allowed = rule_of(self.apart, mask)(i.clamp(max=T - 1), j.clamp(max=T - 1)) & (j < T)
             return allowed if allowed.dim() == 5 else allowed[None]
 
-        groups = band(M, start=0, before=self.far, after=self.far * (sides - 1), chunk=self.chunk, lanes=s)
+        groups = band(M, M, before=self.far, after=self.far * (sides - 1), chunk=self.chunk, lanes=s)
         return Part(groups, rule, arrange, restore, lambda index: index * s + lane)

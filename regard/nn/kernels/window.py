@@ -65,5 +65,5 @@ class Window(Ruled):
 
     def parts(self, mask: Mask | None, T: int, S: int) -> list[Part]:
         start, after = (mask.start, 0 if mask.hides_future else self.radius) if mask is not None else (0, self.radius)
-        groups = band(T, start=start, before=self.radius, after=after, chunk=self.chunk)
+        groups = band(T, S, start=start, before=self.radius, after=after, chunk=self.chunk)
         return [Part(groups, rule_of(self.rule(), mask, start=start))]
