@@ -13,8 +13,8 @@ class Registry:
     A name may carry settings of the entry's own, as in `rotary:base=500000` or `relative:buckets=32,far=64`.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, hint: str = "") -> None:
+        self.what, self.hint = what, hint
         self._entries: dict[str, Any] = {}
 
     def register(self, name: str) -> Callable[[Any], Any]:
@@ -29,8 +29,7 @@ class Registry:
     def __getitem__(self, name: str) -> Any:
         name = name.partition(":")[0]
         if name not in self._entries:
-            own = "(one of your own: regard --plugin MODULE …)"
-            raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)} {own}")
+            raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)}{self.hint}")
         return self._entries[name]
 
     def settings(self, name: str) -> dict[str, Any]:
@@ -58,10 +57,11 @@ class Registry:
         return next(name for name, known in self._entries.items() if known is entry)
 
 
-models = Registry("model")
-kernels = Registry("kernel")
-positions = Registry("position")
-recipes = Registry("recipe")
+OWN = " (one of your own: regard --plugin MODULE …)"
+models = Registry("model", OWN)
+kernels = Registry("kernel", OWN)
+positions = Registry("position", OWN)
+recipes = Registry("recipe", OWN)
 
 register_model = models.register
 register_kernel = kernels.register

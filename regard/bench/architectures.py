@@ -215,7 +215,8 @@ def render_architectures(result: Mapping[str, Any]) -> str:
     lines = [
         f"one layer of width d = {result['dim']}, forward, float32, {counted(result['threads'], 'thread')}; restricted "
         f"to r = {result['radius']} to each side, convolutions k = {result['width']} wide",
-        "attention without its projections; convolutions look back only, so that the way from first to last is longest",
+        "a fused operation counts as one step; attention without its projections",
+        "convolutions look back only, so that the way from first to last is longest",
     ]
     titles = {
         "seconds": "time of a layer",

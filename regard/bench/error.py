@@ -34,20 +34,23 @@ THEORY = {
 
 def measure_errors(draws: int = 8, seed: int = 0) -> dict[str, Any]:
     """Relative errors ‖approximation − full‖ / ‖full‖: the root of their mean square over `draws` of everything."""
-    found = []
-    for name, (setting, values) in SPENDING.items():
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
-        examples = [INPUTS[name]() for _ in range(draws)]
-        points = []
-        for value in values:
-            squares = [relative_error(f"{name}:{setting}={value}", *example) ** 2 for example in examples]
-            points.append({setting: value, "error": (sum(squares) / draws) ** 0.5})
-        fit = fit_exponent(
-            [{"length": point[setting], "error": point["error"]} for point in points[-5:] if point["error"] > TINY],
-            "error",
-        )
-        found.append({"kernel": name, "setting": setting, "points": points, "fit": fit, "theory": THEORY[name]})
+        found = [errors_of(name, draws) for name in SPENDING]
     return {"length": LENGTH, "heads": HEADS, "head_dim": SIZE, "draws": draws, "kernels": found}
+
+
+def errors_of(name: str, draws: int) -> dict[str, Any]:
+    """Of one kernel, for each amount that it may spend."""
+    setting, values = SPENDING[name]
+    examples = [INPUTS[name]() for _ in range(draws)]
+    points = []
+    for value in values:
+        squares = [relative_error(f"{name}:{setting}={value}", *example) ** 2 for example in examples]
+        points.append({setting: value, "error": (sum(squares) / draws) ** 0.5})
+    known = [{"length": point[setting], "error": point["error"]} for point in points[-5:] if point["error"] > TINY]
+    fit = fit_exponent(known, "error")
+    return {"kernel": name, "setting": setting, "points": points, "fit": fit, "theory": THEORY[name]}
 
 
 def render_errors(result: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ class Performer(Linear):
     """Features are products with drawn directions."""
 
     def features(self, config: AttentionConfig) -> int:
-        return config.heads * (kernel_settings(config)["features"] or 4 * widths(config)[0] // config.heads)
+        return config.heads * (kernel_settings(config)["features"] or max(256, 4 * widths(config)[0] // config.heads))
 
     def products(self, config: AttentionConfig) -> int:
         return 2 * self.features(config) * widths(config)[0] // config.heads

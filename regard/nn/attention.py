@@ -81,6 +81,10 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Self-attention without `context`. With a `cache`, new keys join those of earlier calls; a cache of a
         fixed context is filled by the first call, and later ones need no `context`."""
+        if (context is not None and not self.kernel.crosses) or (bias is not None and not self.kernel.biased):
+            raise ValueError(
+                f"{type(self.kernel).__name__} attention takes no {'bias' if bias else 'context'}; full does"
+            )
         how: dict[str, Any] = dict(mask=mask, bias=bias, dropout=self.dropout if self.training else 0.0)
         fixed = cache is not None and cache.fixed
         start = cache.length if cache is not None and not fixed else 0

@@ -132,8 +132,7 @@ class Block(nn.Module):
         """The residual connection around one part, normalised before it or after it."""
         norm = self.norms[part]
         if isinstance(x, Streams):
-            own = [*norm.parameters(), *self.get_submodule(part).parameters()]
-            return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), own)
+            return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), norm, self.get_submodule(part))
         if self.pre:
             return x + dropout(layer(norm(x)), self.dropout, self.training)
         return norm(x + dropout(layer(x), self.dropout, self.training))

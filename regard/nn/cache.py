@@ -24,9 +24,7 @@ class KeyValues:
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Stores new positions and returns all so far."""
-        end = self.length + k.shape[2]
-        if end > self.room:
-            raise ValueError(f"the cache has room for {self.room} positions, got {end}; allocate a longer one")
+        end = self.checked(self.length + k.shape[2])
         if self.k is None or self.v is None:  # the first call knows batch, dtype and device
             B, G, _, K = k.shape
             self.k, self.v = k.new_empty(B, G, self.room, K), v.new_empty(B, G, self.room, K)
@@ -34,6 +32,12 @@ class KeyValues:
         self.v[:, :, self.length : end] = v
         self.length = end
         return self.k[:, :, :end], self.v[:, :, :end]
+
+    def checked(self, end: int) -> int:
+        """The length after new positions, if there is room for them."""
+        if end > self.room:
+            raise ValueError(f"the cache has room for {self.room} positions, got {end}; allocate a longer one")
+        return end
 
     def attend(
         self, kernel: Callable, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"],

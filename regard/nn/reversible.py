@@ -38,6 +38,8 @@ class Tape:
         """What any part may read, beside its input and its own parameters."""
         self.parts: list[tuple[Part, list[Tensor]]] = []
         """Each with what it has gradients for, beside its input."""
+        self.buffers: list[tuple[tuple[nn.Module, ...], list[Tensor]]] = []
+        """Each part's modules, and the buffers that they had."""
         self.streams: tuple[Tensor, ...] = ()
         self.room: dict[Tensor, Tensor] = {}
         self.seed = int(torch.randint(1 << 62, ()))
@@ -75,6 +77,11 @@ class Tape:
         """Takes the streams to where they were before a part; gradients of its input and of what else it has read."""
         part, others = self.parts[place]
         b, c = self.streams
+        modules, had = self.buffers[place]
+        if any(now is not then and now.shape == then.shape for now, then in zip(buffers(modules), had, strict=True)):
+            raise ValueError(
+                "a kernel in a reversible stack was redrawn before backward(); call that first, or set redraw=0"
+            )
         if self.bias is not None:
             self.bias.forget()
         token = _recomputes.set(True)
@@ -90,6 +97,10 @@ class Tape:
             if one in self.room and grads[number] is not None:
                 grads[number] = self.room.pop(one).copy_(grads[number])
         return tuple(grads)
+
+
+def buffers(modules: Iterable[nn.Module]) -> list[Tensor]:
+    return [buffer for module in modules for buffer in module.buffers()]
 
 
 class _Undo(torch.autograd.Function):
@@ -132,13 +143,15 @@ class Streams:
     b: Float[Tensor, "B T D"]
     tape: Tape | None
 
-    def add(self, part: Part, parameters: Iterable[Tensor]) -> "Streams":
-        """One part of a layer; `parameters` are its own."""
+    def add(self, part: Part, *modules: nn.Module) -> "Streams":
+        """One part of a layer, which is made of these modules."""
         if self.tape is None:
             return Streams(self.b, self.a + part(self.b), None)
         with torch.no_grad(), self.tape.random(len(self.tape.parts)):
             after = Streams(self.b, self.a + part(self.b), self.tape)
-        self.tape.parts.append((part, [one for one in (*parameters, *self.tape.others) if one.requires_grad]))
+        own = [parameter for module in modules for parameter in module.parameters()]
+        self.tape.parts.append((part, [one for one in (*own, *self.tape.others) if one.requires_grad]))
+        self.tape.buffers.append((modules, buffers(modules)))
         return after
 
     def join(self) -> Float[Tensor, "B T D"]:

@@ -115,7 +115,8 @@ def honours_masks(build: Build, n: int = 13) -> None:
     kernel, places = made(build), list(range(n))
     packed = segments((torch.arange(n) // 4)[None])
     others: list[Mask] = [window(2), strided(3), prefix(3) | causal(), causal() & packed, ~window(1)]
-    for mask in [None, *others[: len(others) if kernel.any_mask and kernel.causal else 0]]:
+    taken = [mask for mask in others if kernel.any_mask and (kernel.causal or not mask.hides_future)]
+    for mask in [None, *taken]:
         allowed = allowed_pairs(kernel, mask, n, n)[0, 0]
         for letter, found in reach(kernel, n, mask, places).items():
             mine = torch.eye(n).bool() if letter == "q" else torch.zeros(n, n).bool()

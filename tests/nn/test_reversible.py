@@ -263,6 +263,16 @@ def test_features_are_not_redrawn_by_the_second_run():
         assert kernel.passes == passes and kernel.directions is drawn
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_features_redrawn_before_the_way_back_are_noticed(shared):
+    made = stack(cross=False, kernel="performer:redraw=1,features=8", shared=shared)
+    out = made(vectors(), mask=causal())
+    if not shared:  # one block at every depth is drawn anew within a single pass
+        made(vectors(), mask=causal())
+    with pytest.raises(ValueError, match="redrawn before backward.*redraw=0"):
+        out.sum().backward()
+
+
 @torch.no_grad()
 def test_what_leaves_a_block_is_the_mean_of_the_streams():
     made, x = stack(cross=False, dropout=0.0), vectors()

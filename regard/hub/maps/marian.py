@@ -53,6 +53,7 @@ FIELDS = {
 FIXED: dict[str, Any] = dict(
     position="sinusoidal-halves", norm="layer", norm_place="post", norm_eps=1e-5, final_norm=False,
     embedding_norm=False, tie="all", bias=True, kernel="full", kv_heads=None, head_dim=None,
+    cross_kernel=None,
 )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ FIELDS = {
 
 FIXED = dict(
     position="relative", norm="rms", norm_place="pre", final_norm=True, bias=False, kernel="dot", kv_heads=None,
-    embedding_scale=False, embedding_norm=False, head_bias=False, reversible=False,
+    embedding_scale=False, embedding_norm=False, head_bias=False, reversible=False, cross_kernel=None,
 )  # fmt: skip
 
 

@@ -87,7 +87,15 @@ def check_kernel(name: str, needs: Collection[Need]) -> None:
     if missing:
         able = [other for other in kernels if all(getattr(kernels[other], need) for need in needs)]
         wants = " or ".join(NEEDS[need] for need in missing)
-        raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}")
+        cure = "; cross_kernel=full uses another for that alone" if missing == ["crosses"] else ""
+        raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cure}")
+
+
+def at_least(least: int, **settings: int | float | None) -> None:
+    """An error for a setting that is too small; one that is not given is fine."""
+    for name, value in settings.items():
+        if value is not None and value < least:
+            raise ValueError(f"{name}={value} must be at least {least}")
 
 
 def causal_and_keys(mask: Mask | None, S: int, kernel: Kernel) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:

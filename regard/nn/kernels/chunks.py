@@ -23,7 +23,8 @@ Step = Callable[..., tuple[Tensor, Tensor]]
 def scan(step: Step, size: int, state: Tensor, *sequences: Tensor | None) -> tuple[Tensor, Tensor]:
     """`step` over chunks of `size` along the third axis: all outputs, and the last state. Sequences may be missing.
 
-    Kept for the backward pass are the sequences and the state before each chunk.
+    Kept for the backward pass are the sequences and the state before each chunk. Gradients go to those alone: what else
+    `step` reads must not need one.
     """
     return _Scan.apply(step, size, state, *sequences)
 
@@ -33,7 +34,7 @@ def length_of(sequences: tuple[Tensor | None, ...]) -> int:
 
 
 def chunks(size: int, sequences: tuple[Tensor | None, ...]) -> Iterator[tuple[slice, list[Tensor | None]]]:
-    for first in range(0, length_of(sequences), size):
+    for first in range(0, max(1, length_of(sequences)), size):
         here = slice(first, first + size)
         yield here, [None if x is None else x[:, :, here] for x in sequences]
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.nn.cache import KeyValues
-from regard.nn.kernels.base import Kernel, causal_and_keys
+from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
 from regard.nn.kernels.chunks import scan
 from regard.nn.kernels.full import repeat_heads
 from regard.nn.masks import Mask
@@ -21,15 +22,18 @@ Real = Bool[Tensor, "#B 1 S"] | None
 
 
 class Summary(KeyValues):
-    """All that linear attention keeps of the past: Σ φ(k) [v, 1]ᵀ, of one size whatever the length."""
+    """All that linear attention keeps of the past: Σ φ(k) [v, 1]ᵀ, of one size whatever the length.
+
+    With gradients on, the state also keeps how it came about; decode without.
+    """
 
     state: Tensor | None = None
 
     def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
-        if self.length + k.shape[2] > self.room:
-            raise ValueError(f"the cache has room for {self.room} positions, got {self.length + k.shape[2]}")
+        self.length = self.checked(self.length + k.shape[2])
+        if kernel._forward_hooks:  # type: ignore[attr-defined]
+            raise ValueError("a state has no keys to look at; look at one forward pass over the whole text instead")
         out, self.state = kernel.resume(q, k, v, self.state, **how)  # type: ignore[attr-defined]
-        self.length += k.shape[2]
         return out
 
     @property
@@ -55,6 +59,7 @@ class Linear(Kernel):
 
     def __init__(self, chunk: int = 256, **sizes: int) -> None:
         super().__init__(**sizes)
+        at_least(1, chunk=chunk)
         self.chunk = chunk
 
     def features(self, scale: float | None) -> "Features":
@@ -89,7 +94,7 @@ class Linear(Kernel):
             seen = products if mask is None else products * mask.dense(q.shape[2], k.shape[2])
             shares = divided(seen, seen.sum(-1, keepdim=True))
             return shares @ v, shares
-        state = q.new_zeros(*q.shape[:2], self.width, v.shape[-1] + 1)
+        state = self.empty(q, v)
         if not causal or mask is None:
             _, state = scan(partial(add, phi), self.chunk, state, k, v, real)
             return scan(partial(read, phi), self.chunk, state, q)[0], None
@@ -100,12 +105,24 @@ class Linear(Kernel):
         return scan(partial(pass_by, phi), self.chunk, state, q, k[:, :, here], v[:, :, here], near)[0], None
 
     def resume(
-        self, q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, *, scale: float | None = None, **how: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Causal attention of the next positions, behind what `state` sums up; and the state after them."""
+        self, q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, *, mask: Mask | None = None,
+        scale: float | None = None, **how: Any,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Attention of the next positions, behind what `state` sums up; and the state after them."""
+        start = 0 if mask is None else mask.start
+        causal, real = causal_and_keys(mask, start + k.shape[2], self)
+        if not causal and q.shape[2] > 1:
+            raise ValueError(
+                "a state knows only the past, and several new positions may not see each other; use causal()"
+            )
         phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
-        state = q.new_zeros(*q.shape[:2], self.width, v.shape[-1] + 1) if state is None else state
-        return scan(partial(pass_by, phi), self.chunk, state, q, k, v, None)
+        state = self.empty(q, v) if state is None else state
+        return scan(partial(pass_by, phi), self.chunk, state, q, k, v, None if real is None else real[:, :, start:])
+
+    def empty(self, q: Tensor, v: Tensor) -> Float[Tensor, "B H F C1"]:
+        """The state before anything was seen. Sums of thousands need more digits than bfloat16 has."""
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        return q.new_zeros(*q.shape[:2], self.width, v.shape[-1] + 1, dtype=dtype)
 
 
 Features = Callable[..., Float[Tensor, "B H T F"]]
@@ -114,19 +131,20 @@ Features = Callable[..., Float[Tensor, "B H T F"]]
 
 def add(phi: Features, state: Tensor, k: Tensor, v: Tensor, real: Real) -> tuple[Tensor, Tensor]:
     """Further keys into the state; nobody asks yet."""
-    return k[..., :0], state + phi(k, key=True).transpose(-1, -2) @ counted(v, real)
+    state = state + phi(k, key=True).to(state.dtype).transpose(-1, -2) @ counted(v, real).to(state.dtype)
+    return k[..., :0] + state[..., :1, :0].to(k.dtype), state
 
 
 def read(phi: Features, state: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     """What queries find in a state."""
-    return mixed(phi(q, key=False) @ state), state
+    return mixed(phi(q, key=False).to(state.dtype) @ state).to(q.dtype), state
 
 
 def pass_by(phi: Features, state: Tensor, q: Tensor, k: Tensor, v: Tensor, real: Real) -> tuple[Tensor, Tensor]:
     """Both at once, hiding the future: a triangle of products, and everything before it through the state."""
-    q, k, values = phi(q, key=False), phi(k, key=True), counted(v, real)
-    near = (q @ k.transpose(-1, -2)).tril()
-    return mixed(near @ values + q @ state), state + k.transpose(-1, -2) @ values
+    asks, keys, values = (x.to(state.dtype) for x in (phi(q, key=False), phi(k, key=True), counted(v, real)))
+    near = (asks @ keys.transpose(-1, -2)).tril()
+    return mixed(near @ values + asks @ state).to(v.dtype), state + keys.transpose(-1, -2) @ values
 
 
 def counted(v: Float[Tensor, "B H S C"], real: Real) -> Float[Tensor, "B H S C1"]:

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.kernels.base import Kernel, causal_and_keys
+from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.registry import register_kernel
@@ -29,6 +29,7 @@ class Linformer(Kernel):
 
     def __init__(self, rank: int = 128, **sizes: int) -> None:
         super().__init__(**sizes)
+        at_least(1, rank=rank)
         rank = min(rank, self.max_len)
         means = (torch.arange(self.max_len) * rank // self.max_len == torch.arange(rank)[:, None]).float()
         means = means / means.sum(1, keepdim=True)

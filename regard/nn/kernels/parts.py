@@ -62,11 +62,13 @@ class Group:
             places = into[:, :, first : first + self.count * step].unflatten(2, (self.count, step))
             places[:, :, :, : piece.shape[3]] += piece
 
-    def places(self, T: int, S: int) -> tuple[Int[Tensor, "N c 1"], Int[Tensor, "N 1 W"], Bool[Tensor, "N 1 W"]]:
+    def places(
+        self, T: int, S: int, device: torch.device
+    ) -> tuple[Int[Tensor, "N c 1"], Int[Tensor, "N 1 W"], Bool[Tensor, "N 1 W"]]:
         """Of its queries and keys among T and S, kept inside; and which of those keys exist."""
-        first = torch.arange(self.count)[:, None] * self.size
-        i = self.query + first + torch.arange(self.size)
-        j = self.key + first + torch.arange(self.width)
+        tile, row, column = (torch.arange(n, device=device) for n in (self.count, self.size, self.width))
+        i = self.query + tile[:, None] * self.size + row
+        j = self.key + tile[:, None] * self.size + column
         exists = (j >= 0) & (j < S)
         return i.clamp(max=T - 1)[:, :, None], j.clamp(0, S - 1)[:, None], exists[:, None]
 
@@ -89,7 +91,7 @@ def band(
     T: int, S: int, *, start: int = 0, before: int, after: int, chunk: int | None = None, lanes: int = 1
 ) -> list[Group]:
     """Query i, at position start + i, sees the keys from `before` places before it to `after` places behind it."""
-    size = min(T, chunk or max(32, min(before, 256)))
+    size = max(1, min(T, chunk or max(32, min(before, 256))))
     together = max(1, TOGETHER // (size * lanes))
     tiles = -(-T // size)
     if tiles == 1:  # nothing to repeat: no room is needed for keys that do not exist
@@ -103,7 +105,7 @@ def band(
 
 def block(queries: int, keys: int) -> list[Group]:
     """The first `queries` queries see the first `keys` keys."""
-    size = min(queries, TOGETHER)
+    size = max(1, min(queries, TOGETHER))
     return [Group(first, 1, min(size, queries - first), 0, keys) for first in range(0, queries, size)]
 
 
@@ -127,7 +129,7 @@ class Part:
     def tiles(self, q: Tensor, k: Tensor) -> Iterator[tuple[Group, Bool[Tensor, "B 1 c W"]]]:
         """Each group with what may be seen in its tiles."""
         for group in self.groups:
-            i, j, exists = group.places(q.shape[2], k.shape[2])
+            i, j, exists = group.places(q.shape[2], k.shape[2], q.device)
             allowed = self.rule(self.place(i), self.place(j)) & exists  # (batch) (lanes) N c W
             if allowed.dim() == 5:
                 allowed = allowed.expand(len(q) // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
@@ -170,7 +172,7 @@ def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias 
         kt, vt = (repeat_heads(group.keys(x), q.shape[1]) for x in (k, v))
         scores = group.queries(q) @ kt.transpose(-1, -2) * scale
         if bias is not None:
-            i, j, _ = group.places(q.shape[2], k.shape[2])
+            i, j, _ = group.places(q.shape[2], k.shape[2], q.device)
             shift = bias.values(part.place(i) + bias.start, part.place(j)).movedim(0, -3)  # (lanes) N H c W
             shift = shift.flatten(0, -4)
             scores = scores + shift.repeat(len(scores) // len(shift), 1, 1, 1).to(scores.dtype)
@@ -225,8 +227,8 @@ def fused_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     grad, q, k, v, out, lse = (part.arrange(x) for x in (grad, q, k, v, out, lse))
     B, G, S, K = k.shape
-    origin = max(0, -min(group.key for group in part.groups))
-    room = origin + max(S, *(group.end for group in part.groups))
+    origin = max(0, -min((group.key for group in part.groups), default=0))
+    room = origin + max([S, *(group.end for group in part.groups)])
     dq = torch.zeros_like(q)
     dk, dv = (k.new_zeros(B, room, G, K).transpose(1, 2) for _ in "kv")
     for group, allowed in part.tiles(q, k):

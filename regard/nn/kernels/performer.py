@@ -4,10 +4,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.nn.kernels.base import at_least
 from regard.nn.kernels.linear import Features, Linear
 from regard.nn.reversible import recomputes
 from regard.registry import register_kernel
 
+LARGEST = 40.0
+"""Exponent of a key's feature, so that sums of many stay numbers; only directions longer than √80 can reach it."""
 FLOOR = 1e-12
 """Added to the features of keys: where all would be too small for a number, every key counts alike."""
 
@@ -21,14 +24,16 @@ class Performer(Linear):
     """
 
     exact = False
-    tolerance = 2.0
+    tolerance = 0.9
     reference = True
     directions: Tensor
     passes: Tensor
 
     def __init__(self, features: int | None = None, redraw: int = 0, chunk: int = 256, **sizes: int) -> None:
         super().__init__(chunk, **sizes)
-        self.count, self.redraw = features or 4 * self.head_dim, redraw
+        at_least(0, redraw=redraw)
+        at_least(1, features=features)
+        self.count, self.redraw = features or max(256, 4 * self.head_dim), redraw
         self.register_buffer("directions", orthogonal(self.count, self.head_dim))
         self.register_buffer("passes", torch.zeros((), dtype=torch.long))
 
@@ -39,19 +44,18 @@ class Performer(Linear):
     def features(self, scale: float | None) -> Features:
         """With today's directions, also if they are redrawn before the backward pass.
 
-        Any factor of a query's features is divided out again, one for all keys as well; but not one of each key, and
-        the largest of all keys would tell of the future.
+        Any factor of a query's features is divided out again, but not one of a key's; and dividing all keys' by the
+        largest would tell of the future.
         """
         factor = (self.head_dim**-0.5 if scale is None else scale) ** 0.5
         directions = self.directions
-        largest = directions.square().sum(-1).amax() / 2  # w·k − |k|²/2 never exceeds |w|²/2
 
         def phi(x: Float[Tensor, "B H T K"], *, key: bool) -> Float[Tensor, "B H T F"]:
             x = x * factor
             products = x @ directions.to(x.dtype).T
             if not key:
                 return (products - products.detach().amax(-1, keepdim=True)).exp()
-            return (products - x.square().sum(-1, keepdim=True) / 2 - (largest - 40).clamp_min(0)).exp() + FLOOR
+            return (products - x.square().sum(-1, keepdim=True) / 2).clamp_max(LARGEST).exp() + FLOOR
 
         return phi
 

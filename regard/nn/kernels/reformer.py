@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel, causal_and_keys
+from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
 from regard.nn.kernels.full import attend
 from regard.nn.kernels.parts import Part, attend_parts, band
 from regard.nn.masks import Mask
@@ -35,8 +35,10 @@ class Reformer(Kernel):
         self, buckets: int = 64, reach: int = 64, rounds: int = 2, chunk: int | None = None, **sizes: int
     ) -> None:
         super().__init__(**sizes)
-        if buckets < 2 or buckets % 2 or reach < 1 or rounds < 1:
-            raise ValueError(f"reformer: buckets={buckets} must be even, reach={reach} and rounds={rounds} at least 1")
+        at_least(2, buckets=buckets)
+        at_least(1, reach=reach, rounds=rounds, chunk=chunk)
+        if buckets % 2:
+            raise ValueError(f"buckets={buckets} come in pairs, a direction and its opposite; use an even number")
         self.buckets, self.reach, self.rounds, self.chunk = buckets, reach, rounds, chunk
         self.register_buffer("rotations", torch.randn(rounds, self.head_dim, buckets // 2))
 
@@ -49,7 +51,7 @@ class Reformer(Kernel):
         turned = torch.einsum("bhsk,rkn->rbhsn", k, self.rotations.to(k.dtype))
         bucket = torch.cat([turned, -turned], -1).argmax(-1)
         order = bucket.argsort(dim=-1, stable=True)
-        rank = torch.empty_like(order).scatter_(-1, order, torch.arange(k.shape[2]).expand_as(order))
+        rank = torch.empty_like(order).scatter_(-1, order, torch.arange(k.shape[2], device=k.device).expand_as(order))
         return rank + bucket * (self.reach + 1), order
 
     def forward(
@@ -86,7 +88,8 @@ class Reformer(Kernel):
         self, codes: Int[Tensor, "R B H S"], causal: bool, real: Bool[Tensor, "#B 1 S"] | None, start: int, T: int
     ) -> Bool[Tensor, "B H T S"]:
         """Who sees whom, as a matrix: for a few queries behind a cache, and to look at."""
-        i, j = torch.arange(start, start + T)[:, None], torch.arange(codes.shape[-1])
+        i, j = (torch.arange(*ends, device=codes.device) for ends in ((start, start + T), (0, codes.shape[-1])))
+        i = i[:, None]
         near = (codes[..., start : start + T, None] - codes[..., None, :]).abs() <= self.reach
         seen = near.any(0) & (j < i if causal else j != i)
         own = j == i

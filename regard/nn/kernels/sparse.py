@@ -7,6 +7,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.nn import masks
+from regard.nn.kernels.base import at_least
 from regard.nn.kernels.parts import Part, band, block, rule_of, stretch
 from regard.nn.kernels.window import Ruled
 from regard.nn.masks import Mask
@@ -25,6 +26,8 @@ class Sparse(Ruled):
         self, radius: int = 64, stride: int = 64, far: int = 16, tokens: int = 4, chunk: int | None = None, **sizes: int
     ) -> None:
         super().__init__(**sizes)
+        at_least(0, radius=radius, far=far, tokens=tokens)
+        at_least(1, stride=stride, chunk=chunk)
         self.radius, self.stride, self.far, self.tokens, self.chunk = radius, stride, far, tokens, chunk
         self.near = masks.window(radius)
         self.apart = masks.strided(stride) & masks.window(stride * far) & ~self.near
@@ -54,7 +57,6 @@ class Sparse(Ruled):
     def strides(self, mask: Mask | None, T: int, sides: int) -> Part:
         """Positions of one remainder, side by side, are a lane: what is a stride apart stands next to each other."""
         s, M = self.stride, -(-T // self.stride)
-        lane = torch.arange(s)[:, None, None, None]
 
         def arrange(x: Tensor) -> Tensor:
             return stretch(x, 0, M * s).unflatten(2, (M, s)).permute(0, 3, 1, 2, 4).flatten(0, 1)
@@ -66,5 +68,8 @@ class Sparse(Ruled):
             allowed = rule_of(self.apart, mask)(i.clamp(max=T - 1), j.clamp(max=T - 1)) & (j < T)
             return allowed if allowed.dim() == 5 else allowed[None]
 
+        def place(index: Int[Tensor, "*N"]) -> Int[Tensor, "s *N"]:
+            return index * s + torch.arange(s, device=index.device).view(-1, *[1] * index.dim())
+
         groups = band(M, M, before=self.far, after=self.far * (sides - 1), chunk=self.chunk, lanes=s)
-        return Part(groups, rule, arrange, restore, lambda index: index * s + lane)
+        return Part(groups, rule, arrange, restore, place)

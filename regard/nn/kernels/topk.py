@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel
+from regard.nn.kernels.base import Kernel, at_least
 from regard.nn.kernels.chunks import again
 from regard.nn.kernels.full import attend, repeat_heads
 from regard.nn.masks import Mask
@@ -27,8 +27,8 @@ class TopK(Kernel):
 
     def __init__(self, k: int = 32, temperature: float = 0.0, chunk: int = 128, **sizes: int) -> None:
         super().__init__(**sizes)
-        if k < 1 or temperature < 0:
-            raise ValueError(f"topk: k={k} must be at least 1, temperature={temperature} must not be negative")
+        at_least(1, k=k, chunk=chunk)
+        at_least(0, temperature=temperature)
         self.k, self.temperature, self.chunk = k, temperature, chunk
 
     def chosen(self, scores: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.nn import masks
+from regard.nn.kernels.base import at_least
 from regard.nn.kernels.full import Full
 from regard.nn.kernels.parts import Part, attend_parts, band, rule_of
 from regard.nn.masks import Mask
@@ -49,6 +50,8 @@ class Window(Ruled):
 
     def __init__(self, radius: int = 128, chunk: int | None = None, **sizes: int) -> None:
         super().__init__(**sizes)
+        at_least(0, radius=radius)
+        at_least(1, chunk=chunk)
         self.radius, self.chunk = radius, chunk
 
     def rule(self) -> Mask:

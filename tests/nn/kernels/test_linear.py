@@ -5,10 +5,11 @@ import torch
 import torch.nn.functional as F
 
 from regard.bench.error import measure_errors
+from regard.inside import look
 from regard.models import GPT, GPTConfig
 from regard.nn.kernels import build_kernel
 from regard.nn.kernels.performer import orthogonal
-from regard.nn.masks import causal
+from regard.nn.masks import causal, padding
 from regard.train.laws import close
 
 SIZES = dict(vocab_size=53, dim=24, depth=2, heads=3, ffn_dim=32, max_len=64, dropout=0.0)
@@ -105,3 +106,62 @@ def test_errors_of_approximations_fall_as_theory_says():
         assert all(later < 1.05 * earlier for earlier, later in zip(errors, errors[1:], strict=False)), row
         assert errors[-1] < 0.2 * errors[0], row
     assert found["linformer"]["points"][-1]["error"] < 1e-9  # rank = length: every position has its slot
+
+
+@pytest.mark.parametrize("head_dim", [8, 64, 128, 256])
+@torch.no_grad()
+def test_features_of_wide_heads_still_tell_keys_apart(head_dim):
+    """The estimate may be rough, but it must not sink to the plain mean of all values."""
+    kernel = build_kernel("performer", heads=1, head_dim=head_dim)
+    q = torch.randn(1, 1, 60, head_dim)
+    k, v = torch.randn(1, 1, 60, head_dim), torch.randn(1, 1, 60, head_dim)
+    out = kernel(q, k, v)[0]
+    assert (out - v.mean(2, keepdim=True)).norm() > 0.3 * out.norm()
+
+
+@pytest.mark.parametrize("name", ["linear", "performer"])
+@torch.no_grad()
+def test_a_state_of_a_thousand_tokens_in_bfloat16_is_as_good_as_one_pass(name):
+    kernel = build_kernel(name, heads=2, head_dim=16)
+    q, k, v = (torch.randn(1, 2, 1500, 16) for _ in range(3))
+    wanted = kernel(q, k, v, mask=causal())[0]
+    q, k, v = (x.bfloat16() for x in (q, k, v))
+    memory = kernel.memory(1500)
+    parts = [x.split([1400] + [1] * 100, 2) for x in (q, k, v)]
+    found, start = [], 0
+    for part in zip(*parts, strict=True):
+        found.append(memory.attend(kernel, *part, mask=causal().at(start)))
+        start += part[0].shape[2]
+    error = (torch.cat(found, 2).float() - wanted)[:, :, 1400:].norm() / wanted[:, :, 1400:].norm()
+    assert error < 0.1, error
+
+
+def test_a_state_hides_padding_and_refuses_what_it_cannot_know():
+    kernel = build_kernel("linear", heads=2, head_dim=8).double()
+    q, k, v = (torch.randn(2, 2, 9, 8, dtype=torch.float64) for _ in range(3))
+    mask = causal() & padding(torch.tensor([9, 4]))
+    memory = kernel.memory(9)
+    found = [
+        memory.attend(kernel, q[:, :, here], k[:, :, here], v[:, :, here], mask=mask.at(here.start))
+        for here in (slice(0, 3), slice(3, 8), slice(8, 9))
+    ]
+    close(torch.cat(found, 2), kernel(q, k, v, mask=mask)[0], "in parts, with padding")
+    with pytest.raises(ValueError, match="knows only the past.*use causal"):
+        kernel.memory(9).attend(kernel, q, k, v)
+
+
+def test_gradients_of_the_values_alone():
+    kernel = build_kernel("linear", heads=2, head_dim=8)
+    q, k, v = (torch.randn(1, 2, 9, 8) for _ in range(3))
+    (grad,) = torch.autograd.grad(kernel(q, k, v.requires_grad_())[0].sum(), v)
+    close(grad, kernel(q, k, v, weights=True)[1].sum(2)[..., None].expand_as(v).detach(), "dv", 1e-5)
+
+
+def test_looking_at_a_state_says_what_to_do_instead():
+    model = GPT(GPTConfig(**SIZES, kernel="linear")).eval()
+    ids, cache = torch.randint(53, (1, 5)), model.new_cache(6)
+    with look(model) as seen:
+        model(ids)
+    assert len(seen.names) == 2
+    with look(model), pytest.raises(ValueError, match="look at one forward pass"):
+        model.prefill(ids, cache)
