@@ -71,7 +71,8 @@ class Linear(Chunked):
         """Two states, mixed values, a chunk's features and products; or all mixed values twice, in another layout."""
         config, rows = layer.config, min(layer.queries, kernel_settings(layer.config)["chunk"])
         products = 2 * rows * config.heads if layer.causal else 0
-        inside = layer.batch * rows * (3 * self.features(config) + products + layer.inner)
+        features = self.features(config)  # being made, or of queries and keys while they are multiplied
+        inside = layer.batch * rows * (max(3 * features, 2 * features + products) + layer.inner)
         states = 2 * layer.batch * self.cache(config, layer.keys)
         held = states + layer.q if layer.causal else max(states, layer.q)
         return self.repeated(layer) + max(inside + held, 2 * layer.q)
