@@ -34,7 +34,8 @@ class Registry:
 
     def settings(self, name: str) -> dict[str, Any]:
         """What a name says behind its colon, each value read as its parameter's type."""
-        known = {key: p for key, p in inspect.signature(self[name]).parameters.items() if p.kind is not p.VAR_KEYWORD}
+        parameters = inspect.signature(self[name]).parameters
+        known = {key: p for key, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD}  # sizes are not settings
         found: dict[str, Any] = {}
         for part in filter(None, name.partition(":")[2].split(",")):
             key, _, value = part.partition("=")
@@ -45,7 +46,11 @@ class Registry:
 
     def build(self, name: str, **arguments: Any) -> Any:
         """The entry called with its settings and `arguments`."""
-        return self[name](**self.settings(name), **arguments)
+        settings = self.settings(name)
+        try:
+            return self[name](**settings, **arguments)
+        except ValueError as error:
+            raise ValueError(f"{self.what} {name!r}: {error}" if settings else str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries))

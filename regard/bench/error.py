@@ -71,11 +71,12 @@ def draw_errors(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.F
     """A panel for each approximation: error against what it spends, both axes logarithmic."""
     panels = []
     for row in result["kernels"]:
-        panel = Panel(f"{row['kernel']}: {row['setting']}", "relative error", slopes=(-0.5,))
+        slopes = (-0.5,) if row["kernel"] == "performer" else ()
+        panel = Panel(f"{row['kernel']} by {row['setting']}", "relative error", slopes=slopes, symbol=row["setting"])
         points = [(point[row["setting"]], point["error"]) for point in row["points"] if point["error"] > TINY]
         panel.add(row["kernel"], points, row["fit"]["exponent"] if row["fit"] else None)
         panels.append(panel)
-    return draw_growth([panels], path, xlabel="")
+    return draw_growth([panels], path, xlabel="what is spent")
 
 
 @torch.no_grad()

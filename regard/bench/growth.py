@@ -222,7 +222,7 @@ def draw_result(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.F
             continue
         panels = []
         for key, fit, unit in (("seconds", "time", "s"), ("memory", "memory", "B")):
-            panel = Panel(title, COLUMNS[key], unit)
+            panel = Panel(f"{fit}, {title}", COLUMNS[key], unit)
             for name, ladder in ladders.items():
                 points = [(point["length"], point[key]) for point in ladder["points"] if point[key] > 0]
                 panel.add(name, points, ladder[fit]["exponent"] if ladder[fit] else None)

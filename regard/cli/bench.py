@@ -124,6 +124,8 @@ def quality(
     from regard.bench.measure import read_names
     from regard.bench.quality import measure_quality, render_quality
 
+    if out is not None and out.suffix in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--out is the directory that keeps the runs here, got {out}")
     names = read_names(kernels) if kernels is not None else efficient_kernels()
     how: dict[str, Any] = dict(model=model, steps=steps, changes=overrides(ctx.args), quiet=quiet)
     with tempfile.TemporaryDirectory() as place:

@@ -149,7 +149,7 @@ class Additive(KernelCost):
         return widths(config)[0]
 
 
-kernel_costs = Registry("kernel cost")
+kernel_costs = Registry("kernel cost", "; state your own's with regard.cost.attention.kernel_costs.register")
 kernel_costs.register("full")(KernelCost())
 kernel_costs.register("dot")(KernelCost())
 kernel_costs.register("normalized")(Normalized())

@@ -218,9 +218,9 @@ class Reformer(Tiled):
 
     def kept(self, layer: Layer) -> int:
         """q, v, keys of length 1 and their lengths, each head's results; each round's order, in whole numbers of twice
-        the size, and in that order the places of all rounds."""
+        the size and of the same, and in that order the places of all rounds."""
         rounds = kernel_settings(layer.config)["rounds"]
-        return 4 * layer.q + 3 * layer.rows + 2 * layer.rows * rounds * (rounds + 1)
+        return 4 * layer.q + 3 * layer.rows + layer.rows * rounds * (rounds + 3)
 
     def live(self, layer: Layer) -> int:
         """Keys of length 1, then all hashes, or one head sorted and in tiles behind the results of those before it."""

@@ -29,7 +29,8 @@ LINES = (
     "#E69F00",
     "#56B4E9",
     "#000000",
-)  # Okabe and Ito: colour-blind safe
+    "#7F3C8D",
+)  # Okabe and Ito: colour-blind safe; the last, in place of their yellow, is for lines on white
 SMALLEST_FONT = 7.0
 """Points; what is smaller cannot be read, so pictures grow instead."""
 FAMILIES = (
@@ -122,7 +123,7 @@ def tidy(axes: "matplotlib.axes.Axes") -> None:
 
 
 def colors(count: int) -> list[str]:
-    """One for each line; after seven they come again."""
+    """One for each line; after eight they come again."""
     return [LINES[i % len(LINES)] for i in range(count)]
 
 

@@ -56,6 +56,8 @@ class Panel:
     """Of the values: "s", "B", or nothing for plain numbers."""
     slopes: tuple[float, ...] = (1, 2)
     """Drawn as dashes, to compare with."""
+    symbol: str = "n"
+    """Of what lies along the axis."""
     lines: dict[str, tuple[Sequence[tuple[Number, Number]], float | None]] = field(default_factory=dict)
 
     def add(self, name: str, points: Sequence[tuple[Number, Number]], exponent: float | None) -> None:
@@ -88,7 +90,7 @@ def _draw_lines(axes: "matplotlib.axes.Axes", panel: Panel, pens: Mapping[str, t
     axes.set(xscale="log", yscale="log")
     for name, (points, exponent) in panel.lines.items():
         color, sign = pens[name]
-        label = name if exponent is None else f"{name}  n^{exponent:.2f}"
+        label = name if exponent is None else f"{name}  {panel.symbol}^{exponent:.2f}"
         axes.plot(*zip(*points, strict=True), color=color, marker=sign, markersize=3.5, linewidth=1.4, label=label)
     every = [point for points, _ in panel.lines.values() for point in points]
     if not every:

@@ -53,7 +53,7 @@ class BlockConfig:
     ffn_dropout: float = 0.0
     """On the feed-forward layer's hidden units."""
     kernel: str = "full"
-    """How attention weights are computed: full, dot, normalized, additive, …"""
+    """How weights are computed: full, window:radius=64, sparse, topk, linear, performer, linformer, reformer, …"""
     cross_kernel: str | None = None
     """Of attention over another sequence (none: `kernel`)."""
     position: str = "sinusoidal"

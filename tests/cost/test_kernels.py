@@ -60,7 +60,7 @@ class Held(Widest):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = super().__torch_dispatch__(func, types, args, kwargs)
         for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.int64:
+            if isinstance(tensor, torch.Tensor) and tensor.dtype in (torch.int32, torch.int64):
                 storage = tensor.untyped_storage()
                 if storage.nbytes() and storage.data_ptr() not in self.own | set(self.living):
                     self.add(storage)

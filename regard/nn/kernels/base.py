@@ -20,6 +20,11 @@ NEEDS: dict[Need, str] = {
     "drops": "drop weights (attention_dropout)",
 }
 
+CURES: dict[Need, str] = {
+    "biased": "; or use other positions (--model.position rotary)",
+    "crosses": "; or use another for that alone (--model.cross-kernel full)",
+}
+
 
 class Kernel(nn.Module):
     """score → mask → softmax → mix. Subclasses say what they support and implement `forward`."""
@@ -87,8 +92,8 @@ def check_kernel(name: str, needs: Collection[Need]) -> None:
     if missing:
         able = [other for other in kernels if all(getattr(kernels[other], need) for need in needs)]
         wants = " or ".join(NEEDS[need] for need in missing)
-        cure = "; cross_kernel=full uses another for that alone" if missing == ["crosses"] else ""
-        raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cure}")
+        cures = "".join(CURES[need] for need in missing if need in CURES)
+        raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cures}")
 
 
 def at_least(least: int, **settings: int | float | None) -> None:

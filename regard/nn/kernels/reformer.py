@@ -52,7 +52,7 @@ class Reformer(Kernel):
         bucket = torch.cat([turned, -turned], -1).argmax(-1)
         order = bucket.argsort(dim=-1, stable=True)
         rank = torch.empty_like(order).scatter_(-1, order, torch.arange(k.shape[2], device=k.device).expand_as(order))
-        return rank + bucket * (self.reach + 1), order
+        return (rank + bucket * (self.reach + 1)).int(), order  # compared often: half of the bytes
 
     def forward(
         self,
@@ -77,11 +77,11 @@ class Reformer(Kernel):
             return out, found if weights else None
         own = v if real is None else v * real[..., None]
         outs = []
-        for h in range(q.shape[1]):  # a head at a time: sorted copies of all would be the largest thing held
+        # A head at a time: sorted copies of all would be the largest thing held.
+        for h, (q_, k_, v_, own_) in enumerate(zip(*(x.split(1, 1) for x in (q, k, v, own)), strict=True)):
             parts = [self.sorted(r, codes[:, :, h], order[r, :, h], causal, real) for r in range(self.rounds)]
-            here = slice(h, h + 1)
-            out, lse = attend_parts(q[:, here], k[:, here], v[:, here], parts, scale=scale)
-            outs.append(torch.where(lse.isinf()[..., None], own[:, here], out))
+            out, lse = attend_parts(q_, k_, v_, parts, scale=scale)
+            outs.append(torch.where(lse.isinf()[..., None], own_, out))
         return torch.cat(outs, 1), None
 
     def meets(
@@ -102,7 +102,7 @@ class Reformer(Kernel):
         real: Bool[Tensor, "#B 1 S"] | None,
     ) -> Part:  # fmt: skip
         """Round r of one head: in the order of buckets, those who meet stand near each other."""
-        index = order[:, None, :, None]
+        index, stood = order[:, None, :, None], order.int()
         places = codes.gather(-1, order.expand_as(codes))
         there = None if real is None else real[:, 0].expand_as(order).gather(-1, order)
 
@@ -113,7 +113,7 @@ class Reformer(Kernel):
             return torch.empty_like(x).scatter_(2, index.expand_as(x), x)
 
         def rule(i: Int[Tensor, "N c 1"], j: Int[Tensor, "N 1 W"]) -> Bool[Tensor, "B N c W"]:
-            allowed = order[:, j] < order[:, i] if causal else order[:, j] != order[:, i]
+            allowed = stood[:, j] < stood[:, i] if causal else stood[:, j] != stood[:, i]
             for other in range(r + 1):  # whoever met in an earlier round is counted there
                 near = (places[other][:, i] - places[other][:, j]).abs() <= self.reach
                 allowed = allowed & (near if other == r else ~near)
