@@ -36,6 +36,8 @@ def regard(plugins: tuple[str, ...]) -> None:
 
 def import_own(name: str) -> ModuleType:
     """A user's module, from the working directory or installed; only ever one that was named at the command line."""
+    if "/" in name or name.startswith("."):
+        raise ValueError(f"{name!r} is a path; name a module instead: my_kernels for ./my_kernels.py")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -43,7 +45,7 @@ def import_own(name: str) -> ModuleType:
     except Exception as error:  # whatever is in a user's file
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise ValueError(
-                f"no module {name!r} in {Path.cwd()} or installed; my_kernels.py is named my_kernels"
+                f"no module {name!r} in {Path.cwd()} or installed; my_kernels.py is named my_kernels, without .py"
             ) from None
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
         where = f" ({Path(frames[1].filename).name}, line {frames[1].lineno})" if len(frames) > 1 else ""

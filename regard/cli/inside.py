@@ -31,7 +31,8 @@ def cost(
     from regard.cost import cost as count
     from regard.recipes.catalogue import find_config
 
-    config = find_config(what, overrides(ctx.args))
+    changes = {name.removeprefix("model."): value for name, value in overrides(ctx.args).items()}
+    config = find_config(what, changes)
     counted: Cost | ConvNetCost
     if isinstance(config, ConvNetConfig):
         if length or source_length or training:
