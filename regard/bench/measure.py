@@ -35,9 +35,9 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
         context.set_forkserver_preload(["regard.recipes"])  # torch is imported once, and no thread has run yet
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=_answer, args=(send, work, arguments), daemon=True)
-    child.start()
-    send.close()
     try:
+        child.start()
+        send.close()
         if not receive.poll(seconds):
             raise Died(f"gave up after {seconds:.0f} s")
         fine, answer = receive.recv()
@@ -47,9 +47,10 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
         raise Died("killed, most likely out of memory" if killed else f"died with code {child.exitcode}") from None
     finally:
         receive.close()
-        if sys.exc_info()[0] is not None:
-            child.kill()
-        child.join()
+        if child.pid is not None:  # Ctrl-C may come before it has one
+            if sys.exc_info()[0] is not None:
+                child.kill()
+            child.join()
     if not fine:
         raise Died(answer)
     return answer

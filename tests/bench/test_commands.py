@@ -64,9 +64,13 @@ def test_ctrl_c_prints_what_there_is():
     running = subprocess.Popen(
         [*command, *TINY, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    first = running.stderr.readline()
-    os.killpg(running.pid, signal.SIGINT)
-    out, rest = running.communicate(timeout=60)
+    with running:
+        first = running.stderr.readline()
+        os.killpg(running.pid, signal.SIGINT)
+        try:
+            out, rest = running.communicate(timeout=120)
+        finally:
+            running.kill()
     assert first.startswith("full, forward, 64:") and "Traceback" not in rest
     assert rest.endswith("regard: stopped; above is what was measured before\n")
     found = json.loads(out)
