@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
         context.set_forkserver_preload(["regard.recipes"])  # torch is imported once, and no thread has run yet
+        _start_server()
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=_answer, args=(send, work, arguments), daemon=True)
     try:
@@ -54,6 +56,17 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
     if not fine:
         raise Died(answer)
     return answer
+
+
+def _start_server() -> None:
+    """The server's children are born deaf to Ctrl-C, as the server is when it starts: that is the parent's business."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _answer(send: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
