@@ -14,7 +14,7 @@ from regard.nn.block import Activation, BlockConfig
 from regard.nn.cache import Cache
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.masks import causal
-from regard.nn.stack import Stack, build_position, glorot, silence
+from regard.nn.stack import Parts, Stack, build_position, glorot, silence
 from regard.registry import register_model
 
 
@@ -93,6 +93,9 @@ class GPT(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         return self.head(self.features(ids))
+
+    def parts(self) -> Parts:
+        return Parts(self.embedding, self.decoder, self.head)
 
     def new_cache(self, room: int) -> Cache:
         return self.decoder.new_cache(room)

@@ -7,6 +7,7 @@ ids B T → embed B T D → cells, one position after the other → scores B T V
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -48,6 +49,16 @@ class RecurrentState:
     def __init__(self) -> None:
         self.length = 0
         self.state: list[Tensor] | None = None
+
+    constant = True
+    """Its size stays the same, however long the past."""
+
+    def join(self, states: "list[RecurrentState]") -> "RecurrentState":
+        """All of them as one batch; texts of different lengths have states of one size."""
+        other = RecurrentState()
+        other.length = max(one.length for one in states)
+        other.state = [torch.cat(parts, dim=1) for parts in zip(*(one.state or [] for one in states), strict=True)]
+        return other
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
         if self.state is not None:

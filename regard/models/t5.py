@@ -4,7 +4,7 @@ Unlike transformer.py: relative positions as a bias on the scores, which are not
 an output that is either tied and scaled down (the first T5) or a matrix of its own (T5 1.1, with gated layers).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +15,7 @@ from regard.models.transformer import Transformer, TransformerConfig
 from regard.nn.attention import Attention
 from regard.nn.block import Norm
 from regard.nn.cache import Cache
+from regard.nn.stack import Parts
 from regard.registry import register_model
 
 
@@ -80,6 +81,9 @@ class T5(Transformer):
         self, ids: Int[Tensor, "B T"], cache: Cache, memory: Float[Tensor, "M S D"] | None = None
     ) -> Float[Tensor, "B T D"]:
         return self.scaled(super().next_features(ids, cache, memory))
+
+    def parts(self) -> Parts:
+        return replace(super().parts(), scale=self.scale)
 
     def scaled(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         return x * self.scale if self.scale != 1 else x

@@ -16,7 +16,7 @@ from regard.nn.cache import Cache, KeyValues
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.masks import Mask, causal, padding
 from regard.nn.norm import build_norm
-from regard.nn.stack import Stack, build_position, glorot
+from regard.nn.stack import Parts, Stack, build_position, glorot
 from regard.registry import register_model
 
 
@@ -100,6 +100,9 @@ class Transformer(nn.Module):
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
         return self.head(self.features(source, lengths, target))
+
+    def parts(self) -> Parts:
+        return Parts(self.target_embedding, self.decoder, self.head, (self.source_embedding, self.encoder))
 
     def new_cache(self, room: int) -> Cache:
         return self.decoder.new_cache(room)

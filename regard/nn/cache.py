@@ -15,6 +15,9 @@ class KeyValues:
     `fixed` ones belong to a context that does not grow: filled once, then only read.
     """
 
+    constant = False
+    """Whether its size stays the same, however long the past."""
+
     def __init__(self, room: int, *, fixed: bool = False) -> None:
         self.room, self.fixed, self.length = room, fixed, 0
         self.k: Tensor | None = None
@@ -81,6 +84,10 @@ class Cache:
     @property
     def length(self) -> int:
         return self.own[0].length
+
+    @property
+    def constant(self) -> bool:
+        return all(layer.constant for layer in self.own) and not self.source
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
         """Keeps rows of the batch; `sources` names the sources kept, where those change too."""

@@ -41,12 +41,16 @@ class Embedding(nn.Module):
         self, ids: Int[Tensor, "B T"], start: int = 0, *, types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """Vectors of tokens that begin at position `start`; without `types` all are of the first kind."""
-        x = self.position.embed(F.embedding(ids, self.weight) * self.scale, start)
+        x = self.position.embed(self.vectors(ids) * self.scale, start)
         if self.types is not None:
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
         if self.norm is not None:
             x = self.norm(x)
         return dropout(x, self.dropout, self.training)
+
+    def vectors(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
+        """What the matrix has for tokens, and nothing else."""
+        return F.embedding(ids, self.weight)
 
 
 class Head(nn.Module):

@@ -81,7 +81,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim: int, ffn_dim: int, *, activation: str, bias: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        self.gated = activation in GATED
+        self.kind, self.gated = activation, activation in GATED
         self.activation = (GATED | ACTIVATIONS)[activation]
         self.dropout = dropout
         self.up = nn.Linear(dim, ffn_dim * (2 if self.gated else 1), bias=bias)

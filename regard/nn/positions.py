@@ -240,7 +240,7 @@ class Rotary(Position):
         return _Turn.apply(x, cos, sin) if x.requires_grad else turned(x, cos, sin)
 
 
-class _DistanceBias(Bias):
+class DistanceBias(Bias):
     """A number for each head and distance j − i, from the scheme that owns it."""
 
     def __init__(self, scheme: "Alibi | RelativeBias", causal: bool) -> None:
@@ -268,7 +268,7 @@ class Alibi(Position):
         return -self.slopes.view(-1, *[1] * distance.dim()) * distance.abs()
 
     def bias(self, *, causal: bool = False) -> Bias:
-        return _DistanceBias(self, causal)
+        return DistanceBias(self, causal)
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, "H"]:
@@ -307,4 +307,4 @@ class RelativeBias(Position):
         return side + torch.where(reach < exact, reach, log.clamp(max=count - 1))
 
     def bias(self, *, causal: bool = False) -> Bias:
-        return _DistanceBias(self, causal)
+        return DistanceBias(self, causal)

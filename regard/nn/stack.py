@@ -1,6 +1,7 @@
 """The same block, stacked."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from regard.nn.attention import Attention
 from regard.nn.block import Block, BlockConfig
 from regard.nn.cache import Cache
+from regard.nn.embeddings import Embedding, Head
 from regard.nn.feedforward import FeedForward
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
@@ -22,6 +24,20 @@ def build_position(config: BlockConfig, dim: int | None = None) -> Position:
     """The position scheme that a config names; `dim` where token vectors have another width than the stack."""
     sizes = dict(dim=dim or config.dim, heads=config.heads, head_dim=config.head_size, max_len=config.max_len)
     return positions.build(config.position, **sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a generating Transformer is made of; `source` are embedding and stack of an encoder.
+
+    What goes into the head is multiplied by `scale`.
+    """
+
+    embedding: Embedding
+    stack: "Stack"
+    head: Head
+    source: "tuple[Embedding, Stack] | None" = None
+    scale: float = 1.0
 
 
 class Stack(nn.Module):

@@ -27,6 +27,7 @@ class Summary(KeyValues):
     With gradients on, the state also keeps how it came about; decode without.
     """
 
+    constant = True
     state: Tensor | None = None
 
     def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:

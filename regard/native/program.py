@@ -1,0 +1,218 @@
+"""A decoding step as a short program: operations on rows, recorded once from the modules of a model.
+
+A row is one token of one sequence, at its position. Rows of many sequences go through together, and several of one
+where a prompt is read; no row's result depends on which others are there. Buffers hold a vector for each row; keys and
+values live in pages, which a table finds for each sequence. `plain.py` runs a program with PyTorch, `compiled.py` with
+kernels of our own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int32
+from torch import Tensor
+
+Array = np.ndarray
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2"]
+GATES: dict[str, Activation] = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu-tanh"}
+
+
+class Unsupported(ValueError):  # noqa: N818
+    """A model that is no program: the message says why. It still decodes, by its own `prefill` and `step`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some columns of a buffer: an operation reads or writes them in every row."""
+
+    buffer: str
+    first: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A matrix of `rows` × `columns`, in floating point or as whole numbers with scales."""
+
+    values: Tensor
+    rows: int
+    columns: int
+    format: Literal["float", "int8", "int4"] = "float"
+    scales: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """out = weight[id] · scale + positions[position]."""
+
+    out: Columns
+    weight: Weight
+    scale: float
+    positions: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """out = (x − mean) / √(variance + ε) · weight + bias; for `rms` without mean and bias."""
+
+    x: Columns
+    out: Columns
+    kind: Literal["layer", "rms"]
+    weight: Tensor
+    bias: Tensor | None
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """out = x weightᵀ + bias; with `add`, on top of what is there."""
+
+    x: Columns
+    out: Columns
+    weight: Weight
+    bias: Tensor | None
+    add: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """x = kind(x)."""
+
+    x: Columns
+    kind: Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """out = kind(first half of x) · second half."""
+
+    x: Columns
+    out: Columns
+    kind: Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Turns pairs (i, i + K/2) of every head by the angles of the row's position: x · cos + roll(x, K/2) · sin."""
+
+    x: Columns
+    head_dim: int
+    angles: Float[Tensor, "2 T K"]
+    """Cosines and sines; those of the first half are negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """x = x / √(mean x² + ε), every head by itself."""
+
+    x: Columns
+    head_dim: int
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Puts keys and values into the pages of a layer, at the row's position: of its own, or of its source."""
+
+    k: Columns
+    v: Columns
+    layer: int
+    source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """How queries meet keys: softmax(q·kᵀ · scale + bias) · v, head h with the keys of h · kv_heads / heads."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    bias: Float[Tensor, "H N"] | None = None
+    """A number for each head and distance: that of key j for query i stands in column zero + j − i."""
+    zero: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attend:
+    """A query a row over the pages of its sequence, up to its own position; or over all of its source."""
+
+    q: Columns
+    out: Columns
+    how: Heads
+    layer: int
+    source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttendRows:
+    """A query a row over the keys and values of all rows of its sequence in this very batch (an encoder)."""
+
+    q: Columns
+    k: Columns
+    v: Columns
+    out: Columns
+    how: Heads
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Copies the rows that are wanted; what comes after it works on those alone."""
+
+    x: Columns
+    out: Columns
+
+
+Operation = Embed | Norm | Linear | Activate | Gate | Rotate | Unit | Store | Attend | AttendRows | Gather
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """The rows of one run. Tables name the pages of each sequence in order."""
+
+    ids: Int32[Array, "R"]
+    positions: Int32[Array, "R"]
+    sequences: Int32[Array, "R"]
+    """The row of the tables that each row belongs to; rows of one sequence stand together, in order."""
+    wanted: Int32[Array, "W"]
+    """Rows that `Gather` takes."""
+    tables: Int32[Array, "N M"]
+    """Places that are not used hold the number of any page."""
+    source_tables: Int32[Array, "N L"]
+    source_lengths: Int32[Array, "N"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageShape:
+    """What a page holds: keys and values of `size` positions. The pool of a layer is pages 2 G P K."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    size: int = 16
+
+
+@dataclass(slots=True)
+class Program:
+    """Operations in order, and the width of each buffer. Scores stand in the buffer `scores`, a row for each wanted."""
+
+    operations: list[Operation] = field(default_factory=list)
+    widths: dict[str, int] = field(default_factory=dict)
+    tables: dict[Any, Any] = field(default_factory=dict)
+    """What several layers read: made once."""
+
+    def columns(self, buffer: str, width: int) -> Columns:
+        """A buffer of at least that width, from its first column."""
+        self.widths[buffer] = max(width, self.widths.get(buffer, 0))
+        return Columns(buffer, 0, width)
+
+    def once(self, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        key = (make, *map(id, arguments), *options.items())
+        if key not in self.tables:
+            self.tables[key] = arguments, make(*arguments, **options)  # an id means something while its object lives
+        return self.tables[key][1]
+
+    def add(self, *operations: Operation) -> None:
+        self.operations += operations
