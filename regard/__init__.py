@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.decode.engine import Engine as Engine
     from regard.decode.sample import Sampling as Sampling
     from regard.inside.capture import look as look
     from regard.nn.attention import Attention as Attention
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attention": "regard.nn.attention",
     "AttentionConfig": "regard.nn.attention",
+    "Engine": "regard.decode.engine",
     "Recipe": "regard.recipes",
     "Sampling": "regard.decode.sample",
     "Tokenizer": "regard.tokens",

@@ -1,6 +1,8 @@
 """From a model's scores to text: greedy, sampled and beam search, for every model that can `prefill` and `step`."""
 
-from regard.decode.beam import beam_search
-from regard.decode.sample import Hypothesis, Sampling, filter_scores, generate, steps
+from regard.decode.batch import beam_search, generate
+from regard.decode.engine import Engine
+from regard.decode.requests import Request
+from regard.decode.sample import Hypothesis, Sampling, filter_scores
 
-__all__ = ["Hypothesis", "Sampling", "beam_search", "filter_scores", "generate", "steps"]
+__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "beam_search", "filter_scores", "generate"]

@@ -4,9 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -20,15 +18,6 @@ class Hypothesis:
 
     ids: list[int]
     score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One more token for some rows of a batch, with its log-probability."""
-
-    rows: Int[Tensor, "N"]
-    ids: Int[Tensor, "N"]
-    log_probs: Float[Tensor, "N"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,11 +71,6 @@ def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tenso
     return torch.searchsorted(reached, uniform[:, None] * reached[:, -1:], right=True)[:, 0]
 
 
-def uniforms(seed: int, rows: Sequence[int], steps: int) -> Float[Tensor, "B N"]:
-    """The noise of each row comes from the seed and the row's number alone, not from the rest of its batch."""
-    return torch.from_numpy(np.stack([np.random.default_rng([seed, row]).random(steps) for row in rows]))
-
-
 Ends = int | Sequence[int] | None
 """The token that ends a text, or several; None for texts without end."""
 
@@ -133,81 +117,3 @@ def evaluating(model: Generator) -> Iterator[None]:
             yield
     finally:
         model.train(was)
-
-
-@torch.inference_mode()
-def steps(
-    model: Generator,
-    prefix: Int[Tensor, "B T"],
-    *,
-    eos: Ends,
-    max_len: int,
-    sampling: Sampling | None = None,
-    forbidden: Sequence[int] = (),
-    force_end: bool = False,
-    rows: Sequence[int] | None = None,
-    **inputs: Tensor,
-) -> Iterator[Step]:
-    """The decoding loop: after `prefix`, one token after the other for every row that has not reached `eos`.
-
-    `inputs` are what else the model's `prefill` reads, such as a source. The other arguments are those of `generate`.
-    """
-    if max_len < 1:
-        raise ValueError(f"max_len={max_len} must be at least 1")
-    B, device = len(prefix), prefix.device
-    banned, ends = (torch.tensor(ids, dtype=torch.long, device=device) for ids in (list(forbidden), ends_of(eos)))
-    noise = uniforms(sampling.seed, rows or range(B), max_len).to(device) if sampling and B else None
-    going = torch.arange(B, device=device)  # the row of `prefix` that each row of the shrinking batch belongs to
-    last = max_len - force_end
-    if not B or not last:
-        return
-    cache = model.new_cache(prefix.shape[1] + max_len)
-    scores = model.prefill(prefix, cache, **inputs)
-    room = torch.empty_like(scores)  # the same memory at every step: fresh pages cost more than the softmax
-    for step in range(last):
-        log_probs = torch.log_softmax(scores, dim=-1, out=room[: len(scores)]).index_fill_(1, banned, -math.inf)
-        if noise is None or sampling is None:
-            chosen, ids = (best[:, 0] for best in best_tokens(log_probs, 1))
-        else:
-            ids = draw(filter_scores(log_probs, sampling), noise[going, step])
-            chosen = log_probs.gather(1, ids[:, None])[:, 0]
-        yield Step(going, ids, chosen)
-        kept = torch.isin(ids, ends, invert=True).nonzero()[:, 0]
-        if len(kept) < len(going):
-            going, ids = going[kept], ids[kept]
-            if len(kept) == 0:
-                return
-            cache.select(kept, sources=kept)
-        if step + 1 < last:
-            scores = model.step(ids, cache)
-
-
-def generate(
-    model: Generator,
-    prefix: Int[Tensor, "B T"],
-    *,
-    eos: Ends,
-    max_len: int,
-    sampling: Sampling | None = None,
-    forbidden: Sequence[int] = (),
-    force_end: bool = False,
-    rows: Sequence[int] | None = None,
-    **inputs: Tensor,
-) -> list[Hypothesis]:
-    """What the model writes after each row of `prefix` (a prompt, or the mark of the start): greedy, or drawn as
-    `sampling` says. Scores are sums of log-probabilities.
-
-    `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
-    `forbidden` tokens are never chosen; the others keep their probabilities.
-    `rows` numbers the rows for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
-    the same samples. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder.
-    """
-    written: list[list[int]] = [[] for _ in prefix]
-    totals = torch.zeros(len(prefix), dtype=torch.float64, device=prefix.device)
-    how: dict[str, Any] = dict(sampling=sampling, forbidden=forbidden, force_end=force_end, rows=rows, **inputs)
-    with evaluating(model):
-        for step in steps(model, prefix, eos=eos, max_len=max_len, **how):
-            totals[step.rows] += step.log_probs
-            for row, id in zip(step.rows.tolist(), step.ids.tolist(), strict=True):
-                written[row].append(id)
-    return [Hypothesis(ids=until(eos, ids), score=total) for ids, total in zip(written, totals.tolist(), strict=True)]

@@ -1,12 +1,13 @@
 """The front door: a directory (or a name on the Hub) becomes an object that does what its model was trained for."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from regard.hub.checkpoint import load_generation, load_model
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import Bert
+from regard.native import quantized
 from regard.tasks.encoder import Encoder
 from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
 from regard.tasks.translator import Translator
@@ -23,15 +24,19 @@ VERBS = {
     "classify": "labels texts", "tag": "tags entities", "answer": "answers questions",
 }  # fmt: skip
 
+Quantize = Literal["none", "int8", "int4"]
 
-def load(directory: str | Path) -> Any:
+
+def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
     What comes back knows its verbs: a `Translator` translates, a `Writer` continues texts, an `Encoder` embeds
-    them and, as it was trained to, fills, classifies, tags or answers.
+    them and, as it was trained to, fills, classifies, tags or answers. `quantize` makes its matrices whole numbers.
     """
     path = find(directory)
     model = load_model(path)
+    if quantize is not None and quantize != "none":
+        model = quantized.quantize(model, quantize)
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
     tokenizer = Tokenizer.load(path)
@@ -41,9 +46,9 @@ def load(directory: str | Path) -> Any:
     return kind(model, tokenizer, load_generation(path))
 
 
-def load_for(verb: str, directory: str | Path) -> Any:
+def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None) -> Any:
     """The same for one verb, with an error that says what else can be done where the model does not know it."""
-    loaded = load(directory)
+    loaded = load(directory, quantize)
     if not hasattr(loaded, verb):
         able = [does for name, does in VERBS.items() if hasattr(loaded, name)]
         learns = hasattr(loaded, "embed") and verb in READERS  # an encoder can be given another head

@@ -1,15 +1,12 @@
 """A trained encoder–decoder with its tokenizer: texts in, translations out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-
-from regard.data.batches import bucket, pad
-from regard.decode.beam import beam_search
-from regard.decode.sample import Sampling, generate
+from regard.decode.requests import Request, Ticket
+from regard.decode.sample import Sampling, ends_of, until
+from regard.tasks.speaker import Speaker
 from regard.tokens import Tokenizer
 
 
@@ -22,12 +19,35 @@ class Translation:
     ids: tuple[int, ...]
 
 
-class Translator:
+class Translator(Speaker):
     """What `regard.load` returns for a model that turns one text into another."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
         self.start = [id for id in (generation["decoder_start"], generation.get("forced_bos")) if id is not None]
+
+    def request(
+        self,
+        source: str | Sequence[int],
+        *,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        row: int = 0,
+        max_new_tokens: int | None = None,
+    ) -> Request:
+        """What is asked of the engine for a source. An output ends at `max_new_tokens`, or at twice its source."""
+        told = self.generation
+        if isinstance(source, str):
+            source = self.encode([source], self.engine.runner.max_positions)[0]
+        return Request(
+            prompt=self.start, source=source, ends=tuple(ends_of(told["eos"])), forbidden=tuple(told["forbidden"]),
+            max_len=min(max_new_tokens or 2 * len(source) + 16, told["max_length"] - len(self.start)),
+            force_end=told["force_end"], sampling=sampling, row=row,
+            beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
+            length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
+        )  # fmt: skip
 
     def translate(
         self,
@@ -37,54 +57,53 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         sampling: Sampling | None = None,
-        batch_tokens: int = 4096,
         max_source: int = 2048,
         max_new_tokens: int | None = None,
+        each: Callable[[int, list[Translation]], Any] | None = None,
+        first: int = 0,
     ) -> list[list[Translation]]:
         """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled.
 
-        A blank text has a blank translation. An output ends at `max_new_tokens`, or at twice its
-        batch's longest source.
+        A blank text has a blank translation. `each` is called with a text's number and translations as they are done;
+        `first` is the number of the first text for the draws.
         """
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
         if sampling and (n_best > 1 or (beams or 1) > 1):
             raise ValueError("sampling draws one translation of each text; leave out beams and n_best")
-        told = self.generation
-        beams = 1 if sampling else max(beams or told["num_beams"], n_best)
-        penalty = told["length_penalty"] if length_penalty is None else length_penalty
-        sources = self.encode(texts, max_source)
+        sources = self.encode(texts, min(max_source, self.engine.runner.max_positions))
         results = [[Translation("", 0.0, ())] for _ in texts]
-        real = [i for i, text in enumerate(texts) if text.strip()]
-        with torch.inference_mode():
-            for chosen in bucket(np.array([[len(sources[i])] for i in real]), batch_tokens, None) if real else ():
-                group = [real[i] for i in chosen]
-                rows = [sources[i] for i in group]
-                source, lengths = pad(rows, told["pad"]), torch.tensor([len(row) for row in rows])
-                start = torch.tensor([self.start] * len(rows))
-                most = told["max_length"] - len(self.start)
-                longest = min(max_new_tokens or 2 * source.shape[1] + 16, most)
-                ends: dict[str, Any] = dict(
-                    source=source, lengths=lengths, eos=told["eos"], forbidden=told["forbidden"],
-                    max_len=longest, force_end=told["force_end"],
-                )  # fmt: skip
-                if beams == 1:
-                    found = [[one] for one in generate(self.model, start, sampling=sampling, rows=group, **ends)]
-                else:
-                    found = beam_search(self.model, start, beams=beams, length_penalty=penalty, n_best=n_best, **ends)
-                for i, hypotheses in zip(group, found, strict=True):
-                    texts_ = self.tokenizer.decode_batch([h.ids for h in hypotheses])
-                    results[i] = [
-                        Translation(t, h.score, tuple(h.ids)) for t, h in zip(texts_, hypotheses, strict=True)
-                    ]
+        real = [row for row, text in enumerate(texts) if text.strip()]
+
+        def done(place: int, ticket: Ticket) -> None:
+            if ticket.found is None:
+                return
+            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.found])
+            results[row] = [Translation(t, h.score, tuple(h.ids)) for t, h in zip(written, ticket.found, strict=True)]
+            if each is not None:
+                each(row, results[row])
+
+        how: dict[str, Any] = dict(beams=beams, length_penalty=length_penalty, n_best=n_best)
+        how |= dict(sampling=sampling, max_new_tokens=max_new_tokens)
+        if each is not None:
+            for row in sorted(set(range(len(texts))) - set(real)):
+                each(row, results[row])
+        self.engine.serve((self.request(sources[row], row=first + row, **how) for row in real), done)
         return results
 
     def generate(
-        self, prompts: Sequence[str], *, max_new_tokens: int | None = None, sampling: Sampling | None = None
+        self,
+        prompts: Sequence[str],
+        *,
+        max_new_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        each: Callable[[int, str], Any] | None = None,
+        first: int = 0,
     ) -> list[str]:
         """The answer to each prompt, for models of several tasks: greedy, or drawn as `sampling` says."""
-        found = self.translate(prompts, beams=1, sampling=sampling, max_new_tokens=max_new_tokens)
-        return [best[0].text for best in found]
+        told = None if each is None else lambda row, found: each(row, found[0].text)
+        how: dict[str, Any] = dict(sampling=sampling, max_new_tokens=max_new_tokens, each=told, first=first)
+        return [best[0].text for best in self.translate(prompts, beams=1, **how)]
 
     def stream(
         self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None
@@ -95,6 +114,10 @@ class Translator:
     def shown(self, prompt: str) -> str:
         """What is printed before an answer: nothing."""
         return ""
+
+    def told(self, request: Request, ids: list[int], *, whole: bool) -> str:
+        """The text of tokens that an engine wrote."""
+        return self.tokenizer.decode(until(request.ends, ids)).rstrip("" if whole else "\ufffd")
 
     def encode(self, texts: Sequence[str], max_source: int) -> list[list[int]]:
         """Ids with <eos> behind them, framed as a published tokenizer frames them; a text that is too long is named by

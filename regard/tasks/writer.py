@@ -1,6 +1,6 @@
 """A trained language model with its tokenizer: the beginning of a text in, its continuation out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,14 +8,16 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batches import IGNORE, pad
-from regard.decode.sample import Sampling, ends_of, generate, steps, until
+from regard.decode.requests import Propose, Request, Ticket
+from regard.decode.sample import Sampling, ends_of, until
+from regard.tasks.speaker import Speaker
 from regard.tokens import Tokenizer
 
 NEW_TOKENS = 200
 """Written behind a prompt, unless told otherwise."""
 
 
-class Writer:
+class Writer(Speaker):
     """What `regard.load` returns for a model that continues texts."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
@@ -24,58 +26,104 @@ class Writer:
         self.ends = ends_of(generation.get("ends", generation["eos"]))
         self.front = front_of(tokenizer)
 
+    def request(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        row: int = 0,
+        propose: Propose | None = None,
+    ) -> Request:
+        """What is asked of the engine for a prompt, as far as the context reaches."""
+        ids = self.encode(prompt) if isinstance(prompt, str) else prompt
+        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        return Request(
+            prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
+            forbidden=tuple(self.generation["forbidden"]), propose=propose,
+        )  # fmt: skip
+
     def generate(
-        self, prompts: Sequence[str], *, max_new_tokens: int | None = None, sampling: Sampling | None = None
+        self,
+        prompts: Sequence[str],
+        *,
+        max_new_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        propose: Propose | None = None,
+        each: Callable[[int, str], Any] | None = None,
+        first: int = 0,
     ) -> list[str]:
-        """What the model writes after each prompt: greedy, or drawn as `sampling` says."""
+        """What the model writes after each prompt: greedy, or drawn as `sampling` says. `propose` guesses how a text
+        goes on (`regard.decode.speculative`); `each` is called with a prompt's number and text as it is done;
+        `first` is the number of the first prompt for the draws."""
         if isinstance(prompts, str):
             raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
-        max_new_tokens = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
         encoded = [self.encode(prompt) for prompt in prompts]
+        written: list[list[int]] = [[] for _ in prompts]
         texts = [""] * len(prompts)
-        for length in sorted({len(ids) for ids in encoded}):  # prompts of one length are written together
-            rows = [row for row, ids in enumerate(encoded) if len(ids) == length]
-            if length + max_new_tokens > self.context:
-                for row in rows:
-                    how: dict[str, Any] = dict(max_new_tokens=max_new_tokens, sampling=sampling, row=row)
-                    texts[row] = "".join(self.stream(prompts[row], **how))
-                continue
-            found = generate(
-                self.model, torch.tensor([encoded[row] for row in rows]), eos=self.ends,
-                max_len=max_new_tokens, sampling=sampling, forbidden=self.generation["forbidden"], rows=rows,
+
+        def done(row: int, ids: list[int]) -> bool:
+            written[row] += ids
+            if len(written[row]) < most and not (written[row] and written[row][-1] in self.ends):
+                return False
+            texts[row] = self.continuation(encoded[row], until(self.ends, written[row]))
+            if each is not None:
+                each(row, texts[row])
+            return True
+
+        rows = list(range(len(prompts)))
+        while rows:  # a second time for texts longer than the context
+            left: list[int] = []
+
+            def keep(place: int, ticket: Ticket, rows: list[int] = rows, left: list[int] = left) -> None:
+                if ticket.error is None and not done(rows[place], ticket.ids):
+                    left.append(rows[place])
+
+            requests = (
+                self.request(
+                    self.window([*encoded[row], *written[row]]), max_new_tokens=most - len(written[row]),
+                    sampling=advance(sampling, len(written[row])), row=first + row, propose=propose,
+                )
+                for row in rows
             )  # fmt: skip
-            for row, hypothesis in zip(rows, found, strict=True):
-                texts[row] = self.continuation(encoded[row], hypothesis.ids)
+            self.engine.serve(requests, keep)
+            rows = sorted(left)
         return texts
 
     def stream(
-        self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None, row: int = 0
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        propose: Propose | None = None,
     ) -> Iterator[str]:
-        """The same for one prompt, piece by piece as it is written; `row` is its number, for the draws.
-
-        A text longer than the context goes on from the last half of a context.
-        """
-        ends, ids, told = self.ends, self.encode(prompt), 0
+        """The same for one prompt, piece by piece as it is written."""
+        ids, told = self.encode(prompt), 0
         written: list[int] = []
-        max_new_tokens = NEW_TOKENS if max_new_tokens is None else max_new_tokens
-        while len(written) < max_new_tokens:
-            seen = [*ids, *written]
-            seen = seen if len(seen) < self.context else seen[-max(1, self.context // 2) :]
-            room = min(max_new_tokens - len(written), self.context - len(seen))
-            for step in steps(
-                self.model, torch.tensor([seen]), eos=ends, max_len=room, sampling=advance(sampling, len(written)),
-                forbidden=self.generation["forbidden"], rows=[row],
-            ):  # fmt: skip
-                written.append(int(step.ids[0]))
-                if written[-1] in ends:
-                    break
-                whole = self.settled(ids, written)
+        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        while len(written) < most and not (written and written[-1] in self.ends):
+            request = self.request(
+                self.window([*ids, *written]), max_new_tokens=most - len(written), propose=propose,
+                sampling=advance(sampling, len(written)),
+            )  # fmt: skip
+            for token in self.engine.write(request):
+                written.append(token.id)
+                whole = self.settled(ids, until(self.ends, written))
                 if len(whole) > told:
                     yield whole[told:]
                     told = len(whole)
-            if written[-1] in ends:
-                break
-        yield self.continuation(ids, until(ends, written))[told:]
+        yield self.continuation(ids, until(self.ends, written))[told:]
+
+    def told(self, request: Request, ids: list[int], *, whole: bool) -> str:
+        """The text of tokens that an engine wrote; without what is still open, unless that is the `whole`."""
+        prompt, ids = list(request.prompt), until(self.ends, ids)
+        return self.continuation(prompt, ids) if whole else self.settled(prompt, ids)
+
+    def window(self, ids: list[int]) -> list[int]:
+        """What is read of a text: all, or the last half of a context where it is longer than that."""
+        return ids if len(ids) < self.context else ids[-max(1, self.context // 2) :]
 
     def shown(self, prompt: str) -> str:
         """What is printed before a continuation: the prompt that it goes on from, unless it is an answer to it."""

@@ -178,7 +178,7 @@ def test_there_and_back(pair, tmp_path):
     with torch.no_grad():
         assert (again(**inputs).logits - theirs(**inputs).logits).abs().max() <= 1e-12
     wanted = again.generate(input_ids=source, attention_mask=attention)  # beams and limits from the directory
-    got = beam_search(ours, source, lengths, bos=PAD, eos=EOS, max_len=LONGEST, pad=PAD)
+    got = beam_search(ours, source, lengths, bos=PAD, eos=EOS, max_len=LONGEST, forbidden=[PAD])
     assert [best[0].ids for best in got] == [cut(row) for row in wanted.tolist()]
 
 

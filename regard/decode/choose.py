@@ -1,0 +1,168 @@
+"""From scores to tokens, for all requests of a step together: the best, one that is drawn, or the beams' best."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decode.beam import BeamRules, Beams
+from regard.decode.requests import Job
+from regard.decode.sample import Sampling, draw, filter_scores
+
+Best = Callable[[Tensor, int, Sequence[int]], tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]]
+"""(scores, count, forbidden) → the best tokens of each row and their log-probabilities, best first."""
+
+
+@dataclass(slots=True)
+class Search:
+    """Jobs under the same rules of beam search, in the order of the sentences of `beams`."""
+
+    beams: Beams
+    jobs: list[Job]
+
+
+class Chooser:
+    """Chooses tokens for jobs whose scores are there; knows all searches that are running."""
+
+    def __init__(self, best: Best) -> None:
+        self.best = best
+        self.searches: dict[BeamRules, Search] = {}
+
+    def choose(self, jobs: list[Job], scores: Float[Tensor, "W V"]) -> tuple[list[Job], list[int], list[int]]:
+        """Every job gets new pending tokens, or its ticket is finished. Returns the finished jobs, and which slots go
+        on from which: origins and targets."""
+        rows, first = {}, 0
+        for job in jobs:
+            rows[job] = first
+            first += len(job.pending) * (1 + len(job.guesses))
+        count = max((2 * job.request.beams for job in jobs if job.request.beams > 1), default=1)
+        sets = {job.request.forbidden for job in jobs if job.request.sampling is None}
+        best = {forbidden: self.best(scores, count, forbidden) for forbidden in sets}
+        first_best = {forbidden: [part[:, 0].tolist() for part in found] for forbidden, found in best.items()}
+
+        drawn: dict[tuple[Sampling, tuple[int, ...]], list[Job]] = defaultdict(list)
+        searching: dict[BeamRules, list[Job]] = defaultdict(list)
+        for job in jobs:
+            request = job.request
+            if request.sampling is not None:
+                drawn[replace(request.sampling, seed=0), request.forbidden].append(job)
+            elif request.beams > 1:
+                searching[request.rules].append(job)
+            else:
+                span = slice(rows[job], rows[job] + 1 + len(job.guesses))
+                write_best(job, *(part[span] for part in first_best[request.forbidden]))
+        for (sampling, forbidden), group in drawn.items():
+            chosen = torch.tensor([rows[job] + i for job in group for i in range(1 + len(job.guesses))])
+            write_drawn(group, scores[chosen.to(scores.device)], sampling, forbidden)
+        done = [job for job in jobs if job.ticket.done]
+        moves: tuple[list[int], list[int]] = ([], [])
+        for rules, group in searching.items():
+            self.join([job for job in group if not self.runs(job)], scores)
+            done += self.extend(rules, best[rules.forbidden], rows, moves)
+        return done, *moves
+
+    def runs(self, job: Job) -> bool:
+        search = self.searches.get(job.request.rules)
+        return search is not None and job in search.jobs
+
+    def join(self, jobs: Sequence[Job], like: Tensor) -> None:
+        """Searches begin, or go on after they waited."""
+        for job in jobs:
+            beams = job.beams or Beams(job.request.rules, [job.request.max_len], like=like)
+            job.beams = None
+            search = self.searches.setdefault(job.request.rules, Search(beams, []))
+            if search.beams is not beams:
+                search.beams.join(beams)
+            search.jobs.append(job)
+
+    def put_aside(self, job: Job) -> None:
+        """The job will wait: what its search has found so far goes with it."""
+        if self.runs(job):
+            search = self.searches[job.request.rules]
+            job.beams = search.beams.only(search.jobs.index(job))
+            self.leave([job], job.request.rules)
+
+    def leave(self, jobs: Sequence[Job], rules: BeamRules) -> None:
+        """Some searches are over, or put aside."""
+        search = self.searches[rules]
+        stays = [place for place, job in enumerate(search.jobs) if job not in jobs]
+        search.beams.keep(torch.tensor(stays, dtype=torch.long, device=search.beams.total.device))
+        search.jobs = [search.jobs[place] for place in stays]
+        if not stays:
+            del self.searches[rules]
+
+    def extend(
+        self,
+        rules: BeamRules,
+        best: tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]],
+        rows: dict[Job, int],
+        moves: tuple[list[int], list[int]],
+    ) -> list[Job]:
+        """One token more for all searches under some rules. Returns those that are over, and adds to `moves` which
+        slots go on from which."""
+        search, W = self.searches[rules], rules.beams
+        beams = [[rows[job] + (i if len(job.pending) > 1 else 0) for i in range(W)] for job in search.jobs]
+        places = torch.tensor(beams, device=best[0].device)
+        ids, log_probs = (part[:, : 2 * W][places] for part in best)
+        origins, tokens, over = (part.tolist() for part in search.beams.extend(log_probs, ids))
+        done = []
+        for place, job in enumerate(search.jobs):
+            if over[place]:
+                job.ticket.finish(search.beams.hypotheses(place, job.request.n_best))
+                done.append(job)
+                continue
+            last = len(job.pending) - 1  # at the start there is one sequence, even if a place without hope says another
+            job.pending = [[id] for id in tokens[place]]
+            for slot, origin in zip(job.slots, origins[place], strict=True):
+                before = job.slots[min(origin, last)]
+                if slot != before:
+                    moves[0].append(before)
+                    moves[1].append(slot)
+        if done:
+            self.leave(done, rules)
+        return done
+
+
+def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float]) -> None:
+    """The best token, and behind guesses that were right the best ones after those."""
+    guesses, job.guesses = job.guesses, []
+    for right, (id, log_prob) in enumerate(zip(ids, log_probs, strict=True)):
+        job.write(id, log_prob)
+        if job.ticket.done or right == len(guesses) or guesses[right] != id:
+            break
+    job.computed -= len(guesses) - right  # what was computed behind a wrong guess is no part of the text
+    job.guess()
+
+
+def write_drawn(
+    jobs: Sequence[Job], scores: Float[Tensor, "W V"], sampling: Sampling, forbidden: Sequence[int]
+) -> None:
+    """One drawn token each. A guess is taken as often as it would have been drawn; where it is not, the draw is among
+    the others: together that is the model's own distribution (Leviathan et al., 2023, for a guess that is certain)."""
+    log_probs = scores.log_softmax(dim=-1)
+    log_probs[:, list(forbidden)] = -torch.inf
+    kept = filter_scores(log_probs, sampling)
+    first = 0
+    for job in jobs:
+        guesses, job.guesses = job.guesses, []
+        for right in range(len(guesses) + 1):
+            row = first + right
+            if right < len(guesses):
+                guess = guesses[right]
+                taken = job.noise.random() < float(kept[row].softmax(dim=-1)[guess])
+                if not taken:
+                    kept[row, guess] = -torch.inf
+            else:
+                taken = False
+            if not taken:
+                noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # of 32 bits, it could round to 1
+                guess = int(draw(kept[row : row + 1], noise.to(kept.device)))
+            job.write(guess, float(log_probs[row, guess]))
+            if job.ticket.done or not taken:
+                break
+        job.computed -= len(guesses) - right
+        first += 1 + len(guesses)
+        job.guess()

@@ -1,0 +1,400 @@
+"""What happens to requests on their way: shared beginnings, memory, refusals, errors, threads and streams."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from regard.decode import Sampling
+from regard.decode.engine import Engine
+from regard.decode.requests import Cancelled, Full, Request
+from regard.native.plain import Plain
+from regard.native.program import Batch
+from regard.native.record import record_decoder
+from tests.decode.test_engine import count_rows, run_all
+from tests.decode.texts import VOCAB, check_empty, engine_for, model_of, requests_for, written_by
+
+
+def ask(*prompt, max_len=8, **how):
+    return Request(prompt=prompt or (3, 1, 4), max_len=max_len, **how)
+
+
+# What is shared, and what it costs
+
+
+@pytest.mark.parametrize("case", ["gpt-1", "gru-0", "gpt+linear:chunk=4"])
+def test_a_shared_beginning_is_read_once(case):
+    engine = engine_for(model_of(case), chunk=300)
+    beginning = np.random.default_rng(0).integers(VOCAB, size=1000).tolist()
+    rows = count_rows(engine)
+    engine.serve([ask(*beginning, 1, 2, 3, max_len=2)])
+    first = sum(rows)
+    assert first == 1004
+    for others in ([4], [5] * 30, [1, 2, 3, 4]):
+        rows.clear()
+        (ticket,) = engine.serve([ask(*beginning, *others, max_len=2)])
+        assert 2 <= sum(rows) <= 0.15 * first
+    ids, log_probs = written_by(model_of(case), ticket.request)
+    assert ticket.ids == ids
+    np.testing.assert_allclose(ticket.log_probs, log_probs, atol=1e-9)
+
+
+def test_a_source_is_read_once_for_all_beams_and_requests():
+    engine = engine_for(model_of("transformer-0"), page=4)
+    read, encode = [], engine.runner.encode
+    engine.runner.encode = lambda jobs, tables: read.extend(jobs) or encode(jobs, tables)
+    source = list(range(13))
+    tickets = engine.serve([ask(1, source=source, beams=3)])
+    tickets += engine.serve([ask(2, source=source), ask(1, source=source[:-1])])
+    tickets += engine.serve([ask(1, source=source, beams=3)])
+    assert [job.ticket for job in read] == [tickets[0], tickets[2]]
+    assert tickets[3].result() == tickets[0].result()
+
+
+def test_pages_hold_tokens_and_nothing_else():
+    """Not one page more than the tokens of each text fill; beams share some."""
+    engine = engine_for(model_of("transformer-2"), page=4, chunk=7, max_batch=11)
+    asked = requests_for(engine.model)
+    for searches in (False, True):
+        engine.pages.clear()
+        for request in asked:
+            if (request.beams > 1) == searches:
+                engine.submit(request)
+        held = []
+        while engine.running or engine.waiting:
+            engine.step()
+            filled = [[job.computed] * len(job.slots) + [len(job.request.source)] for job in engine.running]
+            held.append((engine.pages.held, sum(-(-tokens // 4) for tokens in sum(filled, []))))
+        assert all(pages <= needed for pages, needed in held)
+        if not searches:
+            assert sum(pages == needed for pages, needed in held) > len(held) // 2, "sources are shared at times"
+    check_empty(engine)
+
+
+@pytest.mark.parametrize("page", [1, 3, 16])
+def test_pages_hold_what_texts_say(page):
+    """At every step the pages of each beam are those of its own text, read afresh: no beam writes into another's."""
+    model = model_of("gpt-3")
+    engine = engine_for(model, page=page, max_batch=9, chunk=9)
+    shape = engine.runner.pool.shape
+    fresh = Plain(record_decoder(model.parts(), 64), torch.zeros(shape[0], 64, *shape[2:], dtype=torch.float64))
+    tables, none = np.arange(64, dtype=np.int32)[None], np.zeros(0, dtype=np.int32)
+
+    def keys(pool, pages, count):
+        return pool[:, pages].permute(2, 0, 3, 1, 4, 5).flatten(3, 4)[:, :, :, :count]  # 2 L G S K
+
+    for request in requests_for(model):
+        engine.submit(request)
+    looked = 0
+    while engine.running or engine.waiting:
+        engine.step()
+        for job in engine.running:
+            texts = [[*job.request.prompt, *job.ticket.ids]]
+            if engine.chooser.runs(job):
+                search = engine.chooser.searches[job.request.rules]
+                beams = search.beams.only(search.jobs.index(job))
+                texts = [[*job.request.prompt, *ids] for ids in beams.written[0, :, : beams.length[0]].tolist()]
+            for slot, text in zip(job.slots, texts, strict=False):
+                ids = np.array(text[: job.computed], dtype=np.int32)
+                fresh.run(
+                    Batch(
+                        ids=ids, positions=np.arange(len(ids), dtype=np.int32), sequences=ids * 0, wanted=none,
+                        tables=tables, source_tables=tables, source_lengths=tables[:, 0],
+                    )
+                )  # fmt: skip
+                there = keys(engine.runner.pool, engine.tables.own[slot, : engine.tables.counts[slot]], len(ids))
+                np.testing.assert_allclose(there, keys(fresh.pages, tables[0], len(ids)), atol=1e-9)
+                looked += len(texts) > 1
+    assert looked > 20
+
+
+# Taking back, refusing, failing
+
+
+@pytest.mark.parametrize("case", ["gpt-1", "transformer-0", "seq2seq-0", "lstm-0"])
+def test_what_is_taken_back_is_free_at_once(case):
+    engine = engine_for(model_of(case), page=2, max_batch=8)
+    asked = requests_for(engine.model)
+    tickets = [engine.submit(request) for request in asked]
+    engine.step()
+    engine.step()
+    assert engine.waiting and engine.running
+    for ticket in tickets[1:]:
+        held, done = engine.pages.held, ticket.done
+        runs = any(job.ticket is ticket for job in engine.running)
+        engine.cancel(ticket)
+        engine.cancel(ticket)
+        assert ticket.done
+        if not done:
+            assert (engine.pages.held < held) == runs
+            with pytest.raises(Cancelled, match="cancelled"):
+                ticket.result()
+    engine.wait(tickets[0])
+    assert tickets[0].ids == written_by(engine.model, asked[0])[0]
+    engine.cancel(tickets[0])
+    assert tickets[0].result()
+    check_empty(engine)
+
+
+def test_a_listener_may_take_back():
+    """Its own request, and another, in the middle of a step."""
+    engine = engine_for(model_of("gpt-1"))
+    others = [engine.submit(ask(5, 6)), engine.submit(ask(7, 8, beams=2))]
+
+    def listen(ticket):
+        if len(ticket.ids) == 3 and not ticket.done:
+            for one in (ticket, *others):
+                engine.cancel(one)
+
+    mine, last = engine.submit(ask(1, 2), listen), engine.submit(ask(9))
+    engine.wait(last)
+    assert len(mine.ids) == 3 and isinstance(mine.error, Cancelled)
+    assert all(isinstance(one.error, Cancelled) for one in others)
+    assert last.ids == written_by(engine.model, last.request)[0]
+    check_empty(engine)
+
+
+def test_the_queue_is_bounded():
+    engine = engine_for(model_of("gpt-1"), queue=3, max_batch=2)
+    tickets = [engine.submit(ask(number)) for number in range(3)]
+    with pytest.raises(Full, match="3 requests are waiting, as many as queue=3 allows"):
+        engine.submit(ask())
+    engine.step()
+    tickets += [engine.submit(ask(number)) for number in range(2)]
+    with pytest.raises(Full):
+        engine.submit(ask())
+    run_all(engine)
+    assert all(ticket.result() for ticket in tickets)
+    assert len(engine.serve(ask(number) for number in range(17))) == 17, "it hands them over as there is room"
+    check_empty(engine)
+
+
+REFUSED = [
+    ("gpt-1", dict(prompt=[1] * 30, max_len=20), "needs 13 pages, there are 12; raise memory"),
+    ("gpt-1", dict(prompt=[1] * 9, max_len=8, beams=3), "needs 15 pages, there are 12; raise memory"),
+    ("transformer-0", dict(prompt=[1], max_len=20, source=[1] * 29), "needs 14 pages, there are 12; raise memory"),
+    ("gpt-1", dict(prompt=[1], max_len=2, beams=6), "beams=6 is more than max_batch=5"),
+    ("gpt-0", dict(prompt=[1] * 30, max_len=9), "have 39 tokens, the model's longest is 37; shorten"),
+    ("transformer-1", dict(prompt=[1], max_len=3, source=[1] * 38), "source has 38 tokens.*longest is 37; split"),
+    ("gpt-1", dict(prompt=[1, VOCAB], max_len=3), f"prompt has the token {VOCAB}, the vocabulary has {VOCAB}"),
+    ("gpt-1", dict(prompt=[-1, 2], max_len=3), "prompt has the token -1"),
+    ("gru-0", dict(prompt=[1], max_len=3, forbidden=(VOCAB,)), f"forbidden has the token {VOCAB}"),
+    ("t5-0", dict(prompt=[1], max_len=3, source=[2, 99]), "source has the token 99"),
+    ("gpt-1", dict(prompt=[1], max_len=3, forbidden=tuple(range(VOCAB))), "all tokens are forbidden"),
+    ("gpt-1", dict(prompt=[1], max_len=3, source=[1]), "reads no source; put it into the prompt"),
+    ("transformer-0", dict(prompt=[1], max_len=3), "reads a source; give one"),
+    ("seq2seq-0", dict(prompt=[1], max_len=3, source=[]), "reads a source; give one"),
+    ("gru-0", dict(prompt=[1], max_len=3, propose=lambda ids: [1]), "guesses are checked in one step"),
+]
+
+
+@pytest.mark.parametrize("case, request_, message", REFUSED, ids=range(len(REFUSED)))
+def test_what_can_never_be_served_is_refused_and_nobody_notices(case, request_, message):
+    engine = engine_for(model_of(case), page=4, pages=12, max_batch=5)
+    source = dict(source=[1, 2]) if hasattr(engine.model, "encoder") else {}
+    running = engine.submit(ask(1, **source))
+    engine.step()
+    with pytest.raises(ValueError, match=message):
+        engine.submit(Request(**request_))
+    assert engine.wait(running)
+    check_empty(engine)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (dict(prompt=[], max_len=3), "the prompt has no tokens"),
+        (dict(prompt=[1], max_len=0), "max_len=0 must be at least 1"),
+        (dict(prompt=[1], max_len=3, beams=2, n_best=3), "n_best=3 is not between 1 and beams=2"),
+        (dict(prompt=[1], max_len=3, beams=2, sampling=Sampling()), "beams take the best"),
+    ],
+)
+def test_requests_that_mean_nothing(given, message):
+    with pytest.raises(ValueError, match=message):
+        Request(**given)
+
+
+def test_sizes_that_mean_nothing():
+    for name in ("max_batch", "page", "chunk", "queue"):
+        with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
+            Engine(model_of("gpt-1"), **{name: 0})
+    with pytest.raises(ValueError, match="no compiled kernels for this model: GRU"):
+        Engine(model_of("gru-0", torch.float32), fast=True)
+
+
+def test_an_empty_text_and_a_prompt_as_long_as_memory():
+    engine = engine_for(model_of("gpt-1"), page=4, pages=4)
+    assert engine.wait(engine.submit(ask(max_len=1, force_end=True)))[0].ids == []
+    tickets = engine.serve([ask(*[2] * 15, max_len=1), ask(*[2] * 8, max_len=8), ask(1, 2, beams=2, max_len=6)])
+    assert [len(ticket.ids) for ticket in tickets[:2]] == [1, 8]
+    check_empty(engine)
+
+
+def fail_at(engine, number, error):
+    """The runner breaks once."""
+    run, calls = engine.runner.run, []
+
+    def broken(plan, tables):
+        calls.append(plan)
+        if len(calls) == number:
+            raise error
+        return run(plan, tables)
+
+    engine.runner.run = broken
+
+
+@pytest.mark.parametrize("case", ["gpt-1", "transformer-0", "gru-0"])
+def test_an_error_in_a_step_ends_the_running_and_nothing_else(case):
+    engine = engine_for(model_of(case), page=2, max_batch=8)
+    asked = requests_for(engine.model)
+    early = engine.serve([asked[0]])
+    fail_at(engine, 3, RuntimeError("broken"))
+    told = []
+    tickets = [engine.submit(request, lambda ticket: told.append(ticket) if ticket.done else None) for request in asked]
+    with pytest.raises(RuntimeError, match="broken"):
+        run_all(engine)
+    failed = [ticket for ticket in tickets if ticket.error]
+    waiting = [ticket for ticket in tickets if not ticket.done]
+    assert failed and waiting and set(map(id, failed)) <= set(map(id, told))
+    assert not engine.running and engine.pages.held == 0
+    with pytest.raises(RuntimeError, match="broken"):
+        engine.wait(failed[0])
+    run_all(engine)
+    again = engine.serve(asked)
+    for ticket, want in zip(tickets, again, strict=True):
+        assert ticket.error or [one.ids for one in ticket.result()] == [one.ids for one in want.result()]
+    assert early[0].ids == again[0].ids
+    check_empty(engine)
+
+
+def test_listeners_that_fail_leave_nothing_behind():
+    """Not even where they fail again as they are told of the failure; who was done before keeps the text."""
+    engine = engine_for(model_of("gpt-1"))
+
+    def fail(ticket):
+        raise OSError("the pipe is gone")
+
+    short = engine.submit(ask(3, max_len=1))
+    tickets = [engine.submit(ask(number), fail) for number in range(3)]
+    with pytest.raises(OSError, match="the pipe"):
+        engine.step()
+    assert all(isinstance(ticket.error, OSError) for ticket in tickets)
+    assert len(short.result()[0].ids) == 1
+    check_empty(engine)
+    assert engine.serve([ask()])
+
+
+def test_ctrl_c_frees_everything():
+    engine = engine_for(model_of("gpt-1"), max_batch=3)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.serve((ask(number, max_len=4 + number) for number in range(20)), each=interrupt)
+    check_empty(engine)
+    fail_at(engine, 3, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        engine.serve(ask(number, beams=1 + number % 3) for number in range(20))
+    check_empty(engine)
+    ticket = engine.submit(ask(), interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        engine.wait(ticket)
+    check_empty(engine)
+    assert engine.serve([ask()])
+
+
+def test_requests_that_come_too_late_are_refused_with_the_others_taken_back():
+    """The sixth is impossible: those before it give back what they hold."""
+    engine = engine_for(model_of("gpt-1"), max_batch=3)
+    with pytest.raises(ValueError, match="vocabulary"):
+        engine.serve(ask(number if number < 5 else VOCAB) for number in range(9))
+    check_empty(engine)
+
+
+# Threads and streams
+
+
+def test_threads_wait_side_by_side():
+    engine = engine_for(model_of("gpt-1"), max_batch=4, page=2)
+    asked = requests_for(engine.model)
+    wanted = [ticket.result() for ticket in engine_for(engine.model, page=2).serve(asked)]
+    found: dict[int, list] = {}
+
+    def work(first):
+        for number in range(first, len(asked), 2):
+            found[number] = engine.wait(engine.submit(asked[number]))
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    for number, want in enumerate(wanted):
+        assert [one.ids for one in found[number]] == [one.ids for one in want]
+    check_empty(engine)
+
+
+def test_write_yields_tokens_and_may_be_left():
+    engine = engine_for(model_of("gpt-1"))
+    ids, log_probs = written_by(engine.model, ask())
+    tokens = list(engine.write(ask()))
+    assert [token.id for token in tokens] == ids
+    np.testing.assert_allclose([token.log_prob for token in tokens], log_probs, atol=1e-9)
+    writing = engine.write(ask())
+    assert next(writing).id == ids[0] and engine.pages.held
+    writing.close()
+    check_empty(engine)
+
+
+def test_streams_side_by_side_and_one_is_left():
+    engine = engine_for(model_of("gpt-1"), max_batch=4)
+    asked = [ask(number, max_len=5 + 3 * number) for number in range(6)]
+
+    async def all_of(request):
+        return [token.id async for token in engine.stream(request)]
+
+    async def some_of(request):
+        stream = engine.stream(request)
+        ids = [(await anext(stream)).id for _ in range(3)]
+        await stream.aclose()
+        assert not any(job.request is request for job in (*engine.running, *engine.waiting))
+        return ids
+
+    async def work():
+        left = some_of(ask(9, max_len=2000))
+        return await asyncio.wait_for(asyncio.gather(*map(all_of, asked), left), timeout=60)
+
+    *found, left = asyncio.run(work())
+    assert found == [written_by(engine.model, request)[0] for request in asked]
+    assert left == written_by(engine.model, ask(9, max_len=3))[0]
+    check_empty(engine)
+
+
+def test_streams_that_are_cancelled_or_break_leave_the_engine_usable():
+    engine = engine_for(model_of("gpt-1"))
+
+    async def all_of(request):
+        return [token.id async for token in engine.stream(request)]
+
+    async def cancelled():
+        task = asyncio.create_task(all_of(ask(9, max_len=2000)))
+        while not engine.running:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(cancelled(), timeout=60))
+    check_empty(engine)
+    fail_at(engine, 2, RuntimeError("broken"))
+
+    async def broken():
+        with pytest.raises(RuntimeError, match="broken"):
+            await all_of(ask())
+        return await all_of(ask())
+
+    assert asyncio.run(asyncio.wait_for(broken(), timeout=60)) == written_by(engine.model, ask())[0]
+    check_empty(engine)
