@@ -22,8 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.data.batches import IGNORE, Batch, IdPair, Stream, pair_collate
-from regard.decode.beam import beam_search
-from regard.decode.sample import generate
+from regard.decode import beam_search, generate
 from regard.models import build, preset
 from regard.objectives.next_token import next_token
 from regard.train.optim import build_optimizers

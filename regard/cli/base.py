@@ -96,6 +96,10 @@ def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+quantize_option = click.option(
+    "--quantize", type=click.Choice(["none", "int8", "int4"]), default="none", show_default=True,
+    help="Weights as whole numbers: less memory, faster writing.",
+)  # fmt: skip
 beam_option = click.option("--beam", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
 penalty_option = click.option(
     "--length-penalty", type=float, help="Scores are divided by length to this power.  [default: 1]"
@@ -110,11 +114,20 @@ def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
         raise ValueError("give either TEXT or --input, not both")
     if text:
         return list(text)
+    if input_ is not None and input_.suffix == ".jsonl":
+        from regard.tasks.bulk import read_records, text_of
+
+        return [text_of(record) for record in read_records(input_)]
     return read_lines(input_) if input_ else split_lines(sys.stdin.buffer.read(), Path("stdin"))
 
 
 input_option = click.option(
-    "--input", "input_", type=PATH, help="A file with a text a line (no TEXT and no file: stdin)."
+    "--input", "input_", type=PATH, help="A file with a text a line, or .jsonl (no TEXT and no file: stdin)."
+)
+
+
+out_option = click.option(
+    "--out", type=PATH, help="Answer the texts of --input there (.jsonl, .txt), in order; stopped, it goes on later."
 )
 
 

@@ -1,4 +1,4 @@
-"""Measure: how attention grows, what other layers cost, what each kernel learns."""
+"""Measure: how attention grows, what other layers cost, what each kernel learns, what quantised weights change."""
 
 import sys
 import tempfile
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, regard
+from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, quantize_option, regard
 
 
 @regard.group(cls=Commands)
@@ -146,6 +146,62 @@ def error(draws: int, out: Path | None, as_json: bool) -> None:
     from regard.bench.error import draw_errors, measure_errors, render_errors
 
     finish(measure_errors(draws), as_json, render_errors, draw_errors, out)
+
+
+@bench.command(context_settings=OVERRIDES)
+@click.argument("run")
+@click.option("--data", type=PATH, multiple=True, help="Score on this text; for translations two files, again --data.")
+@click.option("--limit", type=click.IntRange(1), help="Only the first examples, sentences, or characters of a text.")
+@quiet_option
+@json_option
+@click.pass_context
+def quantize(
+    ctx: click.Context, run: str, data: tuple[Path, ...], limit: int | None, quiet: bool, as_json: bool
+) -> None:
+    """What int8 and int4 weights do to the model in RUN.
+
+    Memory, speed, and scores on held-out data, next to its own floating-point weights.
+
+    \b
+    regard bench quantize RUN
+    regard bench quantize CHECKPOINT --data test.txt
+    regard bench quantize CHECKPOINT --data test.en --data test.de
+    """
+    from regard.bench.quantize import measure_quantize, render_quantize
+
+    found = measure_quantize(run, data=data, changes=overrides(ctx.args), limit=limit, quiet=quiet)
+    finish(found, as_json, render_quantize)
+
+
+@bench.command()
+@click.argument("model", default="gpt/gpt2")
+@click.option("--batch", "batches", default="1,8,16", show_default=True, help="Texts at once.")
+@click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="Tokens of each prompt.")
+@click.option("--new", type=click.IntRange(2), default=128, show_default=True, help="Tokens written behind it.")
+@click.option("--beam", type=click.IntRange(1), default=1, show_default=True, help="Beams; 1 is greedy.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Figures are medians of so many.")
+@quantize_option
+@quiet_option
+@json_option
+def decode(
+    model: str, batches: str, prompt: int, new: int, beam: int, rounds: int, quantize: Any, quiet: bool, as_json: bool
+) -> None:
+    """How fast MODEL writes: tokens a second, time to the first, memory.
+
+    MODEL is a run, a checkpoint, or a family and preset with random weights. For one text at once, also how near it
+    comes to the speed of this machine's memory.
+
+    \b
+    regard bench decode gpt/gpt2 --quantize int8
+    regard bench decode runs/demo --batch 64 --beam 4
+    """
+    from regard.bench.decode import DecodeConfig, measure_decode, render_decode
+    from regard.bench.measure import read_lengths
+
+    config = DecodeConfig(
+        batches=read_lengths(batches), prompt=prompt, new=new, beams=beam, rounds=rounds, quantize=quantize
+    )
+    finish(measure_decode(model, config, quiet=quiet), as_json, render_decode)
 
 
 def check_picture(out: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Examine kernels, one's own too."""
+"""Examine this machine, and kernels, one's own too."""
 
 import sys
 from collections.abc import Callable
@@ -12,20 +12,25 @@ from regard.cli.base import emit, import_own, json_option, regard
 
 @regard.command()
 @click.option(
-    "--kernel", "names", multiple=True, required=True, metavar="NAME",
+    "--kernel", "names", multiple=True, metavar="NAME",
     help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
 @json_option
 def doctor(names: tuple[str, ...], speed: bool, as_json: bool) -> None:
-    """Run the laws on a kernel: does it leak, collapse, slow down, keep what it declares?
+    """Say what this machine has and misses; or run the laws on a kernel: does it leak, collapse, slow down, keep what
+    it declares?
 
     \b
+    regard doctor                               is everything there that makes Regard fast?
     regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
     regard doctor --kernel linear --kernel window:radius=64
     """
-    from regard.train.doctor import examine
+    from regard.train.doctor import examine, examine_machine
 
+    if not names:
+        emit(examine_machine(), as_json, lambda found: "\n".join(f"{name:12}{what}" for name, what in found.items()))
+        return
     found = [examine(find_kernel(name), name, speed=speed) for name in names]
     emit({"kernels": [each.as_dict() for each in found]}, as_json, lambda _: "\n\n".join(map(str, found)))
     sys.exit(1 if any(each.broken for each in found) else 0)

@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, regard
+from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, quantize_option, regard
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -51,10 +52,11 @@ def cost(
 @click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
 @click.option("--view", type=click.Choice(["heads", "lines"]), default="heads", show_default=True)
 @click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png]")
+@quantize_option
 @json_option
 def look(
     run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str, out: Path | None,
-    as_json: bool,
+    quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Draw every layer and head of the model in RUN at work on TEXT (or on a pair of texts).
 
@@ -64,7 +66,7 @@ def look(
     """
     from regard.tasks import Translator, load
 
-    loaded = load(run)
+    loaded = load(run, quantize)
     if word is not None:
         from regard.inside.words import compare_word, draw_word, render_word
 

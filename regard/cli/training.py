@@ -15,6 +15,7 @@ from regard.cli.base import (
     json_option,
     overrides,
     penalty_option,
+    quantize_option,
     regard,
 )  # fmt: skip
 
@@ -118,11 +119,12 @@ def recipes(as_json: bool) -> None:
 @click.option("--lowercase", is_flag=True, help="BLEU without regard to case.")
 @click.option("--few-shot", type=click.IntRange(0), help="Classify by so many examples in a prompt.")
 @click.option("--out", type=PATH, help="Write what the model said there, one a line.")
+@quantize_option
 @json_option
 @click.pass_context
 def evaluate(
     ctx: click.Context, run: str, beam: int | None, length_penalty: float | None, limit: int | None,
-    lowercase: bool, few_shot: int | None, out: Path | None, as_json: bool,
+    lowercase: bool, few_shot: int | None, out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Score the model in RUN on held-out data, by the measures of its task.
 
@@ -137,7 +139,7 @@ def evaluate(
     from regard.recipes import scores
 
     how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
-    found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, **how)
+    found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **how)
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))

@@ -13,7 +13,9 @@ from regard.cli.base import (
     beam_option,
     input_option,
     json_option,
+    out_option,
     penalty_option,
+    quantize_option,
     read_texts,
     regard,
     sampling_of,
@@ -25,6 +27,56 @@ def tell(record: dict[str, Any], text: str, as_json: bool) -> None:
     click.echo(json.dumps(record, ensure_ascii=False) if as_json else text)
 
 
+def guesses_of(writer: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
+    """How to guess ahead, if at all."""
+    from regard.decode.speculative import Draft, Lookup
+    from regard.tasks import load_for
+
+    if draft and lookup:
+        raise ValueError("--draft and --lookup are two ways to guess; choose one")
+    if (draft or lookup) and hasattr(writer, "translate"):
+        raise ValueError("an encoder–decoder does not guess ahead; leave out --draft and --lookup")
+    if lookup:
+        return {"propose": Lookup()}
+    if draft is None:
+        return {}
+    small = load_for("generate", draft)
+    if small.tokenizer.inner.get_vocab() != writer.tokenizer.inner.get_vocab():
+        raise ValueError(f"{draft} has another vocabulary than the model; its guesses would mean other words")
+    return {"propose": Draft(small.model)}
+
+
+def answer_file(verb: Any, run: str, input_: Path | None, out: Path, settings: dict[str, Any], **how: Any) -> None:
+    """Answers every text of a file into another, in order, and goes on where an earlier call was stopped."""
+    from regard.tasks.bulk import Answers, read_records, text_of
+
+    if input_ is None:
+        raise ValueError("--out answers the texts of a file; name it with --input")
+    records = read_records(input_)
+    texts = [text_of(record) for record in records]
+    said = {name: str(value) for name, value in settings.items()} | {"run": run, "verb": verb.__name__}
+    answers = Answers(out, texts, said)
+    first = answers.done
+    if first:
+        click.echo(f"going on behind {first:,} answers of an earlier call", err=True)
+    settings = {name: value for name, value in settings.items() if name != "quantize"}
+    with click.progressbar(length=len(texts) - first, file=sys.stderr, label=verb.__name__) as bar:
+
+        def put(number: int, found: Any) -> None:
+            if isinstance(found, str):
+                answers.put(first + number, records[first + number] | {"answer": found}, found)
+            else:
+                best = [{"text": one.text, "score": round(one.score, 6)} for one in found]
+                told = {"answer": best[0]["text"]} | ({"answers": best} if len(best) > 1 else {})
+                answers.put(first + number, records[first + number] | told, best[0]["text"])
+            bar.update(1)
+
+        try:
+            verb(texts[first:], each=put, first=first, **settings, **how)
+        finally:
+            answers.close()
+
+
 @regard.command()
 @click.argument("run")
 @click.argument("text", nargs=-1)
@@ -34,19 +86,25 @@ def tell(record: dict[str, Any], text: str, as_json: bool) -> None:
 @click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Translations of each text.")
 @sampling_options
 @click.option("--alignment", type=PATH, help="Draw which source tokens each target token looked at (.png .svg .pdf).")
+@out_option
+@quantize_option
 @json_option
 def translate(
     run: str, text: tuple[str, ...], input_: Path | None, beam: int | None, length_penalty: float | None, n_best: int,
     temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int,
-    alignment: Path | None, as_json: bool,
+    alignment: Path | None, out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Translate TEXT, the lines of a file, or of stdin with the model in RUN."""
     from regard.tasks import load_for
 
-    translator = load_for("translate", run)
-    texts = read_texts(text, input_)
+    translator = load_for("translate", run, quantize)
     sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
-    found = translator.translate(texts, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
+    how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
+    if out is not None:
+        answer_file(translator.translate, run, input_, out, how | {"quantize": quantize})
+        return
+    texts = read_texts(text, input_)
+    found = translator.translate(texts, **how)
     for source, hypotheses in zip(texts, found, strict=True):
         if as_json:
             best = [{"text": h.text, "score": round(h.score, 6)} for h in hypotheses]
@@ -69,18 +127,28 @@ def translate(
 @input_option
 @click.option("--max-new-tokens", type=click.IntRange(1), help="[default: 200; of an answer, what its prompt allows]")
 @sampling_options
+@click.option("--draft", metavar="RUN", help="A smaller model of the same vocabulary guesses ahead; same text, sooner.")
+@click.option("--lookup", is_flag=True, help="Guess ahead from the text itself, where it copies; same text, sooner.")
+@out_option
+@quantize_option
 @json_option
 def generate(
     run: str, prompt: tuple[str, ...], input_: Path | None, max_new_tokens: int | None, temperature: float | None,
-    top_k: int | None, top_p: float | None, min_p: float | None, seed: int, as_json: bool,
+    top_k: int | None, top_p: float | None, min_p: float | None, seed: int, draft: str | None, lookup: bool,
+    out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Continue PROMPT, or answer it, with the model in RUN; shown as it is written."""
     from regard.tasks import load_for
 
-    writer = load_for("generate", run)
+    writer = load_for("generate", run, quantize)
     how: dict[str, Any] = dict(
         max_new_tokens=max_new_tokens, sampling=sampling_of(temperature, top_k, top_p, min_p, seed)
     )
+    guesses = guesses_of(writer, draft, lookup)
+    if out is not None:
+        answer_file(writer.generate, run, input_, out, how | {"quantize": quantize}, **guesses)
+        return
+    how |= guesses
     prompts = read_texts(prompt, input_)
     if as_json or len(prompts) > 1:
         for one, text in zip(prompts, writer.generate(prompts, **how), strict=True):
@@ -100,12 +168,13 @@ def generate(
 @click.argument("text", nargs=-1)
 @input_option
 @click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Words for each place.")
+@quantize_option
 @json_option
-def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, as_json: bool) -> None:
+def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quantize: Any, as_json: bool) -> None:
     """Say what stands at each [MASK] of TEXT."""
     from regard.tasks import load_for
 
-    filler, texts = load_for("fill", run), read_texts(text, input_)
+    filler, texts = load_for("fill", run, quantize), read_texts(text, input_)
     for one, places in zip(texts, filler.fill(texts, count=count), strict=True):
         lines = ["  ".join(f"{word.token} {word.probability:.1%}" for word in words) for words in places]
         tell({"text": one, "places": [[asdict(word) for word in words] for words in places]}, "\n".join(lines), as_json)
@@ -116,12 +185,15 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, as_js
 @click.argument("text", nargs=-1)
 @input_option
 @click.option("--second", help="A second text, for a model of pairs.")
+@quantize_option
 @json_option
-def classify(run: str, text: tuple[str, ...], input_: Path | None, second: str | None, as_json: bool) -> None:
+def classify(
+    run: str, text: tuple[str, ...], input_: Path | None, second: str | None, quantize: Any, as_json: bool
+) -> None:
     """Label TEXT, the lines of a file, or of stdin."""
     from regard.tasks import load_for
 
-    classifier, texts = load_for("classify", run), read_texts(text, input_)
+    classifier, texts = load_for("classify", run, quantize), read_texts(text, input_)
     seconds = [second] * len(texts) if second is not None else None
     for one, labels in zip(texts, classifier.classify(texts, seconds), strict=True):
         best = labels[0]
@@ -136,12 +208,13 @@ def classify(run: str, text: tuple[str, ...], input_: Path | None, second: str |
 @click.argument("run")
 @click.argument("text", nargs=-1)
 @input_option
+@quantize_option
 @json_option
-def tag(run: str, text: tuple[str, ...], input_: Path | None, as_json: bool) -> None:
+def tag(run: str, text: tuple[str, ...], input_: Path | None, quantize: Any, as_json: bool) -> None:
     """Find entities in TEXT: label, text, and where its characters start and end."""
     from regard.tasks import load_for
 
-    tagger, texts = load_for("tag", run), read_texts(text, input_)
+    tagger, texts = load_for("tag", run, quantize), read_texts(text, input_)
     for one, entities in zip(texts, tagger.tag(texts), strict=True):
         lines = [f"{e.label}\t{e.text}\t{e.start}-{e.end}\t{e.score:.1%}" for e in entities] or ["(none)"]
         tell({"text": one, "entities": [asdict(entity) for entity in entities]}, "\n".join(lines), as_json)
@@ -152,8 +225,11 @@ def tag(run: str, text: tuple[str, ...], input_: Path | None, as_json: bool) -> 
 @click.argument("question", nargs=-1, required=True)
 @click.option("--passage", help="The text that holds the answer.")
 @click.option("--in", "file", type=PATH, help="A file with that text.")
+@quantize_option
 @json_option
-def answer(run: str, question: tuple[str, ...], passage: str | None, file: Path | None, as_json: bool) -> None:
+def answer(
+    run: str, question: tuple[str, ...], passage: str | None, file: Path | None, quantize: Any, as_json: bool
+) -> None:
     """Answer QUESTION by a stretch of a passage, or say that it is not answerable."""
     from regard.data.text import read_text
     from regard.tasks import load_for
@@ -161,7 +237,7 @@ def answer(run: str, question: tuple[str, ...], passage: str | None, file: Path 
     if (passage is None) == (file is None):
         raise ValueError("give the text to search: either --passage or --in FILE")
     text = passage if passage is not None else read_text((str(file),))
-    answerer = load_for("answer", run)
+    answerer = load_for("answer", run, quantize)
     for one, found in zip(question, answerer.answer(list(question), [text] * len(question)), strict=True):
         shown = "not answerable" if found.text is None else f"{found.text}\t{found.start}-{found.end}"
         tell({"question": one} | asdict(found), f"{shown}\t{found.score:.1%}", as_json)
@@ -175,10 +251,11 @@ def answer(run: str, question: tuple[str, ...], passage: str | None, file: Path 
 @click.option("--in", "corpus", type=PATH, help="The file to search, a text a line.")
 @click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines to find.")
 @click.option("--out", type=PATH, help="Write the vectors there (.npy).")
+@quantize_option
 @json_option
 def embed(
     run: str, text: tuple[str, ...], input_: Path | None, query: str | None, corpus: Path | None, count: int,
-    out: Path | None, as_json: bool,
+    out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Turn TEXT into vectors of length 1, or search a file by meaning."""
     from regard.data.pairs import read_lines
@@ -186,7 +263,7 @@ def embed(
 
     if (query is None) != (corpus is None):
         raise ValueError("--search and --in go together: what to look for, and the file to look in")
-    encoder = load_for("embed", run)
+    encoder = load_for("embed", run, quantize)
     if query is not None and corpus is not None:
         for found in encoder.search(query, read_lines(corpus), count=count):
             tell(

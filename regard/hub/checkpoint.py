@@ -17,6 +17,7 @@ from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
+from regard.native.quantized import refuse_quantized
 from regard.registry import models
 
 __all__ = ["export_model", "load_generation", "load_model", "save_generation", "save_model"]
@@ -24,6 +25,7 @@ __all__ = ["export_model", "load_generation", "load_model", "save_generation", "
 
 def save_model(model: Any, directory: str | Path) -> None:
     """Writes our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
+    refuse_quantized(model)
     directory = Path(directory)
     head = {"model_type": "regard", "family": models.name_of(type(model)), "regard_version": _version()}
     write_tensors(directory / WEIGHTS, own_tensors(model))
@@ -118,6 +120,7 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     `kind` chooses one; without, the first that fits is taken. `generation` are the arguments of `save_generation`:
     other projects expect the special tokens in the directory. An encoder takes only `bos`, `eos` and `pad`.
     """
+    refuse_quantized(model)
     directory, family = Path(directory), models.name_of(type(model))
     said = {name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family}
     fitting = {name: MAPS[name].misfits(config) for name, (config, _) in said.items()}

@@ -44,7 +44,7 @@ def compare_word(loaded: Any, word: str, texts: Sequence[str]) -> dict[str, Any]
         reading = read(loaded, text)
         tokens = find_word(word, text, number, reading)
         pieces.append([reading.labels[token] for token in tokens])
-        static.append(loaded.model.embedding.weight[reading.inputs["ids"][0, tokens]].double().mean(0))
+        static.append(loaded.model.embedding.vectors(reading.inputs["ids"][0, tokens]).double().mean(0))
         with watched(stack) as states:
             loaded.model.features(**reading.inputs)
         layers.append(torch.stack([state[0, tokens].double().mean(0) for state in states]))

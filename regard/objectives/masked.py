@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.batches import IGNORE, Batch
-from regard.objectives.next_token import linear_cross_entropy
+from regard.objectives.next_token import head_cross_entropy
 
 
 def masked_tokens(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
@@ -16,7 +16,7 @@ def masked_tokens(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[
     x = model.features(**batch.inputs)
     hidden = batch.targets != IGNORE
     targets, head = batch.targets[hidden], model.head
-    loss = linear_cross_entropy(head.transform(x[hidden]), head.weight, head.bias, targets, smoothing)
+    loss = head_cross_entropy(head, head.transform(x[hidden]), targets, smoothing)
     if batch.labels is not None:
         loss = loss + F.cross_entropy(model.follows(x), batch.labels) * len(targets)
     return loss, len(targets)

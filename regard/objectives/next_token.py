@@ -73,6 +73,19 @@ def linear_cross_entropy(
     return _LinearCrossEntropy.apply(x, weight, bias, targets, smoothing)
 
 
+def head_cross_entropy(
+    head: Any, x: Float[Tensor, "N D"], targets: Int[Tensor, "N"], smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    """The same for the last product of a head; a quantised one has a way of its own to multiply, and no gradient."""
+    if not hasattr(head, "packed"):
+        return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing)
+    total = x.new_zeros((), dtype=torch.float64)
+    rows = max(64, CHUNK_BYTES // (4 * head.rows))
+    for part, right in zip(x.split(rows), targets.split(rows), strict=True):
+        total += _entropy_(head.product(part), right, smoothing)
+    return total.to(x.dtype)
+
+
 def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """The summed loss over real (not padded) target tokens, and how many those are."""
     x = model.features(**batch.inputs)
@@ -81,4 +94,4 @@ def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Flo
         x, targets = x.flatten(0, -2), batch.targets.flatten()
     else:
         x, targets = x[real], batch.targets[real]
-    return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing), len(targets)
+    return head_cross_entropy(head, x, targets, smoothing), len(targets)

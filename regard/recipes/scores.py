@@ -24,6 +24,7 @@ from regard.recipes.examples import labels_of, sides_of, tag_of
 from regard.recipes.lm import text_scores
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.tasks import Answerer, Classifier, Encoder, Filler, Tagger, Translator, Writer, load
+from regard.tasks.loading import Quantize
 from regard.tasks.readers import first_tokens
 from regard.tasks.scores import (
     exact_match,
@@ -47,14 +48,20 @@ class Scored:
 
 
 def evaluate(
-    run: str | Path, changes: Mapping[str, Any], *, limit: int | None = None, few_shot: int | None = None, **how: Any
-) -> Scored:
+    run: str | Path, changes: Mapping[str, Any], *, limit: int | None = None, few_shot: int | None = None,
+    quantize: Quantize | None = None, **how: Any,
+) -> Scored:  # fmt: skip
     """Scores of a model on the data that `changes` name, or else on what was held out from its training."""
     run = find(run)
-    loaded = load(run)
+    loaded = load(run, quantize)
     if few_shot is not None:
         data = data_of(run, ExamplesConfig, {"data.task": "classify"} | dict(changes))
         return prompted(loaded, data, few_shot, limit)
+    return score(loaded, run, changes, limit, **how)
+
+
+def score(loaded: Any, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """The same for a model at hand."""
     if type(loaded) not in WAYS:
         raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run} --task …")
     return WAYS[type(loaded)](loaded, run, changes, limit, **how)

@@ -1,5 +1,7 @@
 """A kernel examined: every law that it claims, whether it collapses, and how its time grows. For users' own, too."""
 
+import importlib.util
+import platform
 import time
 import traceback
 from collections.abc import Callable
@@ -9,10 +11,26 @@ from typing import Any, Literal
 
 import torch
 
+from regard.native import compiled
 from regard.nn.kernels import Full, Kernel
 from regard.nn.masks import causal
 from regard.train import kernel_claims, kernel_laws
 from regard.train.kernel_laws import Build
+
+EXTRAS = {
+    "text": ("emoji", "seqeval", "sklearn", "rouge_score"), "hub": ("huggingface_hub",)
+}  # fmt: skip
+
+
+def examine_machine() -> dict[str, str]:
+    """What there is, and what is missed with its cure."""
+    found = {"python": platform.python_version(), "torch": f"{torch.__version__}, {torch.get_num_threads()} threads"}
+    found["kernels"] = "compiled" if compiled.available() else compiled.why_not()
+    for extra, modules in EXTRAS.items():
+        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+        found[extra] = f"no {', '.join(missing)}: pip install 'regard[{extra}]'" if missing else "installed"
+    return found
+
 
 Verdict = Literal["ok", "broken", "not claimed", "slow"]
 

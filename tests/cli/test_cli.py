@@ -38,8 +38,9 @@ def test_help_imports_no_torch():
 
 def test_public_names():
     assert regard.__all__ == [
-        "Attention", "AttentionConfig", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator", "Writer", "fit",
-        "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position", "register_recipe",
+        "Attention", "AttentionConfig", "Engine", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator", "Writer",
+        "fit", "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position",
+        "register_recipe",
     ]  # fmt: skip
     assert len(regard.__all__) <= 25
     first = {name: getattr(regard, name) for name in regard.__all__}
@@ -65,25 +66,26 @@ def test_commands_and_options_are_frozen():
         "finetune": ["--json", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "translate": [
-            "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--seed",
-            "--temperature", "--top-k", "--top-p",
+            "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--out",
+            "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
         ],
         "generate": [
-            "--input", "--json", "--max-new-tokens", "--min-p", "--seed", "--temperature", "--top-k", "--top-p",
+            "--draft", "--input", "--json", "--lookup", "--max-new-tokens", "--min-p", "--out", "--quantize", "--seed",
+            "--temperature", "--top-k", "--top-p",
         ],
-        "fill": ["--count", "--input", "--json"],
-        "classify": ["--input", "--json", "--second"],
-        "tag": ["--input", "--json"],
-        "answer": ["--in", "--json", "--passage"],
-        "embed": ["--count", "--in", "--input", "--json", "--out", "--search"],
-        "eval": ["--beam", "--few-shot", "--json", "--length-penalty", "--limit", "--lowercase", "--out"],
+        "fill": ["--count", "--input", "--json", "--quantize"],
+        "classify": ["--input", "--json", "--quantize", "--second"],
+        "tag": ["--input", "--json", "--quantize"],
+        "answer": ["--in", "--json", "--passage", "--quantize"],
+        "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
+        "eval": ["--beam", "--few-shot", "--json", "--length-penalty", "--limit", "--lowercase", "--out", "--quantize"],
         "compare": ["--beam", "--by", "--json", "--limit", "--out"],
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],
         "tokenizer decode": [],
         "tokenizer trace": ["--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
-        "look": ["--json", "--kind", "--out", "--target", "--view", "--word"],
+        "look": ["--json", "--kind", "--out", "--quantize", "--target", "--view", "--word"],
         "draw": ["--out"],
         "convert": ["--to"],
         "doctor": ["--json", "--kernel", "--speed"],
@@ -96,6 +98,8 @@ def test_commands_and_options_are_frozen():
         ],
         "bench error": ["--draws", "--json", "--out"],
         "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],
+        "bench quantize": ["--data", "--json", "--limit", "--quiet"],
+        "bench decode": ["--batch", "--beam", "--json", "--new", "--prompt", "--quantize", "--quiet", "--rounds"],
     }  # fmt: skip
 
 
