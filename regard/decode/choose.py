@@ -60,13 +60,9 @@ class Chooser:
         done = [job for job in jobs if job.ticket.done]
         moves: tuple[list[int], list[int]] = ([], [])
         for rules, group in searching.items():
-            self.join([job for job in group if not self.runs(job)], scores)
+            self.join([job for job in group if not job.searching], scores)
             done += self.extend(rules, best[rules.forbidden], rows, moves)
         return done, *moves
-
-    def runs(self, job: Job) -> bool:
-        search = self.searches.get(job.request.rules)
-        return search is not None and job in search.jobs
 
     def join(self, jobs: Sequence[Job], like: Tensor) -> None:
         """Searches begin, or go on after they waited."""
@@ -77,10 +73,11 @@ class Chooser:
             if search.beams is not beams:
                 search.beams.join(beams)
             search.jobs.append(job)
+            job.searching = True
 
     def put_aside(self, job: Job) -> None:
         """The job will wait: what its search has found so far goes with it."""
-        if self.runs(job):
+        if job.searching:
             search = self.searches[job.request.rules]
             job.beams = search.beams.only(search.jobs.index(job))
             self.leave([job], job.request.rules)
@@ -88,7 +85,9 @@ class Chooser:
     def leave(self, jobs: Sequence[Job], rules: BeamRules) -> None:
         """Some searches are over, or put aside."""
         search = self.searches[rules]
-        stays = [place for place, job in enumerate(search.jobs) if job not in jobs]
+        for job in jobs:
+            job.searching = False
+        stays = [place for place, job in enumerate(search.jobs) if job.searching]
         search.beams.keep(torch.tensor(stays, dtype=torch.long, device=search.beams.total.device))
         search.jobs = [search.jobs[place] for place in stays]
         if not stays:

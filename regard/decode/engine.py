@@ -20,10 +20,8 @@ from torch import Tensor
 from regard.decode.choose import Chooser
 from regard.decode.pages import Pages, Tables, name_after, names_of
 from regard.decode.requests import Cancelled, Full, Job, Request, Ticket, check_tokens
-from regard.decode.runners import Paged, Runner
 from regard.decode.sample import Hypothesis, evaluating
-from regard.decode.stateful import Stateful
-from regard.native.program import Unsupported
+from regard.decode.stateful import build_runner
 
 
 class Token(NamedTuple):
@@ -271,6 +269,7 @@ class Engine:
         """Gives a job its slots, and what is there already of texts that begin alike."""
         request, slots = job.request, [self.free_slots.pop() for _ in range(job.request.beams)]
         job.slots, job.computed, job.named, job.names, job.encoded = slots, 0, 0, [], True
+        insort(self.running, job)
         if request.source is not None:
             job.seed = name_after(b"source", request.source)
             names, pages = self.source_names(job), self.pages.find(self.source_names(job))
@@ -287,7 +286,6 @@ class Engine:
             self.tables.hold(slots[0], known)
             job.computed = self.pages.size * (len(known) or self.runner.recall(job))
         job.pending = [[*text[job.computed :], *job.guesses] for text in texts]
-        insort(self.running, job)
 
     def source_names(self, job: Job) -> list[bytes]:
         """Every page of a source depends on all of it."""
@@ -377,18 +375,6 @@ class Engine:
         self.runner.drop(job.slots)
         self.free_slots += job.slots
         job.slots, job.source = [], []
-
-
-def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> Runner:
-    """A program where the model is one, compiled where it can be or as `fast` says; otherwise the model itself."""
-    try:
-        if not hasattr(model, "parts"):
-            raise Unsupported(f"{type(model).__name__} is no stack of attention layers")
-        return Paged(model, memory=memory, page=page, threads=threads, fast=fast)
-    except Unsupported as why:
-        if fast:
-            raise ValueError(f"no compiled kernels for this model: {why}") from why
-        return Stateful(model, memory=memory, page=page)
 
 
 class Told:

@@ -144,6 +144,8 @@ class Job:
     """How many of its pages have theirs."""
     beams: Beams | None = None
     """What its search has found, while it waits."""
+    searching: bool = False
+    """Whether its search is among those that run."""
     noise: np.random.Generator = field(init=False)
     """Comes from the seed and the request's own number, not from the rest of its batch."""
 

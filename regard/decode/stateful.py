@@ -17,8 +17,21 @@ from torch import Tensor
 from regard.data.batches import pad
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
-from regard.decode.runners import LONGEST, Plan, plain_best
+from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best
+from regard.native.program import Unsupported
 from regard.nn.positions import Learned
+
+
+def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> Runner:
+    """A program where the model is one, compiled where it can be or as `fast` says; otherwise the model itself."""
+    try:
+        if not hasattr(model, "parts"):
+            raise Unsupported(f"{type(model).__name__} is no stack of attention layers")
+        return Paged(model, memory=memory, page=page, threads=threads, fast=fast)
+    except Unsupported as why:
+        if fast:
+            raise ValueError(f"no compiled kernels for this model: {why}") from why
+        return Stateful(model, memory=memory, page=page)
 
 
 @dataclass(slots=True, eq=False)

@@ -112,7 +112,8 @@ inline void run(const AttendRows& op, const Batch& batch, int64_t rows, Part par
     std::fill_n(out, width, 0.0f);
     Softmax so_far;
     for (int64_t j = batch.begins[r]; j < batch.ends[r]; j += KEYS) {
-      const Keys now = {op.k.row(j) + from, op.v.row(j) + from, op.k.stride, std::min<int64_t>(KEYS, batch.ends[r] - j)};
+      const int64_t count = std::min<int64_t>(KEYS, batch.ends[r] - j);
+      const Keys now = {op.k.row(j) + from, op.v.row(j) + from, op.k.stride, count};
       const Keys next = {now.k + KEYS * now.stride, now.v + KEYS * now.stride, now.stride, 0};
       meet_keys(op.q.row(r) + head * width, width, now, next, how.scale, bias ? bias + j : nullptr, so_far, out);
     }

@@ -81,7 +81,7 @@ INTERFACE: dict[str, tuple[Any, list[Any]]] = {
 def _load() -> ctypes.CDLL | str:
     """The library, or why there is none."""
     again = "run `pip install` on Regard again"
-    path = Path(__file__).with_name("kernels.so")
+    path = Path(__file__).with_name("kernels.native.so")
     if not path.exists():
         return f"the compiled kernels were not built: install a C++ compiler (g++) and {again}"
     try:
@@ -188,7 +188,7 @@ class Compiled:
         """Room for so many rows, and the operations with all addresses in them."""
         self.max_rows, self.max_positions, self.vocabulary = max_rows, 1 << 31, 1 << 31
         self.kept: list[Tensor] = []
-        # Rows whose addresses differ by a multiple of 4096 push each other out of the cache: a little room between them.
+        # Rows whose addresses are a multiple of 4096 apart push each other out of the cache: a little room between.
         self.buffers = {name: torch.empty(max_rows, w + 16)[:, :w] for name, w in self.program.widths.items()}
         self.handle = self.library.program_new(max_rows)
         self.free = weakref.finalize(self, self.library.program_free, self.handle)

@@ -58,10 +58,11 @@ struct Program {
 
 template <class Operation>
 static void add(Program* program, const Operation& op, int64_t parts = 1) {
-  program->steps.push_back({parts, [=, gathered = program->gathered, is_wide = is_wide()](const Batch& batch, Part part) {
+  const auto run = [=, gathered = program->gathered, is_wide = is_wide()](const Batch& batch, Part part) {
     const int64_t rows = gathered ? batch.wanted_rows : batch.rows;
     is_wide ? wide::run(op, batch, rows, part) : portable::run(op, batch, rows, part);
-  }});
+  };
+  program->steps.push_back({parts, run});
 }
 
 struct alignas(64) Counter {

@@ -105,6 +105,17 @@ INLINE void strip(const Matrix& m, int64_t n, Range k, const typename Kind::Inpu
   if (rows - r == 1) Kind::template tile<N, 1>(m, n, k, x + r * stride, stride, sums + r);
 }
 
+// Scales, bias and what stands there already, for the sums of one row: four of them, or one.
+template <class V>
+INLINE void finish(const Linear& op, int64_t row, int64_t n, const float* sums) {
+  V y = load<V>(sums);
+  if (op.weight.format != FLOAT32) y *= op.quantized->scales[row];
+  if (op.weight.format == INT8) y *= load<V>(op.weight.scales + n);
+  if (op.bias) y += load<V>(op.bias + n);
+  float* out = op.out.row(row) + n;
+  store(out, op.add ? load<V>(out) + y : y);
+}
+
 template <class Kind>
 void multiply(const Linear& op, const typename Kind::Input* x, int64_t stride, int64_t rows, Range columns) {
   const Matrix& m = op.weight;
@@ -120,16 +131,8 @@ void multiply(const Linear& op, const typename Kind::Input* x, int64_t stride, i
         if (width == ACROSS) strip<Kind, ACROSS>(m, n, k, x, stride, height, sums);
         else strip<Kind, 1>(m, n, k, x, stride, height, sums);
       }
-      for (int64_t r = 0; r < height; r++) {
-        float* out = op.out.row(row + r) + n;
-        for (int64_t i = 0; i < width; i++) {
-          float y = sums[r][i];
-          if (m.format != FLOAT32) y *= op.quantized->scales[row + r];
-          if (m.format == INT8) y *= m.scales[n + i];
-          if (op.bias) y += op.bias[n + i];
-          out[i] = op.add ? out[i] + y : y;
-        }
-      }
+      for (int64_t r = 0; r < height; r++)
+        width == ACROSS ? finish<F4>(op, row + r, n, sums[r]) : finish<float>(op, row + r, n, sums[r]);
     }
   }
 }

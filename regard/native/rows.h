@@ -136,8 +136,8 @@ inline void run(const Gather& op, const Batch& batch, int64_t rows, Part part) {
 }
 
 // The `count` highest of a row, best first, the lower id where two are equal; forbidden ones count in the sum alone.
-inline void best_of(const float* scores, int64_t width, int64_t count, const int32_t* forbidden, int64_t forbidden_count,
-                    int32_t* ids, float* log_probs) {
+inline void best_of(const float* scores, int64_t width, int64_t count, const int32_t* forbidden,
+                    int64_t forbidden_count, int32_t* ids, float* log_probs) {
   constexpr float NOTHING = -INFINITY;
   F8 most = all(-3e38f), sum = {};
   for (int64_t i = 0; i + 8 <= width; i += 8) most = larger(load8(scores + i), most);
@@ -151,7 +151,8 @@ inline void best_of(const float* scores, int64_t width, int64_t count, const int
   int64_t found = 0;  // ids[0 … found] is a heap with the worst on top
   float worst = NOTHING;
   for (int64_t i = 0; i < width; i++) {
-    if (found == count && !(scores[i] > worst)) continue;
+    while (found == count && i + 8 <= width && !any_above(load8(scores + i), worst)) i += 8;
+    if (i == width || (found == count && !(scores[i] > worst))) continue;
     const int32_t id = int32_t(i);
     if (std::find(forbidden, forbidden + forbidden_count, id) != forbidden + forbidden_count) continue;
     if (found == count) std::pop_heap(ids, ids + found--, better);

@@ -47,6 +47,7 @@ INLINE void each8(const float* x, int64_t count, Function f) {
 
 #ifdef WIDE
 INLINE F8 multiply_add(F8 a, F8 b, F8 c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE bool any_above(F8 a, float least) { return _mm256_movemask_ps((F8)(a > least)); }
 INLINE I8 pair_products(H16 a, H16 b) { return (I8)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
 INLINE H16 widen(const int8_t* from) { return (H16)_mm256_cvtepi8_epi16(load<__m128i>(from)); }
 INLINE H16 widen(const uint8_t* from) { return (H16)_mm256_cvtepu8_epi16(load<__m128i>(from)); }
@@ -62,6 +63,11 @@ INLINE F4 sums_of(I8 a, I8 b, I8 c, I8 d) {
 }
 #else
 INLINE F8 multiply_add(F8 a, F8 b, F8 c) { return a * b + c; }
+INLINE bool any_above(F8 a, float least) {
+  bool any = false;
+  for (int i = 0; i < 8; i++) any |= a[i] > least;
+  return any;
+}
 INLINE I8 pair_products(H16 a, H16 b) {
   I8 sums;
   for (int i = 0; i < 8; i++) sums[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];

@@ -96,7 +96,7 @@ def search(rules, max_len, start, jobs_at, wait_at=()):
         rows = []
         for job in running:
             texts = [[]]
-            if chooser.runs(job):
+            if job.searching:
                 found = chooser.searches[rules]
                 one = found.beams.only(found.jobs.index(job))
                 texts = one.written[0, :, : one.length[0]].tolist()

@@ -56,7 +56,7 @@ def watch_waiting(engine):
     suspend, kinds = engine.suspend, set()
 
     def suspended(job):
-        if job.ticket.ids or engine.chooser.runs(job):
+        if job.ticket.ids or job.searching:
             kinds.add(kind_of(job))
         suspend(job)
 

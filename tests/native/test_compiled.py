@@ -379,7 +379,7 @@ def test_without_a_library_the_reason_is_told(monkeypatch, tmp_path):
         assert not compiled.available() and "install a C++ compiler" in compiled.why_not()
         with pytest.raises(Unsupported, match="not built"):
             Compiled(Program(), None)
-        (tmp_path / "kernels.so").write_bytes(b"no library")
+        (tmp_path / "kernels.native.so").write_bytes(b"no library")
         compiled._load.cache_clear()
         assert "cannot be used" in compiled.why_not()
     finally:

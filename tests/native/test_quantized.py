@@ -15,7 +15,6 @@ from regard.data.batches import IGNORE, Batch
 from regard.decode import generate
 from regard.hub.checkpoint import export_model, save_model
 from regard.native import quantized
-from regard.native.program import weight_of
 from regard.native.quantized import (
     QuantizedLinear,
     QuantizedRecurrent,
@@ -27,6 +26,7 @@ from regard.native.quantized import (
     size_of,
     whole_numbers,
 )
+from regard.native.record import weight_of
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.lora import LowRank, add_low_rank
 from regard.nn.recurrent import Recurrent
