@@ -21,6 +21,7 @@ from regard.models import build, preset
 from regard.native.compiled import available
 from regard.native.program import Linear
 from regard.native.quantized import quantize as quantize_model
+from regard.registry import models
 from regard.tasks import load
 from regard.tasks.loading import Quantize
 from regard.train.progress import Line
@@ -49,7 +50,7 @@ class DecodeConfig:
 
 
 def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Speed of the model in a run or checkpoint; or, for a family and a preset as gpt/gpt2, of random weights."""
+    """Speed of the model in a run or checkpoint; or, for a family and a preset as gpt:gpt2, of random weights."""
     before, line = held(), Line(quiet)
     model = open_model(str(source), config.quantize)
     if not hasattr(model, "prefill"):
@@ -88,8 +89,8 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
 
 
 def open_model(source: str, quantize: Quantize) -> Any:
-    family, _, name = source.partition("/")
-    if family in ("gpt", "transformer", "t5") and name and not Path(source).exists():
+    family, _, name = source.partition(":")
+    if name and family in models and not Path(source).exists():
         model = build(family, preset(family, name)).eval()
         return model if quantize == "none" else quantize_model(model, quantize)
     return load(source, quantize).model

@@ -225,14 +225,14 @@ def read_lengths(text: str) -> tuple[int, ...]:
     if dots:
         lengths = [lengths[0] << i for i in range(max(0, (lengths[1] // lengths[0]).bit_length()))]
     if not lengths or sorted(set(lengths)) != lengths:
-        raise ValueError(f"lengths must rise, got {text!r}; write 1k..64k, or 1k,4k,16k")
+        raise ValueError(f"the numbers in {text!r} must rise; write 1k..64k, or 1k,4k,16k")
     return tuple(lengths)
 
 
 def read_length(part: str, text: str) -> int:
     number, scale = (part[:-1], 1024) if part[-1:].lower() == "k" else (part, 1)
     if not number.strip().isdigit() or int(number) < 1:
-        raise ValueError(f"lengths takes 1k..64k or 1k,4k,16k, got {text!r}")
+        raise ValueError(f"{text!r} is no list of numbers; write 1k..64k, or 1k,4k,16k")
     return int(number) * scale
 
 

@@ -174,7 +174,7 @@ def quantize(
 
 
 @bench.command()
-@click.argument("model", default="gpt/gpt2")
+@click.argument("model", default="gpt:gpt2")
 @click.option("--batch", "batches", default="1,8,16", show_default=True, help="Texts at once.")
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="Tokens of each prompt.")
 @click.option("--new", type=click.IntRange(2), default=128, show_default=True, help="Tokens written behind it.")
@@ -192,7 +192,7 @@ def decode(
     comes to the speed of this machine's memory.
 
     \b
-    regard bench decode gpt/gpt2 --quantize int8
+    regard bench decode gpt:gpt2 --quantize int8
     regard bench decode runs/demo --batch 64 --beam 4
     """
     from regard.bench.decode import DecodeConfig, measure_decode, render_decode

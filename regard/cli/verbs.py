@@ -46,20 +46,31 @@ def guesses_of(writer: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
     return {"propose": Draft(small.model)}
 
 
-def answer_file(verb: Any, run: str, input_: Path | None, out: Path, settings: dict[str, Any], **how: Any) -> None:
+def answer_file(
+    verb: Any, run: str, input_: Path | None, out: Path, settings: dict[str, Any], others: dict[str, Any], **how: Any
+) -> None:
     """Answers every text of a file into another, in order, and goes on where an earlier call was stopped."""
     from regard.tasks.bulk import Answers, read_records, text_of
 
     if input_ is None:
         raise ValueError("--out answers the texts of a file; name it with --input")
+    for name, given in others.items():
+        if given:
+            raise ValueError(f"{name} does not go with --out; leave one of them out")
+    if settings.get("n_best", 1) > 1 and out.suffix != ".jsonl":
+        raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
     records = read_records(input_)
     texts = [text_of(record) for record in records]
+    try:
+        verb.__self__.check(texts)
+    except ValueError as error:
+        raise ValueError(f"{input_}: {error}") from None
     said = {name: str(value) for name, value in settings.items()} | {"run": run, "verb": verb.__name__}
-    answers = Answers(out, texts, said)
+    answers = Answers(out, texts, said, input_)
     first = answers.done
     if first:
         click.echo(f"going on behind {first:,} answers of an earlier call", err=True)
-    settings = {name: value for name, value in settings.items() if name != "quantize"}
+    settings = {name: value for name, value in settings.items() if name not in ("quantize", "draft", "lookup")}
     with click.progressbar(length=len(texts) - first, file=sys.stderr, label=verb.__name__) as bar:
 
         def put(number: int, found: Any) -> None:
@@ -101,7 +112,8 @@ def translate(
     sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
     how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
     if out is not None:
-        answer_file(translator.translate, run, input_, out, how | {"quantize": quantize})
+        others = {"TEXT": text, "--json": as_json, "--alignment": alignment}
+        answer_file(translator.translate, run, input_, out, how | {"quantize": quantize}, others)
         return
     texts = read_texts(text, input_)
     found = translator.translate(texts, **how)
@@ -146,7 +158,8 @@ def generate(
     )
     guesses = guesses_of(writer, draft, lookup)
     if out is not None:
-        answer_file(writer.generate, run, input_, out, how | {"quantize": quantize}, **guesses)
+        settings = how | {"quantize": quantize, "draft": draft, "lookup": lookup}
+        answer_file(writer.generate, run, input_, out, settings, {"PROMPT": prompt, "--json": as_json}, **guesses)
         return
     how |= guesses
     prompts = read_texts(prompt, input_)

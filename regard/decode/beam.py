@@ -50,9 +50,10 @@ class Beams:
         self.ends = torch.tensor(rules.ends, dtype=torch.long, device=like.device)
         self.length = torch.zeros(N, dtype=torch.long, device=like.device)
         self.max_len = torch.tensor(max_len, device=like.device)
-        self.total = like.new_full((N, W), -math.inf)
+        dtype = torch.promote_types(like.dtype, torch.float32)  # sums need more digits than bfloat16 has
+        self.total = like.new_full((N, W), -math.inf, dtype=dtype)
         self.total[:, 0] = 0
-        self.finished = like.new_full((N, W), -math.inf)
+        self.finished = like.new_full((N, W), -math.inf, dtype=dtype)
         self.written = self.length.new_full((N, W, L), rules.ends[0] if rules.ends else 0)
         self.finished_ids = self.written.clone()
         self.finished_length = self.written[:, :, 0] * 0

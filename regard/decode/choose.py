@@ -53,7 +53,7 @@ class Chooser:
                 searching[request.rules].append(job)
             else:
                 span = slice(rows[job], rows[job] + 1 + len(job.guesses))
-                write_best(job, *(part[span] for part in first_best[request.forbidden]))
+                write_best(job, *(part[span] for part in first_best[request.forbidden]), words=scores.shape[1])
         for (sampling, forbidden), group in drawn.items():
             chosen = torch.tensor([rows[job] + i for job in group for i in range(1 + len(job.guesses))])
             write_drawn(group, scores[chosen.to(scores.device)], sampling, forbidden)
@@ -125,7 +125,7 @@ class Chooser:
         return done
 
 
-def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float]) -> None:
+def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, words: int) -> None:
     """The best token, and behind guesses that were right the best ones after those."""
     guesses, job.guesses = job.guesses, []
     for right, (id, log_prob) in enumerate(zip(ids, log_probs, strict=True)):
@@ -133,7 +133,7 @@ def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float]) -> None
         if job.ticket.done or right == len(guesses) or guesses[right] != id:
             break
     job.computed -= len(guesses) - right  # what was computed behind a wrong guess is no part of the text
-    job.guess()
+    job.guess(words)
 
 
 def write_drawn(
@@ -164,4 +164,4 @@ def write_drawn(
                 break
         job.computed -= len(guesses) - right
         first += 1 + len(guesses)
-        job.guess()
+        job.guess(scores.shape[1])

@@ -6,12 +6,13 @@ values live in pages; where those run out, the youngest text gives its own back,
 """
 
 import asyncio
+import itertools
 import threading
 from bisect import insort
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +23,8 @@ from regard.decode.pages import Pages, Tables, name_after, names_of
 from regard.decode.requests import Cancelled, Full, Job, Request, Ticket, check_tokens
 from regard.decode.sample import Hypothesis, evaluating
 from regard.decode.stateful import build_runner
-
-
-class Token(NamedTuple):
-    """One token of a text; `text` is what it adds, where the engine knows texts."""
-
-    id: int
-    log_prob: float
-    text: str
+from regard.decode.telling import Token, Told, said
+from regard.native.record import is_watched
 
 
 class Engine:
@@ -60,6 +55,10 @@ class Engine:
                 raise ValueError(f"{name}={value} must be at least 1")
         self.speaker = model if hasattr(model, "request") else None
         self.model = self.speaker.model if self.speaker is not None else model
+        if not hasattr(self.model, "prefill"):
+            raise ValueError(
+                f"{model!r:.60} does not write; give a model that does, or what regard.load returns for one"
+            )
         self.max_batch, self.chunk, self.queue = max_batch, chunk, queue
         with evaluating(self.model):
             self.runner = build_runner(self.model, memory=memory, page=page, threads=threads, fast=fast)
@@ -69,11 +68,12 @@ class Engine:
         self.free_slots = list(range(max_batch - 1, -1, -1))
         self.waiting: deque[Job] = deque()  # both in order of arrival
         self.running: list[Job] = []
-        self.arrived = 0
+        self.numbers = itertools.count()
         self.lock = threading.RLock()
-        self.driver: threading.Thread | None = None
         self.busy = False
-        self.gone: list[Ticket] = []
+        self.gone: deque[Ticket] = deque()
+        self.driver: threading.Thread | None = None
+        self.driving = threading.Lock()
 
     # What users call
 
@@ -81,22 +81,27 @@ class Engine:
         """Puts a request into the queue."""
         ticket = Ticket(request, on_token)
         self.check(request)
-        with self.lock:
-            if len(self.waiting) >= self.queue:
-                raise Full(f"{len(self.waiting):,} requests are waiting, as many as queue={self.queue:,} allows")
-            self.arrived += 1
-            self.waiting.append(Job(ticket, self.arrived))
+        if len(self.waiting) >= self.queue:
+            raise Full(f"{len(self.waiting):,} requests are waiting, as many as queue={self.queue:,} allows")
+        self.waiting.append(Job(ticket, next(self.numbers)))  # without the lock: nobody waits for a step to end
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
-        """Takes a request back; what it held is free at once, or as soon as the step is over that called this."""
-        with self.lock:
-            if self.busy:
-                self.gone.append(ticket)
-            if self.busy or ticket.done:
-                return
-            for job in [job for job in (*self.running, *self.waiting) if job.ticket is ticket]:
-                if job in self.running:
+        """Takes a request back; what it held is free at once, or with the end of the step that is going on."""
+        self.gone.append(ticket)
+        if self.lock.acquire(blocking=False):
+            try:
+                if not self.busy:
+                    self.let_go()
+            finally:
+                self.lock.release()
+
+    def let_go(self) -> None:
+        """Frees what cancelled requests held."""
+        while self.gone:
+            ticket = self.gone.popleft()
+            for job in [job for job in (*self.running, *self.waiting) if job.ticket is ticket and not ticket.done]:
+                if job.slots:
                     self.release(job)
                 else:
                     self.waiting.remove(job)
@@ -104,8 +109,10 @@ class Engine:
 
     def generate(self, prompts: Sequence[str], **how: Any) -> list[str]:
         """What the model writes for each text, in their order; `how` are the options of its `request`."""
+        if isinstance(prompts, str):
+            raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
         requests = (self.asked(prompt, row=row, **how) for row, prompt in enumerate(prompts))
-        return [self.text(ticket) for ticket in self.serve(requests)]
+        return [said(one, self.speaker, one.result()[0].ids, whole=True) for one in self.serve(requests)]
 
     def serve(self, requests: Iterable[Request], each: Callable[[int, Ticket], Any] | None = None) -> list[Ticket]:
         """All requests, in their order; `each` is called as one is done, with its number."""
@@ -147,7 +154,7 @@ class Engine:
     def write(self, request: Request) -> Iterator[Token]:
         """The tokens of one text, as they come."""
         ticket = self.submit(request)
-        told = Told(self, ticket)
+        told = Told(ticket, self.speaker)
         try:
             while not ticket.done:
                 self.step()
@@ -160,7 +167,7 @@ class Engine:
         """The same beside other work: a thread drives the engine, for all streams together."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         ticket = self.submit(self.asked(prompt, **how), lambda _: loop.call_soon_threadsafe(news.set))
-        told = Told(self, ticket)
+        told = Told(ticket, self.speaker)
         self.drive()
         try:
             over = False
@@ -173,6 +180,8 @@ class Engine:
             ticket.result()
         finally:
             self.cancel(ticket)
+            while not ticket.done:  # what it holds is free with the end of the step
+                await asyncio.sleep(0.001)
 
     def asked(self, prompt: str | Request, **how: Any) -> Request:
         if isinstance(prompt, Request):
@@ -181,28 +190,21 @@ class Engine:
             raise ValueError("this engine knows ids, not texts; build it with what regard.load returns")
         return self.speaker.request(prompt, **how)
 
-    def text(self, ticket: Ticket) -> str:
-        """What a ticket's tokens say, as far as later ones cannot change it."""
-        if self.speaker is None:
-            return ""
-        ids = ticket.found[0].ids if ticket.found else ticket.ids
-        return self.speaker.told(ticket.request, ids, whole=ticket.done)
-
     def drive(self) -> None:
         """Starts a thread that works as long as there is something to do."""
-        with self.lock:
+        with self.driving:
             if self.driver is None:
                 self.driver = threading.Thread(target=self._drive, name="regard-engine", daemon=True)
                 self.driver.start()
 
     def _drive(self) -> None:
         while True:
-            with self.lock:
-                if not (self.waiting or self.running):
+            with suppress(Exception):  # whoever waits for a ticket finds the error there
+                self.step()
+            with self.driving:
+                if not (self.waiting or self.running or self.gone):
                     self.driver = None
                     return
-                with suppress(Exception):  # whoever waits for a ticket finds the error there
-                    self.step()
 
     def check(self, request: Request) -> None:
         """What can never be served is refused at once."""
@@ -210,6 +212,8 @@ class Engine:
         if length > most + 1:  # the last token written is never read
             raise ValueError(f"prompt and output have {length:,} tokens, the model's longest is {most:,}; shorten them")
         check_tokens(request, self.model)
+        if self.runner.paged and is_watched(self.model):
+            raise ValueError("someone looks at the model, whose layers this engine does without; build one inside look")
         source = len(request.source or ())
         if source > most:
             raise ValueError(f"the source has {source:,} tokens, the model's longest is {most:,}; split it")
@@ -228,6 +232,7 @@ class Engine:
         with self.lock, evaluating(self.model) if self.model.training else torch.inference_mode():
             self.busy = True
             try:
+                self.let_go()
                 self.admit()
                 self.encode()
                 plan = self.plan()
@@ -247,8 +252,7 @@ class Engine:
                 raise
             finally:
                 self.busy = False
-                while self.gone:
-                    self.cancel(self.gone.pop())
+                self.let_go()
 
     def admit(self) -> None:
         """Takes up waiting requests, the oldest first, while there is room for what they have to read."""
@@ -375,21 +379,3 @@ class Engine:
         self.runner.drop(job.slots)
         self.free_slots += job.slots
         job.slots, job.source = [], []
-
-
-class Told:
-    """What has been said of a ticket's tokens."""
-
-    def __init__(self, engine: Engine, ticket: Ticket) -> None:
-        self.engine, self.ticket, self.tokens, self.letters = engine, ticket, 0, 0
-
-    def news(self) -> Iterator[Token]:
-        """Tokens that came since; the text of several that came at once, or that it took several to settle, goes with
-        the last."""
-        ids, log_probs = self.ticket.ids, self.ticket.log_probs
-        last = len(ids) - 1
-        text = self.engine.text(self.ticket)[self.letters :] if last >= self.tokens else ""
-        self.letters += len(text)
-        for place in range(self.tokens, last + 1):
-            self.tokens = place + 1
-            yield Token(ids[place], log_probs[place], text if place == last else "")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,12 @@ class Ticket:
         self.tell()
 
     def tell(self) -> None:
+        """Calls the listener; what goes wrong there is this request's own."""
         if self.on_token is not None:
-            self.on_token(self)
+            try:
+                self.on_token(self)
+            except Exception as error:
+                self.on_token, self.error = None, error
 
 
 @dataclass(slots=True, eq=False)
@@ -163,21 +168,26 @@ class Job:
     def write(self, id: int, log_prob: float) -> None:
         """One token more, which may be the last; what the model has to read next."""
         request, ticket = self.request, self.ticket
+        ticket.log_probs.append(log_prob)  # first: another thread counts the ids
         ticket.ids.append(id)
-        ticket.log_probs.append(log_prob)
         if id in request.ends or len(ticket.ids) == request.max_len - request.force_end:
             ticket.finish()
             return
         ticket.tell()
         self.pending = [[id]]
 
-    def guess(self) -> None:
-        """How its text may go on, where the request has a way to guess."""
+    def guess(self, words: int) -> None:
+        """How its text may go on in a vocabulary of so many, where the request has a way to guess."""
         request, written = self.request, len(self.ticket.ids)
-        if request.propose is not None and not self.ticket.done:
+        if request.propose is None or self.ticket.done:
+            return
+        try:
             room = request.max_len - request.force_end - written - 1
-            self.guesses = list(request.propose([*request.prompt, *self.ticket.ids]))[: max(0, room)]
-            self.pending = [[*self.pending[0], *self.guesses]]
+            guesses = list(request.propose([*request.prompt, *self.ticket.ids]))[: max(0, room)]
+            self.guesses = list(takewhile(lambda id: 0 <= id < words, guesses))
+        except Exception as error:
+            self.ticket.finish(error=error)
+        self.pending = [[*self.pending[0], *self.guesses]]
 
     def texts(self) -> list[list[int]]:
         """All tokens of each of its sequences."""

@@ -77,7 +77,11 @@ class Paged:
         # Not touched before it is used: what is never needed costs nothing.
         self.pool = torch.empty(shape[0], self.pages, *shape[2:], dtype=like.dtype, device=like.device)
         self.fast = native.available() if fast is None else fast
-        self.fast = self.fast and like.dtype == torch.float32 and like.device.type == "cpu"
+        if like.dtype != torch.float32 or like.device.type != "cpu":
+            if fast:
+                raise Unsupported(f"they work in float32 on the CPU, the model in {like.dtype} on {like.device}")
+            self.fast = False
+        self.threads = threads
         programs = [record_decoder(parts, self.max_positions)]
         if parts.source:
             programs.append(record_encoder(parts, self.max_positions))
@@ -127,7 +131,7 @@ class Paged:
         if not self.fast:
             return plain_best(scores, count, forbidden)
         count = min(count, scores.shape[1] - len(set(forbidden)))
-        ids, log_probs = native.best(scores, count, np.array(forbidden, dtype=np.int32))
+        ids, log_probs = native.best(scores, count, np.array(forbidden, dtype=np.int32), self.threads)
         return torch.from_numpy(ids).long(), torch.from_numpy(log_probs)
 
 
@@ -143,7 +147,7 @@ def batch_of(tables: Tables, ids: list[int], positions: list[int], sequences: li
 def plain_best(
     scores: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
 ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
-    log_probs = scores.log_softmax(dim=-1)
+    log_probs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
     log_probs[:, list(forbidden)] = -torch.inf
     values, ids = best_tokens(log_probs, count)
     return ids, values

@@ -72,6 +72,7 @@ class Stateful:
         # What a position would cost as keys and values in float32; a state of constant size costs less.
         width = getattr(model.config, "dim", 512) * getattr(model.config, "depth", 1)
         self.pages = max(1, memory // (page * 2 * 4 * width))
+        self.device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
         self.homes: dict[int, Group] = {}
         self.constant = getattr(model.new_cache(1), "constant", False)
         self.snapshots: OrderedDict[bytes, Any] = OrderedDict()  # of states of constant size, the latest last
@@ -107,12 +108,13 @@ class Stateful:
     def read(self, group: Group, texts: list[list[int]]) -> Float[Tensor, "B V"]:
         """The next tokens of all sequences of a group, and with the first ones their sources."""
         group.settle()
-        tokens, first = torch.tensor(texts), group.jobs[0]
+        tokens, first = torch.tensor(texts, device=self.device), group.jobs[0]
         if group.cache.length == 0 and first.request.source is not None:
             each = len(group.slots) // len(group.jobs)  # beams that waited are read again one by one
             sources = [list(job.request.source or ()) for job in group.jobs for _ in range(each)]
             group.sources = {job: list(range(i * each, i * each + each)) for i, job in enumerate(group.jobs)}
             given = dict(source=pad(sources, 0), lengths=torch.tensor([len(source) for source in sources]))
+            given = {name: tensor.to(self.device) for name, tensor in given.items()}
             return self.model.prefill(tokens, group.cache, **given)
         if tokens.shape[1] == 1 and group.cache.length:
             return self.model.step(tokens[:, 0], group.cache)

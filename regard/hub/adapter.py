@@ -12,6 +12,7 @@ from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
 from regard.models.bert import POOLED
+from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
 from regard.registry import models
 
@@ -55,6 +56,7 @@ def tune(model: nn.Module, how: str, rank: int) -> None:
 
 def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int) -> None:
     """Writes only the trained tensors, and where the others are."""
+    refuse_quantized(model)
     head = {"model_type": "regard", "family": models.name_of(type(model))}
     told = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": how, "rank": rank}
     write_tensors(directory / ADAPTER, trained_tensors(model))

@@ -135,7 +135,10 @@ def linear(
 
 
 def best(
-    scores: Float32[Tensor, "W V"], count: int, forbidden: Int32[Array, "F"] | None = None
+    scores: Float32[Tensor, "W V"],
+    count: int,
+    forbidden: Int32[Array, "F"] | None = None,
+    threads: int | None = None,
 ) -> tuple[Int32[Array, "W N"], Float32[Array, "W N"]]:
     """Ids and log-probabilities of the `count` highest scores of each row, best first; of equals, the lower id first.
 
@@ -151,7 +154,7 @@ def best(
     ids, log_probs = np.empty((rows, count), np.int32), np.empty((rows, count), np.float32)
     library.best(
         *(scores.data_ptr(), rows, scores.stride(0), width, count, banned.ctypes.data, len(banned)),
-        *(ids.ctypes.data, log_probs.ctypes.data, torch.get_num_threads()),
+        *(ids.ctypes.data, log_probs.ctypes.data, threads or torch.get_num_threads()),
     )
     return ids, log_probs
 
@@ -186,10 +189,10 @@ class Compiled:
 
     def build(self, max_rows: int) -> None:
         """Room for so many rows, and the operations with all addresses in them."""
-        self.max_rows, self.max_positions, self.vocabulary = max_rows, 1 << 31, 1 << 31
-        self.kept: list[Tensor] = []
         # Rows whose addresses are a multiple of 4096 apart push each other out of the cache: a little room between.
         self.buffers = {name: torch.empty(max_rows, w + 16)[:, :w] for name, w in self.program.widths.items()}
+        self.max_rows, self.max_positions, self.vocabulary = max_rows, 1 << 31, 1 << 31
+        self.kept: list[Tensor] = []
         self.handle = self.library.program_new(max_rows)
         self.free = weakref.finalize(self, self.library.program_free, self.handle)
         gathered = False
@@ -206,8 +209,9 @@ class Compiled:
         self.check(batch)
         rows, wanted = len(batch.ids), len(batch.wanted)
         if max(rows, wanted) > self.max_rows:
-            self.free()
+            before = self.free
             self.build(max(rows, wanted, 2 * self.max_rows))
+            before()
         begins, ends = self.spans(batch) if self.reads_rows else (batch.wanted, batch.wanted)
         named = {name: getattr(batch, name) for name in _Batch.ARRAYS[:-2]} | {"begins": begins, "ends": ends}
         arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in named.items()}

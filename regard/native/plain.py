@@ -131,7 +131,7 @@ class Plain:
         """Keys and values of some sequences, N G S K, as far as the longest of them reaches."""
         size = self.pages.shape[4]
         chosen = torch.from_numpy(np.ascontiguousarray(tables[:, : -(-length // size)])).long().to(self.pages.device)
-        k, v = self.pages[layer][chosen.clamp(min=0)].permute(2, 0, 3, 1, 4, 5).flatten(3, 4)  # 2 N G S K
+        k, v = self.pages[layer][chosen].permute(2, 0, 3, 1, 4, 5).flatten(3, 4)  # 2 N G S K
         return k[:, :, :length], v[:, :, :length]
 
 

@@ -184,16 +184,6 @@ class Batch:
     source_lengths: Int32[Array, "N"]
 
 
-@dataclass(frozen=True, slots=True)
-class PageShape:
-    """What a page holds: keys and values of `size` positions. The pool of a layer is pages 2 G P K."""
-
-    layers: int
-    kv_heads: int
-    head_dim: int
-    size: int = 16
-
-
 @dataclass(slots=True)
 class Program:
     """Operations in order, and the width of each buffer. Scores stand in the buffer `scores`, a row for each wanted."""

@@ -6,8 +6,6 @@ below int8; norms, biases and positions stay as they are.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from types import ModuleType
 from typing import Any, Literal, cast
 
 import torch
@@ -15,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int8, Shaped, UInt8
 from torch import Tensor, nn
 
+from regard.native import compiled
 from regard.native.program import Weight
 from regard.nn.block import Block
 from regard.nn.embeddings import Embedding, Head
@@ -146,16 +145,6 @@ def _pieces(weight: Weight, y: Float[Tensor, "R M"]) -> Iterator[tuple[Tensor, T
         yield whole_numbers(weight, at).to(y), weight.scales[at].to(y), y[:, at]
 
 
-@cache
-def _kernels() -> ModuleType | None:
-    """The compiled library, if it is there."""
-    try:
-        from regard.native import compiled
-    except ImportError:
-        return None
-    return compiled if compiled.available() else None
-
-
 class Quantized(nn.Module):
     """What holds a packed matrix, perhaps together with others that are tied to it."""
 
@@ -180,9 +169,8 @@ class Quantized(nn.Module):
         """x Wᵀ + b."""
         if self.training or x.requires_grad and torch.is_grad_enabled():
             raise ValueError(CURE)
-        kernels = _kernels()
-        if kernels is not None and x.dtype == torch.float32 and x.device.type == "cpu":
-            return kernels.linear(x, self.packed, self.bias)
+        if compiled.available() and x.dtype == torch.float32 and x.device.type == "cpu":
+            return compiled.linear(x, self.packed, self.bias)
         return apply(self.packed, x, self.bias)
 
     def extra_repr(self) -> str:

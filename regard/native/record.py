@@ -222,13 +222,13 @@ def distances(position: Position, max_positions: int, *, causal: bool) -> tuple[
 
 def check_plain(parts: Parts) -> None:
     """Nobody watches, and no layer does something that a program has no operation for."""
-    stacks: list[Stack] = [parts.stack, *([parts.source[1]] if parts.source else [])]
-    if any(stack.reversible for stack in stacks):
+    modules: list[nn.Module] = [parts.embedding, parts.stack, parts.head, *(parts.source or ())]
+    if any(module.reversible for module in modules if isinstance(module, Stack)):
         raise Unsupported("reversible layers have two streams")
-    if any(is_watched(stack) for stack in stacks):
+    if any(is_watched(module) for module in modules):
         raise Unsupported("someone looks at the model while it works")
 
 
 def is_watched(module: nn.Module) -> bool:
     """Whether somebody wants to see what its layers do."""
-    return any(inner._forward_hooks for inner in module.modules())
+    return any(inner._forward_hooks or inner._forward_pre_hooks for inner in module.modules())

@@ -36,17 +36,19 @@ class Answers:
     """The file that answers go to: .jsonl with a record a line, or plain lines.
 
     Until all are there it is called OUT.part, and OUT.part.json says what it answers. Answers may come in any order;
-    they are written in that of the texts.
+    they are written in that of the texts. An older file of that name is replaced when all are there.
     """
 
-    def __init__(self, out: Path, texts: Sequence[str], settings: dict[str, Any]) -> None:
+    def __init__(self, out: Path, texts: Sequence[str], settings: dict[str, Any], source: Path | None = None) -> None:
         self.out, self.part, self.about = out, Path(f"{out}.part"), Path(f"{out}.part.json")
         if out.is_dir() or not out.parent.is_dir():
             raise ValueError(f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'no such directory'}")
+        if source is not None and out.resolve() == source.resolve():
+            raise ValueError(f"{out} is the file of the texts; choose another --out")
         digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
         said = json.dumps({"texts": digest} | settings, sort_keys=True)
         self.total, self.waiting = len(texts), dict[int, str]()
-        if self.part.exists() and self.about.exists():
+        if self.part.exists() and self.about.exists() and b"\n" in self.part.read_bytes():
             if self.about.read_text() != said:
                 raise ValueError(f"{self.part} belongs to other texts or options; delete it, or choose another --out")
             whole = self.part.read_bytes().rpartition(b"\n")

@@ -6,8 +6,11 @@ from typing import Any
 
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
-from regard.tasks.speaker import Speaker
+from regard.tasks.speaker import Speaker, told_or
 from regard.tokens import Tokenizer
+
+LONGEST_SOURCE = 2048
+"""Tokens of a text, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,10 @@ class Translator(Speaker):
         """What is asked of the engine for a source. An output ends at `max_new_tokens`, or at twice its source."""
         told = self.generation
         if isinstance(source, str):
-            source = self.encode([source], self.engine.runner.max_positions)[0]
+            source = self.encode([source], LONGEST_SOURCE)[0]
         return Request(
             prompt=self.start, source=source, ends=tuple(ends_of(told["eos"])), forbidden=tuple(told["forbidden"]),
-            max_len=min(max_new_tokens or 2 * len(source) + 16, told["max_length"] - len(self.start)),
+            max_len=min(told_or(2 * len(source) + 16, max_new_tokens), told["max_length"] - len(self.start)),
             force_end=told["force_end"], sampling=sampling, row=row,
             beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
             length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
@@ -57,7 +60,7 @@ class Translator(Speaker):
         length_penalty: float | None = None,
         n_best: int = 1,
         sampling: Sampling | None = None,
-        max_source: int = 2048,
+        max_source: int = LONGEST_SOURCE,
         max_new_tokens: int | None = None,
         each: Callable[[int, list[Translation]], Any] | None = None,
         first: int = 0,
@@ -114,6 +117,10 @@ class Translator(Speaker):
     def shown(self, prompt: str) -> str:
         """What is printed before an answer: nothing."""
         return ""
+
+    def check(self, texts: Sequence[str]) -> None:
+        """An error that names the first text that is too long."""
+        self.encode(texts, LONGEST_SOURCE)
 
     def told(self, request: Request, ids: list[int], *, whole: bool) -> str:
         """The text of tokens that an engine wrote."""

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from regard.data.batches import IGNORE, pad
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
-from regard.tasks.speaker import Speaker
+from regard.tasks.speaker import Speaker, told_or
 from regard.tokens import Tokenizer
 
 NEW_TOKENS = 200
@@ -37,7 +37,7 @@ class Writer(Speaker):
     ) -> Request:
         """What is asked of the engine for a prompt, as far as the context reaches."""
         ids = self.encode(prompt) if isinstance(prompt, str) else prompt
-        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        most = told_or(NEW_TOKENS, max_new_tokens)
         return Request(
             prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
             forbidden=tuple(self.generation["forbidden"]), propose=propose,
@@ -58,7 +58,7 @@ class Writer(Speaker):
         `first` is the number of the first prompt for the draws."""
         if isinstance(prompts, str):
             raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
-        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        most = told_or(NEW_TOKENS, max_new_tokens)
         encoded = [self.encode(prompt) for prompt in prompts]
         written: list[list[int]] = [[] for _ in prompts]
         texts = [""] * len(prompts)
@@ -102,7 +102,7 @@ class Writer(Speaker):
         """The same for one prompt, piece by piece as it is written."""
         ids, told = self.encode(prompt), 0
         written: list[int] = []
-        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        most = told_or(NEW_TOKENS, max_new_tokens)
         while len(written) < most and not (written and written[-1] in self.ends):
             request = self.request(
                 self.window([*ids, *written]), max_new_tokens=most - len(written), propose=propose,
@@ -120,6 +120,14 @@ class Writer(Speaker):
         """The text of tokens that an engine wrote; without what is still open, unless that is the `whole`."""
         prompt, ids = list(request.prompt), until(self.ends, ids)
         return self.continuation(prompt, ids) if whole else self.settled(prompt, ids)
+
+    def check(self, prompts: Sequence[str]) -> None:
+        """An error that names the first prompt that cannot be written behind."""
+        for number, prompt in enumerate(prompts, 1):
+            try:
+                self.encode(prompt)
+            except ValueError as error:
+                raise ValueError(f"text {number}: {error}") from None
 
     def window(self, ids: list[int]) -> list[int]:
         """What is read of a text: all, or the last half of a context where it is longer than that."""

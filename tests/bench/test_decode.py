@@ -11,7 +11,7 @@ from tests.cli.calling import call, fails
 
 
 def test_every_figure_is_there(capsys):
-    words = ["bench", "decode", "gpt/tiny", "--batch", "1,3", "--prompt", 5, "--new", 4, "--rounds", 1, "--quiet"]
+    words = ["bench", "decode", "gpt:tiny", "--batch", "1,3", "--prompt", 5, "--new", 4, "--rounds", 1, "--quiet"]
     call(*words, "--json")
     found = json.loads(capsys.readouterr().out)
     assert [row["batch"] for row in found["batches"]] == [1, 3]
@@ -22,7 +22,7 @@ def test_every_figure_is_there(capsys):
     assert "int8" in shown and "ceiling of one text" in shown and "first token" in shown
 
 
-@pytest.mark.parametrize("source", ["t5/tiny", "transformer/tiny"])
+@pytest.mark.parametrize("source", ["t5:tiny", "transformer:tiny"])
 def test_encoder_decoders_and_beams(source):
     config = DecodeConfig(batches=(2,), prompt=3, new=3, beams=2, rounds=1)
     found = measure_decode(source, config)

@@ -38,10 +38,16 @@ def test_a_stopped_file_goes_on_behind_its_last_whole_line(tmp_path):
 
 
 def test_what_belongs_to_other_texts_or_options_is_not_continued(tmp_path):
-    Answers(tmp_path / "out.txt", ["a", "b"], {"beams": 1}).close()
+    begun = Answers(tmp_path / "out.txt", ["x", "y"], {"beams": 1})
+    begun.close()  # nothing is lost if there is nothing: another text may begin
+    begun = Answers(tmp_path / "out.txt", ["a", "b"], {"beams": 1})
+    begun.put(0, {}, "A")
+    begun.close()
     for texts, settings in ((["a", "c"], {"beams": 1}), (["a", "b"], {"beams": 2})):
         with pytest.raises(ValueError, match="other texts or options; delete it"):
             Answers(tmp_path / "out.txt", texts, settings)
+    with pytest.raises(ValueError, match="the file of the texts"):
+        Answers(tmp_path / "out.txt", ["a"], {}, tmp_path / "." / "out.txt")
     with pytest.raises(ValueError, match="it is a directory"):
         Answers(tmp_path, [], {})
     with pytest.raises(ValueError, match="no such directory"):
