@@ -59,14 +59,15 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
 
 
 def _start_server() -> None:
-    """The server's children are born deaf to Ctrl-C, as the server is when it starts: that is the parent's business."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """The server's children are born deaf to Ctrl-C, as the server is when it starts: that is the parent's business.
+
+    Meanwhile it is put off for the parent, not ignored: what the user typed is not lost.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _answer(send: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

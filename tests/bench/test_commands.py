@@ -43,10 +43,10 @@ def test_quality(tmp_path, capsys):
     ("words", "message"),
     [
         (["attention", "--kernels", "ful"], "unknown kernel 'ful'; did you mean 'full'?"),
-        (["attention", "--lengths", "1k-64k"], "lengths takes 1k..64k or 1k,4k,16k, got '1k-64k'"),
+        (["attention", "--lengths", "1k-64k"], "'1k-64k' is no list of numbers; write 1k..64k, or 1k,4k,16k"),
         (["attention", "--out", "scaling.jpg"], "cannot draw to 'scaling.jpg'"),
         (["attention", "--max-seconds", "0"], "max_seconds=0.0 must be positive"),
-        (["architectures", "--lengths", "4k..1k"], "lengths must rise"),
+        (["architectures", "--lengths", "4k..1k"], "the numbers in '4k..1k' must rise"),
         (["quality", "--kernels", "ful"], "unknown kernel 'ful'; did you mean 'full'?"),
         (["quality", "--train.lt", "1"], "unknown key 'train.lt'; did you mean 'train.lr'?"),
     ],
@@ -62,8 +62,9 @@ def test_ctrl_c_prints_what_there_is():
     """As a terminal sends it: to every process of the group, children included."""
     command = [sys.executable, "-m", "regard.cli", "bench", "attention", "--lengths", "64..64k", "--kernels", "full"]
     running = subprocess.Popen(
-        [*command, *TINY, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [*command, *TINY, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs are born deaf
+    )  # fmt: skip
     with running:
         first = running.stderr.readline()
         os.killpg(running.pid, signal.SIGINT)

@@ -113,10 +113,10 @@ def test_lengths_and_names():
     assert read_lengths("1k,4K,16384") == (1024, 4096, 16384)
     assert read_lengths("512") == (512,)
     for wrong in ("", "k", "0", "a..b", "1k..", "1.5k", "-1"):
-        with pytest.raises(ValueError, match="lengths takes 1k..64k or 1k,4k,16k"):
+        with pytest.raises(ValueError, match="no list of numbers; write 1k..64k"):
             read_lengths(wrong)
     for falling in ("4k..1k", "4k,1k", "1k,1k"):
-        with pytest.raises(ValueError, match="lengths must rise"):
+        with pytest.raises(ValueError, match="must rise"):
             read_lengths(falling)
     names = ("full", "window:radius=64,chunk=32", "linear")
     assert read_names("full, window:radius=64,chunk=32,linear,full,") == names
