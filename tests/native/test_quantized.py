@@ -44,8 +44,8 @@ EVERYTHING = slice(None)
 def way(request, monkeypatch):
     """With the compiled kernels and without them."""
     if request.param == "plain":
-        monkeypatch.setattr(quantized, "_kernels", lambda: None)
-    elif quantized._kernels() is None:
+        monkeypatch.setattr(quantized.compiled, "available", lambda: False)
+    elif not quantized.compiled.available():
         pytest.skip("the kernels are not compiled here")
 
 
