@@ -38,8 +38,8 @@ class Chooser:
         for job in jobs:
             rows[job] = first
             first += len(job.pending) * (1 + len(job.guesses))
-        count = max((2 * job.request.beams for job in jobs if job.request.beams > 1), default=1)
-        sets = {job.request.forbidden for job in jobs if job.request.sampling is None}
+        count = max(2 * r.beams if r.beams > 1 else max(1, r.alternatives) for r in (job.request for job in jobs))
+        sets = {job.request.forbidden for job in jobs if job.request.sampling is None or job.request.alternatives}
         best = {forbidden: self.best(scores, count, forbidden) for forbidden in sets}
         first_best = {forbidden: [part[:, 0].tolist() for part in found] for forbidden, found in best.items()}
 
@@ -47,6 +47,8 @@ class Chooser:
         searching: dict[BeamRules, list[Job]] = defaultdict(list)
         for job in jobs:
             request = job.request
+            if request.alternatives:
+                note_likely(job, rows[job], *best[request.forbidden])
             if request.sampling is not None:
                 drawn[replace(request.sampling, seed=0), request.forbidden].append(job)
             elif request.beams > 1:
@@ -123,6 +125,13 @@ class Chooser:
         if done:
             self.leave(done, rules)
         return done
+
+
+def note_likely(job: Job, row: int, ids: Int[Tensor, "W C"], log_probs: Float[Tensor, "W C"]) -> None:
+    """What else could be written in each of a job's rows."""
+    some = slice(row, row + 1 + len(job.guesses)), slice(job.request.alternatives)
+    pairs = zip(ids[some].tolist(), log_probs[some].tolist(), strict=True)
+    job.likely = [list(zip(*pair, strict=True)) for pair in pairs]
 
 
 def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, words: int) -> None:

@@ -10,8 +10,8 @@ import itertools
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,7 @@ class Engine:
         self.waiting: deque[Job] = deque()  # both in order of arrival
         self.running: list[Job] = []
         self.numbers = itertools.count()
+        self.steps = 0
         self.lock = threading.RLock()
         self.busy = False
         self.gone: deque[Ticket] = deque()
@@ -164,23 +165,34 @@ class Engine:
             self.cancel(ticket)
 
     async def stream(self, prompt: str | Request, **how: Any) -> AsyncIterator[Token]:
-        """The same beside other work: a thread drives the engine, for all streams together."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
-        ticket = self.submit(self.asked(prompt, **how), lambda _: loop.call_soon_threadsafe(news.set))
-        told = Told(ticket, self.speaker)
-        self.drive()
+        """The same beside other work."""
+        told = None
+        async with aclosing(self.follow([self.asked(prompt, **how)])) as followed:
+            async for (ticket,) in followed:
+                told = told or Told(ticket, self.speaker)
+                for token in told.news():
+                    yield token
+                if ticket.done:
+                    ticket.result()
+
+    async def follow(self, requests: Sequence[Request]) -> AsyncGenerator[list[Ticket], None]:
+        """The tickets of requests, again whenever there is something new, until all are done. A thread drives the
+        engine, for everybody together; whoever stops following takes the requests back."""
+        loop, news, tickets = asyncio.get_running_loop(), asyncio.Event(), []
         try:
+            for request in requests:
+                tickets.append(self.submit(request, lambda _: loop.call_soon_threadsafe(news.set)))
+            self.drive()
             over = False
             while not over:
                 await news.wait()
                 news.clear()
-                over = ticket.done
-                for token in told.news():
-                    yield token
-            ticket.result()
+                over = all(ticket.done for ticket in tickets)
+                yield tickets
         finally:
-            self.cancel(ticket)
-            while not ticket.done:  # what it holds is free with the end of the step
+            for ticket in tickets:
+                self.cancel(ticket)
+            while not all(ticket.done for ticket in tickets):  # what they hold is free with the end of the step
                 await asyncio.sleep(0.001)
 
     def asked(self, prompt: str | Request, **how: Any) -> Request:
@@ -237,6 +249,7 @@ class Engine:
                 self.encode()
                 plan = self.plan()
                 if plan:
+                    self.steps += 1
                     scores = self.runner.run(plan, self.tables)
                     ready = self.advance(plan)
                     if ready:

@@ -10,6 +10,8 @@ import numpy as np
 from regard.decode.beam import BeamRules, Beams, EarlyStopping, check_beams
 from regard.decode.sample import Hypothesis, Sampling, until
 
+Likely = list[tuple[int, float]]
+"""Tokens and their log-probabilities, best first."""
 Propose = Callable[[Sequence[int]], Sequence[int]]
 """A text so far → how it may go on."""
 
@@ -44,13 +46,15 @@ class Request:
     """Texts to return."""
     propose: Propose | None = None
     """Guesses how a text goes on; what the model agrees with is written in one step."""
+    alternatives: int = 0
+    """How many of the likeliest tokens are told beside each one that is written (not for beams)."""
 
     def __post_init__(self) -> None:
         check_beams(self.beams, self.n_best, self.max_len)
         if not len(self.prompt):
             raise ValueError("the prompt has no tokens; begin with the mark of the start")
-        if self.beams > 1 and (self.sampling or self.propose):
-            raise ValueError("beams take the best; leave out sampling and guesses, or use one beam")
+        if self.beams > 1 and (self.sampling or self.propose or self.alternatives):
+            raise ValueError("beams take the best; leave out sampling, guesses and alternatives, or use one beam")
 
     @property
     def rules(self) -> BeamRules:
@@ -86,13 +90,16 @@ class Full(RuntimeError):  # noqa: N818
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request on its way: `ids` and `log_probs` grow as tokens are written; `found` is there when it is done."""
+    """A request on its way: `ids` and what is told of them grow as tokens are written; `found` is there when it is
+    done."""
 
     request: Request
     on_token: Callable[["Ticket"], Any] | None = None
     """Called when there are new tokens, and at the end, by whoever drives the engine."""
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    alternatives: list[Likely] = field(default_factory=list)
+    """Beside each token, where the request asks for them."""
     found: list[Hypothesis] | None = None
     error: BaseException | None = None
 
@@ -141,6 +148,8 @@ class Job:
     """Tokens of each sequence that the model has not read yet."""
     guesses: list[int] = field(default_factory=list)
     """The last of the pending tokens, where those are guesses."""
+    likely: list[Likely] = field(default_factory=list)
+    """The best tokens in each of this step's rows, where the request asks for them."""
     seed: bytes = b""
     """Names its source."""
     names: list[bytes] = field(default_factory=list)
@@ -169,6 +178,8 @@ class Job:
         """One token more, which may be the last; what the model has to read next."""
         request, ticket = self.request, self.ticket
         ticket.log_probs.append(log_prob)  # first: another thread counts the ids
+        if request.alternatives:
+            ticket.alternatives.append(self.likely.pop(0))
         ticket.ids.append(id)
         if id in request.ends or len(ticket.ids) == request.max_len - request.force_end:
             ticket.finish()

@@ -50,19 +50,35 @@ class Sampling:
 
 def filter_scores(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     """The scores that are drawn from: −∞ where a filter removes a token. The best token always stays."""
-    scores = scores / sampling.temperature
+    scores = scores / max(sampling.temperature, 1e-30)  # colder, the best would be −∞ too
     if sampling.top_k is not None:
         worst = scores.topk(min(sampling.top_k, scores.shape[-1])).values[:, -1:]
         scores = scores.masked_fill(scores < worst, -math.inf)
     if sampling.top_p is not None:
-        ordered, order = scores.sort(dim=-1)  # ascending: what goes is the tail that together has at most 1 − p
-        gone = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - sampling.top_p
-        gone[:, -1] = False
-        scores = scores.masked_fill(torch.zeros_like(gone).scatter(1, order, gone), -math.inf)
+        scores = keep_top_p(scores, sampling.top_p)
     if sampling.min_p is not None:
         odds = (scores - scores.amax(dim=-1, keepdim=True)).exp()  # p / p of the best
         scores = scores.masked_fill(odds < sampling.min_p, -math.inf)
     return scores
+
+
+FEW = 256
+"""Tokens that hold most of the probability, as a rule."""
+
+
+def keep_top_p(scores: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]:
+    """−∞ behind the best tokens that together reach `top_p`. To sort a whole vocabulary takes longer than a small
+    model's step, so the few best are tried first."""
+    total = scores.logsumexp(dim=-1, keepdim=True)
+    for count in (FEW, scores.shape[-1]):
+        best, places = best_tokens(scores, count)
+        probabilities = (best - total).exp()
+        reached = probabilities.cumsum(dim=-1)
+        if count >= scores.shape[-1] or bool((reached[:, -1] >= top_p).all()):
+            break
+    gone = reached - probabilities >= top_p  # what stands before it is enough
+    gone[:, 0] = False
+    return torch.full_like(scores, -math.inf).scatter(1, places, best.masked_fill(gone, -math.inf))
 
 
 def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

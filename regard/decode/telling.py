@@ -1,25 +1,30 @@
 """What is said of a text while it is written."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from regard.decode.requests import Ticket
+from regard.decode.requests import Likely, Ticket
 
 
 class Token(NamedTuple):
-    """One token of a text; `text` is what it adds, where the engine knows texts: nothing while a character is open."""
+    """One token of a text; `text` is what it adds, where the engine knows texts: nothing while a character is open, or
+    what may be the beginning of a stop."""
 
     id: int
     log_prob: float
     text: str
+    likely: Likely = []
 
 
 class Told:
-    """How much has been said of a ticket's tokens; `speaker` knows their text."""
+    """How much has been said of a ticket's tokens; `speaker` knows their text. With the first of the `stops` in it the
+    text is over: it `stopped` before that."""
 
-    def __init__(self, ticket: Ticket, speaker: Any) -> None:
-        self.ticket, self.speaker, self.tokens, self.letters = ticket, speaker, 0, 0
+    def __init__(self, ticket: Ticket, speaker: Any, stops: Sequence[str] = ()) -> None:
+        self.ticket, self.speaker, self.stops = ticket, speaker, stops
+        self.tokens = self.letters = 0
+        self.stopped = False
 
     def news(self) -> Iterator[Token]:
         """The tokens that came since."""
@@ -29,10 +34,27 @@ class Told:
             ids = ticket.found[0].ids
             log_probs = [math.nan] * len(ids)
         last = len(ids)
-        for place in range(self.tokens, last):
-            text = said(ticket, self.speaker, ids[: place + 1], whole=over and place == last - 1)[self.letters :]
+        while self.tokens < last and not self.stopped:
+            place = self.tokens
+            whole = over and place == last - 1
+            text = self.sayable(said(ticket, self.speaker, ids[: place + 1], whole=whole), whole)
             self.tokens, self.letters = place + 1, self.letters + len(text)
-            yield Token(ids[place], log_probs[place], text)
+            likely = ticket.alternatives[place] if ticket.request.alternatives else []
+            yield Token(ids[place], log_probs[place], text, likely)
+
+    def sayable(self, text: str, whole: bool) -> str:
+        """What is new in a text, up to a stop, or to what may become one."""
+        ends = [place for stop in self.stops if (place := text.find(stop, self.letters)) >= 0]
+        if ends:
+            self.stopped = True
+            return text[self.letters : min(ends)]
+        held = 0 if whole else max((overlap(text, stop) for stop in self.stops), default=0)
+        return text[self.letters : len(text) - held]
+
+
+def overlap(text: str, stop: str) -> int:
+    """How many letters at the end of a text are the beginning of a stop."""
+    return next((count for count in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:count])), 0)
 
 
 def said(ticket: Ticket, speaker: Any, ids: list[int], *, whole: bool) -> str:

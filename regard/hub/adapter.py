@@ -17,6 +17,8 @@ from regard.nn.lora import add_low_rank, merge_low_rank
 from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
+HEAD = ("model_type", "family", "regard_version", "adapter")
+"""Keys of `config.json` that are not the config's own."""
 
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
@@ -66,7 +68,7 @@ def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int
 def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
     """The base with what a run trained put into it, detours merged."""
     told = fields["adapter"]
-    own = {k: v for k, v in fields.items() if k not in ("model_type", "family", "regard_version", "adapter")}
+    own = {k: v for k, v in fields.items() if k not in HEAD}
     with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
         model = begin_from(base, override(type(base.config)(), own))
         tune(model, told["tune"], told["rank"])

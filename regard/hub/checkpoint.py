@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import regard.models  # noqa: F401  registers the families
 from regard.config import nearest, override, to_dict
 from regard.files import own_tensors
-from regard.hub.adapter import find_base, load_adapter
+from regard.hub.adapter import HEAD, find_base, load_adapter
 from regard.hub.files import CONFIG, INDEX, WEIGHTS, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
@@ -20,7 +20,7 @@ from regard.hub.maps import MAPS
 from regard.native.quantized import refuse_quantized
 from regard.registry import models
 
-__all__ = ["export_model", "load_generation", "load_model", "save_generation", "save_model"]
+__all__ = ["export_model", "load_generation", "load_model", "peek_model", "save_generation", "save_model"]
 
 
 def save_model(model: Any, directory: str | Path) -> None:
@@ -49,27 +49,41 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
         return model if dtype is None else model.to(dtype)
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
-    try:
-        if known is None:
-            family = fields.get("family", "missing")
-            config = _own_config(family, fields)
-        else:
-            for more in (path / name for name in known.beside):
-                fields = (read_json(more) if more.is_file() else {}) | fields
-            stored, family = known.tidy(stored), known.family
-            config = known.read_config(fields, stored)
-        with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
-            model = models[family](config)
-    except ValueError as error:
-        raise ValueError(f"{config_path}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{config_path}: not a complete config ({error}); copy it again") from None
+    stored = stored if known is None else known.tidy(stored)
+    with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
+        model, config = _build(path, fields, known, stored)
     try:
         tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
         _fill(model, tensors, dtype)
     except ValueError as error:
         raise ValueError(f"{weights_path}: {error}") from None
     return model.eval()
+
+
+def peek_model(directory: str | Path) -> nn.Module:
+    """The model of a directory without its weights: what it is made of, in no time and no memory."""
+    path = Path(directory)
+    fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), {})
+    with torch.device("meta"):
+        return _build(path, fields, _known(fields, path / CONFIG), stored)[0]
+
+
+def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
+    """A new model as `config.json` says (a foreign one may depend on what is stored too), and its config."""
+    where = path if path.is_file() else path / CONFIG
+    try:
+        if known is None:
+            family = fields.get("family", "missing")
+            config = _own_config(family, fields)
+        else:
+            for more in (path / name for name in known.beside):
+                fields = (read_json(more) if more.is_file() else {}) | dict(fields)
+            family, config = known.family, known.read_config(fields, stored)
+        return models[family](config), config
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{where}: not a complete config ({error}); copy it again") from None
 
 
 def _known(fields: Mapping[str, Any], path: Path) -> Map | None:
@@ -81,7 +95,7 @@ def _known(fields: Mapping[str, Any], path: Path) -> Map | None:
 
 
 def _own_config(family: str, fields: Mapping[str, Any]) -> Any:
-    own = {key: value for key, value in fields.items() if key not in ("model_type", "family", "regard_version")}
+    own = {key: value for key, value in fields.items() if key not in HEAD}
     return override(models[family].config_class(), own)
 
 

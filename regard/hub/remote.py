@@ -6,7 +6,7 @@ from pathlib import Path
 from regard.hub.files import CONFIG, WEIGHTS
 
 # No pickles: what is not fetched cannot be loaded by mistake.
-PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
+PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 # The models from before the Hub had owners.
 BARE_ID = re.compile(r"(distil)?(gpt2|bert|roberta|albert|t5)(-\w+)*", re.ASCII)

@@ -1,20 +1,40 @@
 """Pictures of a translator at work: which source tokens it looked at for each target token."""
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import alignment, look
 from regard.inside.views import draw_alignment, draw_heads, draw_lines
 from regard.tasks import Translation, Translator
+from regard.tasks.translator import LONGEST_SOURCE
+
+
+def align(
+    translator: Translator, text: str, ids: tuple[int, ...], model: Any = None
+) -> tuple[Float[Tensor, "T S"], list[str], list[str]]:
+    """The alignment of a text and its translation, mean over all layers and heads of the cross-attention, with the
+    pieces that were read and written. `model` is a twin of the translator's own, if that one is at work elsewhere."""
+    source, target = tensors(translator, text, ids)
+    with torch.inference_mode():
+        weights = alignment(model or translator.model, source, torch.tensor([source.shape[1]]), target)[0]
+    return weights, *labels(translator, source, ids)
+
+
+def twin_of(model: nn.Module) -> nn.Module:
+    """A second tree of modules over the same weights: to look into while the first one works."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared)
 
 
 def draw_translation(translator: Translator, text: str, translation: Translation, path: Path) -> None:
-    """The alignment of a text and its translation, mean over all layers and heads of the cross-attention."""
-    source, target = tensors(translator, text, translation.ids)
-    weights = alignment(translator.model, source, torch.tensor([source.shape[1]]), target)[0]
-    draw_alignment(weights, *labels(translator, source, translation.ids), path)
+    """The picture of an alignment."""
+    draw_alignment(*align(translator, text, translation.ids), path)
 
 
 def draw_attention(
@@ -45,7 +65,7 @@ def draw_attention(
 
 def tensors(translator: Translator, text: str, ids: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
     """The source as the encoder reads it, and the target as the decoder reads it."""
-    source = translator.encode([text], max_source=512)
+    source = translator.encode([text], LONGEST_SOURCE)
     return torch.tensor(source), torch.tensor([[translator.generation["decoder_start"], *ids]])
 
 

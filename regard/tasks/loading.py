@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.hub.checkpoint import load_generation, load_model
+from regard.hub.chat import find_chat_template
+from regard.hub.checkpoint import load_generation, load_model, peek_model
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import Bert
@@ -40,10 +41,24 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
     tokenizer = Tokenizer.load(path)
+    kind = _kind(model)
+    if issubclass(kind, Encoder):
+        return kind(model, tokenizer)
+    loaded = kind(model, tokenizer, load_generation(path))
+    if isinstance(loaded, Writer):
+        loaded.template = find_chat_template(path)
+    return loaded
+
+
+def kind_of(directory: str | Path) -> type[Any]:
+    """The class of what `load` would return; no weights are read."""
+    return _kind(peek_model(find(directory)))
+
+
+def _kind(model: Any) -> type[Any]:
     if isinstance(model, Bert):
-        return READERS[model.config.task](model, tokenizer)
-    kind = Writer if not hasattr(model, "encoder") else Translator
-    return kind(model, tokenizer, load_generation(path))
+        return READERS[model.config.task]
+    return Translator if hasattr(model, "encoder") else Writer
 
 
 def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None) -> Any:

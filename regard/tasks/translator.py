@@ -39,6 +39,7 @@ class Translator(Speaker):
         sampling: Sampling | None = None,
         row: int = 0,
         max_new_tokens: int | None = None,
+        alternatives: int = 0,
     ) -> Request:
         """What is asked of the engine for a source. An output ends at `max_new_tokens`, or at twice its source."""
         told = self.generation
@@ -50,6 +51,7 @@ class Translator(Speaker):
             force_end=told["force_end"], sampling=sampling, row=row,
             beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
             length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
+            alternatives=alternatives,
         )  # fmt: skip
 
     def translate(

@@ -1,6 +1,6 @@
 """A trained language model with its tokenizer: the beginning of a text in, its continuation out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from regard.data.batches import IGNORE, pad
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
+from regard.hub.chat import ChatTemplate
 from regard.tasks.speaker import Speaker, told_or
 from regard.tokens import Tokenizer
 
@@ -25,6 +26,7 @@ class Writer(Speaker):
         self.prompt_end = generation["prompt_end"]
         self.ends = ends_of(generation.get("ends", generation["eos"]))
         self.front = front_of(tokenizer)
+        self.template: ChatTemplate | None = None
 
     def request(
         self,
@@ -34,13 +36,14 @@ class Writer(Speaker):
         sampling: Sampling | None = None,
         row: int = 0,
         propose: Propose | None = None,
+        alternatives: int = 0,
     ) -> Request:
         """What is asked of the engine for a prompt, as far as the context reaches."""
-        ids = self.encode(prompt) if isinstance(prompt, str) else prompt
+        ids = self.fitting(self.encode(prompt) if isinstance(prompt, str) else prompt)
         most = told_or(NEW_TOKENS, max_new_tokens)
         return Request(
             prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
-            forbidden=tuple(self.generation["forbidden"]), propose=propose,
+            forbidden=tuple(self.generation["forbidden"]), propose=propose, alternatives=alternatives,
         )  # fmt: skip
 
     def generate(
@@ -164,12 +167,31 @@ class Writer(Speaker):
             if begin is None:
                 raise ValueError("the prompt is empty and this model knows no mark of a beginning; give it some text")
             ids = [begin]
+        return self.fitting(ids)
+
+    def fitting(self, ids: Sequence[int]) -> list[int]:
+        """The ids of a prompt, if there is room behind them."""
         if len(ids) >= self.context:
             raise ValueError(
                 f"the prompt has {len(ids):,} tokens, the model's context is {self.context:,}; "
                 f"shorten it, or train with a larger --model.max-len"
             )
-        return ids
+        return list(ids)
+
+    @property
+    def chats(self) -> bool:
+        """Whether it was trained to answer."""
+        return self.template is not None or bool(self.prompt_end)
+
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The ids of a conversation, as the model's authors write it, up to where the next answer begins."""
+        if self.template is not None:
+            return self.fitting(self.tokenizer.encode(self.template.render(messages), parse_special=True))
+        if not self.chats:
+            raise ValueError("this model has no chat template, so it was not trained to answer; let it continue texts")
+        ends = {"assistant": "\n"}
+        text = "".join(f"{one['content']}{ends.get(one['role'], self.prompt_end)}" for one in messages)
+        return self.fitting([*self.front, *self.tokenizer.encode(text)])
 
     @torch.inference_mode()
     def score(self, prompts: Sequence[str], answers: Sequence[str]) -> list[float]:

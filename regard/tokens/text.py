@@ -147,8 +147,10 @@ class Tokenizer:
             _write(beside, json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles, indent=2))
         return path
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
+    def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """The ids of a text, without special tokens; `parse_special` turns their names in it into them."""
+        if parse_special:
+            return _encode(self._reader.encode_batch_fast, [text])[0].ids
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -205,13 +207,19 @@ class Tokenizer:
         """The readable label of an entry of the vocabulary."""
         if token in self._added:
             return token
+        return self._raw(token).decode("utf-8", errors="surrogateescape").translate(VISIBLE)
+
+    def bytes_of(self, id: int) -> bytes:
+        """What a token stands for, which may be a part of a character."""
+        token = self.inner.id_to_token(id) or ""
+        return token.encode() if token in self._added else self._raw(token)
+
+    def _raw(self, token: str) -> bytes:
         if self._byte_of:
-            raw = b"".join(self._byte_of.get(symbol) or symbol.encode() for symbol in token)
-        elif re.fullmatch("<0x[0-9A-F]{2}>", token):
-            raw = bytes.fromhex(token[3:5])
-        else:
-            raw = token.replace("▁", " ").encode()
-        return raw.decode("utf-8", errors="surrogateescape").translate(VISIBLE)
+            return b"".join(self._byte_of.get(symbol) or symbol.encode() for symbol in token)
+        if re.fullmatch("<0x[0-9A-F]{2}>", token):
+            return bytes.fromhex(token[3:5])
+        return token.replace("▁", " ").encode()
 
     @cached_property
     def kind(self) -> str:

@@ -106,6 +106,12 @@ def test_special_text_is_parsed_only_on_demand(tmp_path: Path) -> None:
     path = TRAINED["bpe", False].save(tmp_path)
     assert 2 not in Tokenizer.load(path).encode("a<eos>b")
     assert Tokenizer.load(path, parse_special=True).encode("a<eos>b")[1] == 2
+    tokenizer = Tokenizer.load(path)
+    text, a, b = "a<eos>b", tokenizer.encode("a"), tokenizer.encode("b")
+    assert tokenizer.encode(text, parse_special=True) == [*a, 2, *b], "for one text"
+    assert 2 not in tokenizer.encode(text), "and the next one is text again"
+    with pytest.raises(ValueError, match="surrogate"):
+        tokenizer.encode("\ud800", parse_special=True)
 
 
 @pytest.mark.parametrize("name", ["mask", "<=>", "<0x41>", "<a b>", "", "<eos>", "<_>"])

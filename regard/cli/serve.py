@@ -1,0 +1,46 @@
+"""The command that serves models over HTTP."""
+
+from typing import Any
+
+import click
+
+from regard.cli.base import quantize_option, regard
+
+
+@regard.command()
+@click.argument("models", nargs=-1, required=True, metavar="RUN…")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; this machine alone.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@quantize_option
+@click.option(
+    "--api-key", "api_keys", multiple=True, envvar="REGARD_API_KEY",
+    help="Whoever asks must know it (again for more; or REGARD_API_KEY, which others cannot see).",
+)  # fmt: skip
+@click.option("--allow-origin", "origins", multiple=True, help="A site whose pages may ask, such as https://a.org.")
+@click.option("--allow-host", "hosts", multiple=True, help="A name that the server may be called by.")
+@click.option("--max-batch", type=click.IntRange(1), default=256, show_default=True, help="Texts written at once.")
+@click.option("--memory-gb", type=float, default=1.0, show_default=True, help="For a model's keys and values.")
+@click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Requests that may wait.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one answer.")
+@click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Size of one request.")
+@click.option("--threads", type=click.IntRange(1), help="Cores for a model.  [default: all]")
+@click.option("--grace", type=float, default=30.0, show_default=True, help="Seconds for open answers at the end.")
+@click.option("--preload", is_flag=True, help="Load all models before the first request.")
+def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload: bool, **limits: Any) -> None:
+    """Serve models over HTTP: OpenAI's API, translations, labels, and a page to use them from.
+
+    RUN is a run, a checkpoint, or NAME=PATH; several are served side by side, each loaded when first asked for.
+    """
+    try:
+        from regard.serve.run import serve as run
+        from regard.serve.settings import Settings
+        from regard.serve.shelf import name_models
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error.name} is missing, which serving needs: pip install 'regard[serve]'") from None
+    settings = Settings(memory=int(memory_gb * 2**30), max_body=int(max_body_mb * 2**20), **limits)
+
+    def ready(address: str, shelf: Any) -> None:
+        click.echo(f"serving {', '.join(one.name for one in shelf)}", err=True)
+        click.echo(f"page {address}/  API {address}/v1  description {address}/docs  (Ctrl-C stops)", err=True)
+
+    run(name_models(models), settings, preload=preload, ready=ready)

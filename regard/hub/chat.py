@@ -1,0 +1,178 @@
+"""The chat template of a checkpoint: how its authors wrote a conversation as one text.
+
+A template is a program by someone else. It runs in jinja2's immutable sandbox and sees plain JSON values only; what
+goes wrong in it is a `ValueError` of one line. The result names special tokens, so its ids are those of
+`Tokenizer.encode(text, parse_special=True)`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from regard.hub.files import read_json
+from regard.tokens import Tokenizer
+from regard.tokens.published import ROLES, read_settings
+
+JINJA, CONFIG, LEGACY = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
+# Far more than any model reads, far less than a machine's memory.
+LONGEST = 16_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatTemplate:
+    """A template with the special tokens that it may name."""
+
+    source: str
+    """The template, in Jinja's language."""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """The special tokens as the template's variables: `bos_token`, `eos_token`, …; those that there are."""
+    path: Path = Path(JINJA)
+    """Where it was found, for messages."""
+
+    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
+        """The conversation as one text; by default it ends where the assistant's next message begins."""
+        if not messages:
+            raise ValueError("a conversation of no messages; give at least one, such as {'role': 'user', 'content': …}")
+        try:
+            # Plain copies of plain values: no object of ours with methods that the sandbox does not know.
+            plain = json.loads(json.dumps([dict(message) for message in messages]))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"a message holds what JSON cannot ({error}); give texts, numbers, lists, dicts") from None
+        # Templates ask whether these "is not none", which what is not defined would be.
+        given = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
+        pieces, length = [], 0
+        try:
+            for piece in _compile(self.source).generate(**self.tokens, **given, messages=plain):
+                pieces.append(piece)
+                if (length := length + len(piece)) > LONGEST:
+                    break
+        except ImportError:
+            raise
+        except Exception as error:  # a template can do anything that an expression can
+            raise ValueError(self._told(error)) from None
+        if length > LONGEST:
+            cure = "send shorter messages, or repair the template if it repeats itself"
+            raise ValueError(f"{self.path}: the chat is more than {LONGEST} characters long; {cure}")
+        return "".join(pieces)
+
+    def _told(self, error: Exception) -> str:
+        """One line for whatever happened: a template's own objection is about the messages, the rest about itself."""
+        import jinja2
+
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ObjectionError):
+            return f"the model's chat template refuses these messages: {said}; change them"
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            return f"{self.path}: line {error.lineno} of the chat template: {said}; download or write it again"
+        if isinstance(error, jinja2.exceptions.SecurityError):
+            return f"{self.path}: the chat template does what a template must not ({said}); do not use this checkpoint"
+        cure = "check the fields of the messages (role, content) and the template"
+        return f"{self.path}: the chat template failed ({type(error).__name__}: {said}); {cure}"
+
+
+class ObjectionError(Exception):
+    """What a template says with `raise_exception`."""
+
+
+def find_chat_template(directory: Path | str) -> ChatTemplate | None:
+    """The template beside a checkpoint's tokenizer; None where there is none, as for models that do not chat."""
+    directory = Path(directory)
+    for name, read in ((JINJA, _read_text), (CONFIG, _read_setting), (LEGACY, _read_setting)):
+        path = directory / name
+        source = read(path) if path.is_file() else None
+        if source is not None:
+            return ChatTemplate(source=source, tokens=_special_tokens(directory), path=path)
+    return None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error}); download it again") from None
+
+
+def _read_setting(path: Path) -> str | None:
+    """The value of "chat_template": a text, or several of which one is the default."""
+    written = read_json(path).get("chat_template")
+    if isinstance(written, list):
+        named = {entry.get("name"): entry.get("template") for entry in written if isinstance(entry, dict)}
+        if "default" not in named:
+            names = ", ".join(map(repr, named)) or "none"
+            raise ValueError(f"{path}: of its chat templates ({names}) none is named 'default'; name one so")
+        written = named["default"]
+    if not isinstance(written, str | None):
+        raise ValueError(f"{path}: chat_template is {type(written).__name__}, not a text; download it again")
+    return written
+
+
+def _special_tokens(directory: Path) -> dict[str, str]:
+    """As the settings name them; without settings, as our tokenizer finds them."""
+    settings: Mapping[str, Any] = read_settings(directory)
+    if not settings and (directory / "tokenizer.json").is_file():
+        settings = {f"{role}_token": name for role, name in Tokenizer.load(directory).names.items()}
+    written = {name: settings.get(name) for name in (f"{role}_token" for role in ROLES)}
+    contents = {name: value.get("content") if isinstance(value, dict) else value for name, value in written.items()}
+    return {name: content for name, content in contents.items() if isinstance(content, str)}
+
+
+@lru_cache(maxsize=32)
+def _compile(source: str) -> Any:
+    """A `jinja2.Template` in the environment that published templates are written for."""
+    try:
+        import jinja2
+        from jinja2 import ext, nodes, sandbox
+    except ImportError:
+        raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'") from None
+
+    class Generation(ext.Extension):
+        """`{% generation %}` marks what the assistant said, for training; here it is just its content."""
+
+        tags = {"generation"}
+
+        def parse(self, parser: Any) -> nodes.Node:
+            line = next(parser.stream).lineno
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+    class Namespace(jinja2.utils.Namespace):
+        """Python looks for names such as `__call__` on objects; a template shall not put any there."""
+
+        def __init__(*args: Any, **entries: Any) -> None:  # no "self", so that an entry may have that name
+            jinja2.utils.Namespace.__init__(args[0])
+            for name, value in dict(*args[1:], **entries).items():
+                args[0][name] = value
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            if name.startswith("_"):
+                raise jinja2.exceptions.SecurityError(f"it stores {name!r} in a namespace")
+            super().__setitem__(name, value)
+
+    environment = sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _object, "strftime_now": _now, "namespace": Namespace}
+    return environment.from_string(source)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own filter escapes for HTML, which a model never saw."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _object(message: Any) -> None:
+    raise ObjectionError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)

@@ -1,0 +1,86 @@
+"""Refusals, in the words and the form that OpenAI's clients know."""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from regard.config import nearest
+
+TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class Refused(HTTPException):
+    """An answer that says what was wrong, and the cure."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None, **headers: str
+    ) -> None:
+        super().__init__(status, message, {name.replace("_", "-"): value for name, value in headers.items()} or None)
+        self.param, self.code = param, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        kind = TYPES.get(self.status_code, "server_error" if self.status_code >= 500 else "invalid_request_error")
+        return {"error": {"message": str(self.detail), "type": kind, "param": self.param, "code": self.code}}
+
+    @property
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, self.status_code, self.headers)
+
+
+def full() -> Refused:
+    """Too many are waiting."""
+    return Refused(429, "too many requests are waiting; try again in a moment", code="queue_full", retry_after="1")
+
+
+def timed_out(limit: float) -> Refused:
+    return Refused(408, f"not done after {limit:g} seconds; ask for less at once", code="timeout")
+
+
+def closing() -> Refused:
+    return Refused(503, "the server is being stopped; ask another one, or later", code="closing", retry_after="5")
+
+
+async def on_http(request: Request, error: Exception) -> JSONResponse:
+    """Refusals of ours, and of the framework: no such path, no such method."""
+    if isinstance(error, Refused):
+        return error.response
+    assert isinstance(error, HTTPException)
+    said = {404: f"no such path: {request.url.path}; /docs lists them", 400: "the body is not valid JSON in UTF-8"}
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another")
+        said[405] = f"{request.method} does not go with {request.url.path}; use {allowed}"
+    message = said.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return Refused(error.status_code, message, **dict(error.headers or {})).response
+
+
+async def on_invalid(request: Request, error: Exception) -> JSONResponse:
+    """A body that is not what the route takes: the first thing that is wrong with it."""
+    assert isinstance(error, RequestValidationError)
+    return explain(error, known_fields(request)).response
+
+
+def explain(error: RequestValidationError, known: list[str]) -> Refused:
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")  # a slip of the pen explains the rest
+    place = [str(part) for part in first["loc"][1:] if not str(part)[:1].isupper() and "[" not in str(part)]
+    name = ".".join(place)
+    if first["type"] == "json_invalid":
+        return Refused(400, f"the body is not valid JSON: {first['ctx']['error']} at byte {first['loc'][-1]}")
+    if first["type"] == "extra_forbidden":
+        cure = nearest(place[-1], known) if len(place) == 1 else "leave it out"
+        return Refused(400, f"unknown field {name!r}; {cure}", param=name)
+    if not place:
+        return Refused(400, "the body must be a JSON object; send one with Content-Type: application/json")
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return Refused(400, f"{name} {reason[:1].lower()}{reason[1:]}", param=name)
+
+
+def known_fields(request: Request) -> list[str]:
+    """The fields of the body that the route takes."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = getattr(getattr(body, "field_info", None), "annotation", None)
+    return list(getattr(model, "model_fields", {}))

@@ -1,0 +1,68 @@
+"""Starting a server, and stopping it so that nobody's answer breaks off without a word."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from regard.serve.app import build_app
+from regard.serve.settings import Settings
+from regard.serve.shelf import Shelf
+
+BACKLOG = 2048
+"""Connections that wait to be taken."""
+
+
+class Server(uvicorn.Server):
+    """Told to stop, it takes no more; what is open may go on for a while, and then gets a clear end."""
+
+    def __init__(self, config: uvicorn.Config, shelf: Shelf, settings: Settings) -> None:
+        super().__init__(config)
+        self.shelf, self.settings = shelf, settings
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        hurry = self.should_exit and sig == signal.SIGINT  # Ctrl-C twice
+        self.should_exit = True
+        asyncio.get_running_loop().call_later(0 if hurry else self.settings.grace, self.shelf.close)
+
+
+def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any]) -> None:
+    """Serves until it is told to stop; `ready` is called with the address when it can be reached."""
+    shelf = Shelf(models, settings)
+    listener = listen(settings)
+    config = uvicorn.Config(
+        build_app(shelf, settings), log_level="warning", access_log=False, server_header=False, date_header=True,
+        timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
+        h11_max_incomplete_event_size=2**16,
+    )  # fmt: skip
+
+    async def run() -> None:
+        if preload:
+            for served in shelf:
+                await served.load()
+        name = f"[{settings.host}]" if ":" in settings.host else settings.host
+        ready(f"http://{name}:{listener.getsockname()[1]}", shelf)
+        await Server(config, shelf, settings).serve(sockets=[listener])
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(run())
+
+
+def listen(settings: Settings) -> socket.socket:
+    """An open port; one that is taken is an error of one line."""
+    where = f"{settings.host}:{settings.port}"
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen on {where}: {error.strerror or error}; choose another --port or --host"
+        ) from None
+    return listener

@@ -1,0 +1,160 @@
+"""The models of a server, each loaded when it is first asked for."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard.config import nearest
+from regard.decode.engine import Engine
+from regard.hub.chat import find_chat_template
+from regard.hub.checkpoint import load_generation, peek_model
+from regard.hub.remote import find
+from regard.inside.alignments import twin_of
+from regard.serve.errors import Refused, full
+from regard.serve.settings import Settings
+from regard.tasks.loading import kind_of, load
+from regard.tasks.writer import Writer
+
+VERBS = {
+    "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",
+}  # fmt: skip
+"""What can be asked of a model over HTTP."""
+
+Result = TypeVar("Result")
+
+
+class Served:
+    """One model: what it does is known at once, its weights are there from the first request on."""
+
+    def __init__(self, name: str, where: str, settings: Settings) -> None:
+        self.name, self.path, self.settings = name, find(where), settings
+        kind = kind_of(self.path)
+        self.does = [verb for verb in VERBS if hasattr(kind, verb)]
+        if issubclass(kind, Writer) and self.path.is_dir():
+            if find_chat_template(self.path) is not None or load_generation(self.path)["prompt_end"]:
+                self.does.append("chat")
+        self.context: int | None = getattr(peek_model(self.path).config, "max_len", None)
+        self.since = int(time.time())
+        self.error: str | None = None
+        self.speaker: Any = None
+        self.engine: Engine | None = None
+        self.loading: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> str:
+        if self.speaker is not None:
+            return "loaded"
+        return "loading" if self.loading is not None else "failed" if self.error is not None else "not loaded"
+
+    async def load(self) -> None:
+        """Returns when it is ready to work. Whoever asks meanwhile waits for the same; after a failure it is tried
+        anew."""
+        if self.speaker is None:
+            if self.loading is None:
+                self.loading = asyncio.create_task(self._load())
+            await asyncio.shield(self.loading)  # others wait for it, even if this one goes
+
+    async def _load(self) -> None:
+        try:
+            speaker = await asyncio.to_thread(load, self.path, self.settings.quantize)
+            if hasattr(speaker, "engine"):
+                how = self.settings
+                self.engine = speaker.engine = await asyncio.to_thread(
+                    Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
+                )
+            self.speaker, self.error = speaker, None
+        except (ValueError, OSError, ImportError) as error:
+            self.error = str(error)
+            raise Refused(503, f"model {self.name!r} cannot be loaded: {error}", code="model_unavailable") from None
+        finally:
+            self.loading = None
+
+    @cached_property
+    def twin(self) -> Any:
+        """The model once more over the same weights, to look into while the engine works."""
+        return twin_of(self.speaker.model)
+
+    @cached_property
+    def longest_token(self) -> int:
+        """In characters."""
+        return max(map(len, self.speaker.tokenizer.inner.get_vocab()))
+
+    def check_length(self, texts: Sequence[str], name: str) -> None:
+        """Refuses what cannot fit, before it is read: to split megabytes into tokens takes seconds."""
+        if self.context is None:
+            return
+        for number, text in enumerate(texts, 1):
+            if len(text) > self.context * self.longest_token:
+                which = f"{name} {number}" if len(texts) > 1 else name
+                raise Refused(
+                    400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens",
+                    param=name, code="context_length_exceeded",
+                )  # fmt: skip
+
+
+class Shelf:
+    """All models of a server by name, and one thread for those that read."""
+
+    def __init__(self, models: dict[str, str], settings: Settings) -> None:
+        self.settings = settings
+        self.models = {name: Served(name, where, settings) for name, where in models.items()}
+        self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-reader")
+        self.reading = 0
+        self.closing = False
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self.models.values())
+
+    def find(self, name: str) -> Served:
+        if name not in self.models:
+            raise Refused(404, f"no model {name!r} here; {nearest(name, self.models)}", param="model",
+                          code="model_not_found")  # fmt: skip
+        return self.models[name]
+
+    async def take(self, name: str, verb: str) -> Served:
+        """A model that can do something, ready for it."""
+        served = self.find(name)
+        if verb not in served.does:
+            able = [one.name for one in self if verb in one.does]
+            does = " and ".join(VERBS[one] for one in served.does) or "be looked at"
+            cure = f"ask {' or '.join(able)}" if able else "no model here does"
+            raise Refused(400, f"model {name!r} can {does}, it cannot {VERBS[verb]}; {cure}", param="model")
+        await served.load()
+        return served
+
+    async def read(self, work: Callable[..., Result], *args: Any) -> Result:
+        """Work that is done at once, in turn with that of others."""
+        if self.reading >= self.settings.queue:
+            raise full()
+        self.reading += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.reader, work, *args)
+        finally:
+            self.reading -= 1
+
+    def close(self) -> None:
+        """Ends all that is still being written."""
+        self.closing = True
+        for engine in [one.engine for one in self if one.engine is not None]:
+            for job in [*engine.running, *engine.waiting]:
+                engine.cancel(job.ticket)
+
+
+def name_models(words: Iterable[str]) -> dict[str, str]:
+    """`runs/demo` is served as demo, `NAME=PATH` by that name, `owner/model` of the Hub by its own."""
+    named: dict[str, str] = {}
+    for word in words:
+        name, equals, where = word.partition("=")
+        if not equals or Path(word).exists():
+            where = word
+            name = Path(word).resolve().name if Path(word).exists() else word
+        if not name or not where:
+            raise ValueError(f"{word!r} is neither a model nor NAME=PATH")
+        if name in named:
+            raise ValueError(f"two models are called {name!r}; give one another name: other={where}")
+        named[name] = where
+    return named

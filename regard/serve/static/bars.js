@@ -1,0 +1,31 @@
+/** Probabilities as bars: for labels, for next tokens, and in the bubble over a token. */
+
+import { make, percent } from "./make.js";
+
+/**
+ * @typedef {{label: string, probability: number, chosen?: boolean, disabled?: boolean}} Bar
+ * @param {{name: string, onpick?: (index: number) => void}} options  with `onpick` each bar is a button
+ */
+export function createBars({ name, onpick }) {
+  const element = make("ol", { class: "bars", "aria-label": name });
+
+  function row({ label, probability, chosen, disabled }, index) {
+    const fill = make("span", { class: "fill" });
+    fill.style.width = `${100 * probability}%`;
+    const parts = [make("span", { class: "label" }, label), make("span", { class: "track" }, fill), make("span", { class: "number" }, percent(probability))];
+    const body = onpick
+      ? make("button", { type: "button", class: "bar", disabled: Boolean(disabled), onclick: () => onpick(index) }, ...parts)
+      : make("div", { class: "bar" }, ...parts);
+    return make("li", { class: chosen ? "chosen" : "" }, body);
+  }
+
+  return {
+    element,
+    /** @param {Bar[]} bars */
+    show(bars) {
+      const focused = element.contains(document.activeElement);
+      element.replaceChildren(...bars.map(row));
+      if (focused) element.querySelector("button:enabled")?.focus(); // who walks by keyboard goes on from the best one
+    },
+  };
+}

@@ -1,0 +1,72 @@
+/** The call that was just made, as text for a shell and for Python. */
+
+import { apiKey, BASE } from "./api.js";
+
+/** What Python does with the answer, for each kind of call. The first four go through the official `openai` client. */
+const PYTHON = {
+  written: {
+    method: "completions.create", result: "stream",
+    after: 'for chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].text, end="", flush=True)\n',
+  },
+  next: {
+    method: "completions.create", result: "answer",
+    after: "for token, logprob in answer.choices[0].logprobs.top_logprobs[0].items():\n    print(f\"{math.exp(logprob):.3f} {token!r}\")\n",
+    imports: "import math\n",
+  },
+  chat: {
+    method: "chat.completions.create", result: "stream",
+    after: 'for chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)\n',
+  },
+  compare: {
+    method: "embeddings.create", result: "answer",
+    after: "vectors = [item.embedding for item in answer.data]\nfor a in vectors:\n"
+      + "    print(*(f\"{sum(x * y for x, y in zip(a, b)) / math.hypot(*a) / math.hypot(*b):.3f}\" for b in vectors))\n",
+    imports: "import math\n",
+  },
+  translate: {
+    after: 'for item in answer["data"]:\n    for found in item["translations"]:\n        print(found["score"], found["text"])\n',
+  },
+  classify: {
+    after: 'for found in answer["data"][0]["labels"]:\n    print(found["probability"], found["label"])\n',
+  },
+};
+
+/** For a POSIX shell: inside single quotes only the single quote itself is special. */
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** @param {{path: string, body: object}} call */
+export function curlCall({ path, body }) {
+  const parts = [`curl ${body.stream ? "-N " : ""}${quoted(BASE + path)}`, "-H 'Content-Type: application/json'"];
+  if (apiKey()) parts.push('-H "Authorization: Bearer $REGARD_API_KEY"');
+  return [...parts, `-d ${quoted(JSON.stringify(body, null, 2))}`].join(" \\\n  ") + "\n";
+}
+
+/** A value of JSON as Python writes it; JSON's strings are Python's strings. */
+function literal(value, indent = "") {
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value !== "object") return JSON.stringify(value);
+  const deeper = indent + "    ";
+  const list = Array.isArray(value);
+  const items = list
+    ? value.map((item) => deeper + literal(item, deeper))
+    : Object.entries(value).map(([name, item]) => `${deeper}${JSON.stringify(name)}: ${literal(item, deeper)}`);
+  return `${list ? "[" : "{"}\n${items.join(",\n")},\n${indent}${list ? "]" : "}"}`;
+}
+
+/** @param {{kind: keyof PYTHON, path: string, body: object}} call */
+export function pythonCall({ kind, path, body }) {
+  const { method, result, after, imports = "" } = PYTHON[kind];
+  const key = apiKey() ? 'os.environ["REGARD_API_KEY"]' : null;
+  if (!method) {
+    const headers = `{"Content-Type": "application/json"${key ? `, "Authorization": "Bearer " + ${key}` : ""}}`;
+    return `import json\n${key ? "import os\n" : ""}import urllib.request\n\nbody = ${literal(body)}\n`
+      + `request = urllib.request.Request(\n    ${literal(BASE + path)},\n    data=json.dumps(body).encode(),\n    headers=${headers},\n)\n`
+      + `with urllib.request.urlopen(request) as response:\n    answer = json.load(response)\n${after}`;
+  }
+  const fields = Object.entries(body).map(([name, value]) => `    ${name}=${literal(value, "    ")},\n`).join("");
+  const head = imports + (key ? "import os\n" : "");
+  return `${head}${head && "\n"}from openai import OpenAI\n\n`
+    + `client = OpenAI(base_url=${literal(`${BASE}/v1`)}, api_key=${key ?? '"none"'})\n`
+    + `${result} = client.${method}(\n${fields})\n${after}`;
+}

@@ -1,0 +1,98 @@
+/** Text that a model writes, token by token; each token can show how probable it was, and what else was. */
+
+import { createBars } from "./bars.js";
+import { make, percent, visible } from "./make.js";
+import { recall, remember } from "./memory.js";
+
+/** @param {{announce: (text: string) => void}} context  @param {string} name */
+export function createTokenText(context, name) {
+  const bubble = make("div", { class: "bubble", hidden: true });
+  const text = make("div", { class: "tokens", tabIndex: 0, role: "group", "aria-label": `${name}; arrow keys walk through its tokens`,
+    onkeydown: walk, onblur: hide, onpointerleave: hide, onpointerover: point, onclick: point });
+  const element = make("div", { class: "written" }, text, bubble);
+  /** @type {Map<HTMLElement, import("./chunks.js").Token[]>} */
+  const details = new Map();
+  let waiting = []; // tokens that are not yet whole characters
+  let current = null;
+
+  function point(event) {
+    if (details.has(event.target)) show(event.target);
+  }
+
+  function walk(event) {
+    const spans = [...details.keys()];
+    const at = spans.indexOf(current);
+    const next = { ArrowRight: at + 1, ArrowLeft: at < 0 ? spans.length - 1 : at - 1, Home: 0, End: spans.length - 1 }[event.key];
+    if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    if (!spans[next]) return;
+    show(spans[next]);
+    context.announce(details.get(spans[next]).map((token) => `${visible(token.token)}, ${percent(token.probability)}`).join("; "));
+  }
+
+  function hide() {
+    current?.classList.remove("current");
+    current = null;
+    bubble.hidden = true;
+  }
+
+  function show(span) {
+    hide();
+    current = span;
+    span.classList.add("current");
+    bubble.replaceChildren(...details.get(span).flatMap((token) => {
+      const bars = createBars({ name: "Most probable here" });
+      bars.show(token.others.map((other) => ({ ...other, label: visible(other.label) })));
+      return [make("p", {}, make("code", {}, visible(token.token)), ` ${percent(token.probability)}`), bars.element];
+    }));
+    bubble.hidden = false;
+    // Below the token, and inside the text's box at every width.
+    const box = element.getBoundingClientRect();
+    const place = [...span.getClientRects()].at(-1) ?? span.getBoundingClientRect();
+    const left = Math.max(0, Math.min(place.left - box.left, box.width - bubble.offsetWidth));
+    bubble.style.left = `${left}px`;
+    bubble.style.top = `${place.bottom - box.top + 6}px`;
+  }
+
+  function addSpan(part, tokens) {
+    const span = make("span", { class: "token" }, part);
+    if (tokens.length > 0) {
+      const product = tokens.reduce((product, token) => product * token.probability, 1);
+      span.style.setProperty("--surprise", String(1 - product));
+      details.set(span, tokens);
+    }
+    text.append(span);
+  }
+
+  return {
+    element,
+    /** @param {import("./chunks.js").Piece} piece */
+    add(piece) {
+      const tokens = [...waiting, ...piece.tokens];
+      waiting = [];
+      if (piece.text === "") waiting = tokens;
+      else if (tokens.map((token) => token.token).join("") === piece.text) for (const token of tokens) addSpan(token.token, [token]);
+      else addSpan(piece.text, tokens);
+    },
+    text: () => text.textContent,
+    clear() {
+      hide();
+      details.clear();
+      waiting = [];
+      text.replaceChildren();
+    },
+    /** @param {boolean} on  shade every token by how little probable it was */
+    shade: (on) => element.classList.toggle("shaded", on),
+  };
+}
+
+/** A box to tick that shades tokens; remembered. */
+export function createShadeBox(apply) {
+  const box = make("input", { type: "checkbox", checked: recall("shade", false), onchange: () => turn(box.checked) });
+  const turn = (on) => {
+    remember("shade", on);
+    apply(on);
+  };
+  apply(box.checked);
+  return make("label", { class: "check" }, box, "Shade by probability");
+}

@@ -1,0 +1,53 @@
+/** How alike sentences are to a model: the cosine of the angle between their embeddings. */
+
+import { post } from "../api.js";
+import { createCopyPanel } from "../copy.js";
+import { make } from "../make.js";
+import { createTextBox } from "../settings.js";
+import { createTask } from "../task.js";
+
+/** @type {import("./index.js").View} */
+export const view = {
+  name: "compare",
+  title: "Compare",
+  needs: "embed",
+
+  mount(host, context) {
+    const text = createTextBox({ name: "compare", label: "Sentences, one a line", rows: 5 });
+    const table = make("table", { class: "likeness" });
+    const result = make("section", { class: "result scroll", hidden: true, tabIndex: 0, "aria-label": "Likeness of the sentences" }, table);
+    const copy = createCopyPanel();
+    const task = createTask({ label: "Compare", context, work });
+
+    async function work(signal) {
+      const input = text.area.value.split("\n").filter((line) => line.trim() !== "");
+      if (input.length < 2) throw new Error(`${input.length === 0 ? "No sentence" : "Only one sentence"}: write at least two, one a line.`);
+      const body = { model: context.model.id, input };
+      const { data } = await post("/v1/embeddings", body, signal);
+      show(input, data.map(({ embedding }) => embedding));
+      result.hidden = false;
+      copy.show({ kind: "compare", path: "/v1/embeddings", body });
+    }
+
+    function show(sentences, vectors) {
+      const head = make("tr", {}, make("td"), ...sentences.map((sentence, index) => make("th", { scope: "col", title: sentence }, String(index + 1))));
+      const rows = vectors.map((a, row) => make("tr", {},
+        make("th", { scope: "row" }, make("span", { class: "rank" }, String(row + 1)), sentences[row]), ...vectors.map((b) => cell(cosine(a, b)))));
+      table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...rows));
+    }
+
+    function cell(likeness) {
+      const element = make("td", { class: likeness < 0 ? "unlike" : "" }, likeness.toFixed(2));
+      element.style.setProperty("--weight", String(Math.abs(likeness)));
+      return element;
+    }
+
+    host.append(make("div", { class: "stack" }, text.element, task.element, result, copy.element));
+    return task;
+  },
+};
+
+function cosine(a, b) {
+  const dot = (x, y) => x.reduce((sum, value, index) => sum + value * y[index], 0);
+  return dot(a, b) / (Math.sqrt(dot(a, a) * dot(b, b)) || 1);
+}

@@ -1,0 +1,19 @@
+/**
+ * The views of the page, in the order in which they are offered. A new view is one file and one line here.
+ *
+ * @typedef {{id: string, does: string[], loaded: boolean, context: number | null, error: string | null}} Model
+ * @typedef {{readonly model: Model, refresh: () => void, announce: (text: string) => void}} Context
+ *   `model` is always the one that is picked now
+ * @typedef {{go: () => void, stop: () => void, modelChanged?: () => void}} Mounted
+ * @typedef {{name: string, title: string, needs: string, mount: (host: HTMLElement, context: Context) => Mounted}} View
+ *   `needs` is what a model must do for the view to be offered
+ */
+
+import { view as chat } from "./chat.js";
+import { view as classify } from "./classify.js";
+import { view as compare } from "./compare.js";
+import { view as translate } from "./translate.js";
+import { view as write } from "./write.js";
+
+/** @type {View[]} */
+export const views = [write, chat, translate, classify, compare];

@@ -1,0 +1,168 @@
+"""From requests to what is said of them, piece by piece."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from regard.decode.requests import Cancelled, Full, Request, Ticket
+from regard.decode.sample import Hypothesis
+from regard.decode.telling import Token, Told
+from regard.serve.errors import Refused, closing, full, timed_out
+from regard.serve.shelf import Served
+from regard.serve.state import State
+
+LOWEST = -9999.0
+"""What stands for a log-probability of −∞, which JSON cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is new in one of the texts; `finish` says why it is over."""
+
+    index: int
+    tokens: list[Token]
+    finish: str | None
+
+    @property
+    def text(self) -> str:
+        return "".join(token.text for token in self.tokens)
+
+
+async def follow(state: State, served: Served, requests: Sequence[Request]) -> AsyncGenerator[list[Ticket], None]:
+    """The tickets of requests, again whenever there is something new. What goes wrong is an answer."""
+    assert served.engine is not None
+    limit = state.settings.timeout
+    deadline = asyncio.get_running_loop().time() + limit
+    async with aclosing(served.engine.follow(requests)) as followed:
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    tickets = await anext(followed, None)
+            except TimeoutError:
+                raise timed_out(limit) from None
+            except Full:
+                raise full() from None
+            except ValueError as error:
+                raise Refused(400, str(error)) from None
+            if tickets is None:
+                return
+            yield tickets
+
+
+async def write(
+    state: State, served: Served, requests: Sequence[Request], stops: Sequence[str] = ()
+) -> AsyncGenerator[Piece, None]:
+    """All texts of some requests, as they are written."""
+    assert served.engine is not None
+    watch = state.metrics.watch(served.name, sum(len(one.source or one.prompt) for one in requests))
+    tolds: list[Told] = []
+    open_ = set(range(len(requests)))
+    async with aclosing(follow(state, served, requests)) as followed:
+        async for tickets in followed:
+            tolds = tolds or [Told(ticket, served.speaker, stops) for ticket in tickets]
+            for told in [tolds[index] for index in sorted(open_)]:
+                ticket = told.ticket
+                done = ticket.done  # before the news: what comes later is said the next time
+                tokens = list(told.news())
+                watch.wrote(len(tokens))
+                if done and ticket.error is not None and not told.stopped:
+                    raise reason(ticket.error)
+                ended = told.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
+                finish = "stop" if ended else "length" if done else None
+                index = tolds.index(told)
+                if finish:
+                    open_.discard(index)
+                    served.engine.cancel(ticket)
+                if tokens or finish:
+                    yield Piece(index, tokens, finish)
+            if not open_:
+                return
+
+
+async def search(state: State, served: Served, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+    """What was found for each request, best first."""
+    watch = state.metrics.watch(served.name, sum(len(one.source or one.prompt) for one in requests))
+    tickets: list[Ticket] = []
+    if requests:
+        async with aclosing(follow(state, served, requests)) as followed:
+            async for news in followed:
+                tickets = news
+    for ticket in tickets:
+        if ticket.error is not None:
+            raise reason(ticket.error)
+    found = [ticket.result() for ticket in tickets]
+    watch.wrote(sum(len(one.ids) for some in found for one in some))
+    return found
+
+
+def reason(error: BaseException) -> BaseException:
+    """Nobody takes back what is followed, except a server that is being stopped."""
+    return closing() if isinstance(error, Cancelled) else error
+
+
+async def all_of(pieces: AsyncIterator[Piece], count: int) -> list[Piece]:
+    """The whole texts."""
+    found = [Piece(index, [], None) for index in range(count)]
+    async for piece in pieces:
+        before = found[piece.index]
+        found[piece.index] = Piece(piece.index, before.tokens + piece.tokens, piece.finish)
+    return found
+
+
+class Wording:
+    """How tokens are told in answers."""
+
+    def __init__(self, served: Served) -> None:
+        self.tokenizer, self.ends = served.speaker.tokenizer, set(getattr(served.speaker, "ends", ()))
+
+    def shown(self, tokens: Sequence[Token]) -> list[Token]:
+        """Without the mark of the end."""
+        return [token for token in tokens if token.id not in self.ends]
+
+    def completion(self, tokens: Sequence[Token], offset: int) -> dict[str, Any]:
+        """The older form: lists side by side."""
+        shown, offsets = self.shown(tokens), []
+        for token in shown:
+            offsets.append(offset)
+            offset += len(token.text)
+        return {
+            "tokens": [self.text(token.id) for token in shown],
+            "token_logprobs": [max(token.log_prob, LOWEST) for token in shown],
+            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in shown],
+            "text_offset": offsets,
+        }
+
+    def chat(self, tokens: Sequence[Token], count: int) -> dict[str, Any]:
+        """The newer form: a list of records."""
+        return {
+            "content": [
+                self.record(token.id, token.log_prob)
+                | {"top_logprobs": [self.record(id, p) for id, p in token.likely[:count]]}
+                for token in self.shown(tokens)
+            ],
+            "refusal": None,
+        }
+
+    def record(self, id: int, log_prob: float) -> dict[str, Any]:
+        raw = self.tokenizer.bytes_of(id)
+        return {"token": self.text(id), "logprob": max(log_prob, LOWEST), "bytes": list(raw)}
+
+    def text(self, id: int) -> str:
+        """A token as text; one that is no whole character as its bytes, as OpenAI writes them."""
+        raw = self.tokenizer.bytes_of(id)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}-{secrets.token_hex(12)}"
+
+
+def new_seed() -> int:
+    """For texts that nobody gave one: they are to differ."""
+    return secrets.randbits(63)
