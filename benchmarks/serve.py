@@ -32,6 +32,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 WORDS = "the a list value returns raises if not when key file name all each first last number text with from".split()
+KEY = {"Authorization": f"Bearer {os.environ['REGARD_API_KEY'].split()[0]}"} if os.environ.get("REGARD_API_KEY") else {}
 PATIENCE = 300.0
 """Seconds after which an answer is taken for lost."""
 
@@ -97,11 +98,11 @@ class Server:
         content = json.dumps({"model": self.model, **fields}).encode()
         head = (
             f"POST /v1/completions HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nConnection: close\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        )
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        ) + "".join(f"{name}: {value}\r\n" for name, value in KEY.items())
         reader, writer = open_one or await self.connect()
         try:
-            writer.write(head.encode() + content)
+            writer.write(f"{head}\r\n".encode() + content)
             answer, first = b"", 0.0
             pieces: list[bytes] = []
             while piece := await reader.read(1 << 16):
@@ -149,7 +150,7 @@ def usage(answer: Answer) -> int:
 def prompt(*seed: object) -> str:
     """A text that begins unlike all others, so that nothing of it is in the server's cache."""
     dice = random.Random(str(seed))
-    return " ".join([str(dice.randrange(10**9)), *dice.choices(WORDS, k=8)])
+    return " ".join([str(dice.randrange(10**9)), *dice.choices(WORDS, k=4)])
 
 
 async def stream(server: Server, clients: int, seconds: float, tokens: int, name: str) -> Load:
@@ -248,7 +249,8 @@ def running(run: str, options: Sequence[str]) -> Iterator[Server]:
 
 def chosen(server: Server, wanted: str | None) -> Server:
     """With the model that was asked for, or the first one that writes."""
-    with urllib.request.urlopen(f"http://{server.host}:{server.port}/v1/models", timeout=60) as answer:
+    question = urllib.request.Request(f"http://{server.host}:{server.port}/v1/models", headers=KEY)
+    with urllib.request.urlopen(question, timeout=60) as answer:
         models = json.load(answer)["data"]
     writers = [model["id"] for model in models if "generate" in model["does"] and wanted in (None, model["id"])]
     if not writers:

@@ -153,6 +153,14 @@ def write_drawn(
     log_probs = scores.log_softmax(dim=-1)
     log_probs[:, list(forbidden)] = -torch.inf
     kept = filter_scores(log_probs, sampling)
+    if not any(job.guesses for job in jobs):  # the usual case, for all at once
+        noise = torch.tensor([job.noise.random() for job in jobs], dtype=torch.float64, device=kept.device)
+        drawn = draw(kept, noise)
+        chosen = log_probs.gather(1, drawn[:, None])[:, 0]
+        for job, id, log_prob in zip(jobs, drawn.tolist(), chosen.tolist(), strict=True):
+            job.write(id, log_prob)
+            job.guess(scores.shape[1])
+        return
     first = 0
     for job in jobs:
         guesses, job.guesses = job.guesses, []

@@ -107,6 +107,11 @@ class Ticket:
     def done(self) -> bool:
         return self.found is not None or self.error is not None
 
+    def is_last(self, count: int) -> bool:
+        """Whether a text of so many of the tokens written is over."""
+        request = self.request
+        return self.ids[count - 1] in request.ends or count == request.max_len - request.force_end
+
     def result(self) -> list[Hypothesis]:
         """What was found, best first."""
         if self.error is not None:
@@ -181,7 +186,7 @@ class Job:
         if request.alternatives:
             ticket.alternatives.append(self.likely.pop(0))
         ticket.ids.append(id)
-        if id in request.ends or len(ticket.ids) == request.max_len - request.force_end:
+        if ticket.is_last(len(ticket.ids)):
             ticket.finish()
             return
         ticket.tell()

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from regard.decode.requests import Likely, Ticket
 
+BLOCK = 32
+"""Tokens that are decoded together: a text that is decoded from its beginning each time takes ever longer."""
+
 
 class Token(NamedTuple):
     """One token of a text; `text` is what it adds, where the engine knows texts: nothing while a character is open, or
@@ -23,22 +26,30 @@ class Told:
 
     def __init__(self, ticket: Ticket, speaker: Any, stops: Sequence[str] = ()) -> None:
         self.ticket, self.speaker, self.stops = ticket, speaker, stops
-        self.tokens = self.letters = 0
+        self.tokens = 0
+        self.before = 0  # tokens whose text is said and done; only what stands behind them is decoded
+        self.letters = 0  # said behind those
         self.stopped = False
 
     def news(self) -> Iterator[Token]:
         """The tokens that came since."""
         ticket, over = self.ticket, self.ticket.done
         ids, log_probs = ticket.ids, ticket.log_probs
-        if not ids and ticket.found:  # beams: all at the end
+        if over and not ids and ticket.found:  # beams: all at the end
             ids = ticket.found[0].ids
             log_probs = [math.nan] * len(ids)
         last = len(ids)
+        if not over and last and ticket.is_last(last):  # comes with what was held back, when it is known to be the end
+            last -= 1
         while self.tokens < last and not self.stopped:
             place = self.tokens
-            whole = over and place == last - 1
-            text = self.sayable(said(ticket, self.speaker, ids[: place + 1], whole=whole), whole)
+            written, whole = ids[: place + 1], over and place == last - 1
+            text = self.sayable(said(ticket, self.speaker, written, whole=whole, before=self.before), whole)
             self.tokens, self.letters = place + 1, self.letters + len(text)
+            if self.tokens - self.before >= BLOCK and not self.stopped:
+                all_ = said(ticket, self.speaker, written, whole=True, before=self.before)
+                if len(all_) == self.letters:  # no character is open, and no stop
+                    self.before, self.letters = self.tokens, 0
             likely = ticket.alternatives[place] if ticket.request.alternatives else []
             yield Token(ids[place], log_probs[place], text, likely)
 
@@ -57,6 +68,7 @@ def overlap(text: str, stop: str) -> int:
     return next((count for count in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:count])), 0)
 
 
-def said(ticket: Ticket, speaker: Any, ids: list[int], *, whole: bool) -> str:
-    """What tokens say; if they are not the `whole`, only what later ones cannot change."""
-    return "" if speaker is None else speaker.told(ticket.request, ids, whole=whole)
+def said(ticket: Ticket, speaker: Any, ids: list[int], *, whole: bool, before: int = 0) -> str:
+    """What tokens say behind the first `before` of them; if they are not the `whole`, only what later ones cannot
+    change."""
+    return "" if speaker is None else speaker.told(ticket.request, ids, whole=whole, before=before)

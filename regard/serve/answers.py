@@ -12,8 +12,7 @@ from starlette.types import Send
 
 from regard.serve.errors import Refused
 
-STALL = 60.0
-"""Seconds that a client may leave a piece of its answer unread."""
+to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 Result = TypeVar("Result")
 
@@ -40,24 +39,17 @@ async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
 
 
 class Events(StreamingResponse):
-    """Records as server-sent events. The source is closed with the connection, and by a reader who stands still."""
+    """Records as server-sent events. Their source is closed with the connection, or after `limit` seconds."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, records: AsyncIterator[dict[str, Any]]) -> None:
+    def __init__(self, records: AsyncIterator[dict[str, Any]], limit: float) -> None:
         super().__init__(events(records), headers={"X-Accel-Buffering": "no"})  # proxies are to pass them on at once
+        self.limit = limit
 
     async def stream_response(self, send: Send) -> None:
-        async with aclosing(self.body_iterator):  # type: ignore[type-var]
-            await super().stream_response(patient(send))
-
-
-def patient(send: Send) -> Send:
-    async def wait(message: Any) -> None:
-        async with asyncio.timeout(STALL):
-            await send(message)
-
-    return wait
+        async with aclosing(self.body_iterator), asyncio.timeout(self.limit):  # type: ignore[type-var]
+            await super().stream_response(send)
 
 
 async def events(records: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
@@ -71,7 +63,7 @@ async def events(records: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]
 
 
 def event(record: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + to_json(record).encode() + b"\n\n"
 
 
 async def begun(request: Request, source: AsyncIterator[Result]) -> AsyncIterator[Result]:

@@ -10,6 +10,7 @@ from typing import Any
 import uvicorn
 
 from regard.serve.app import build_app
+from regard.serve.errors import Refused
 from regard.serve.settings import Settings
 from regard.serve.shelf import Shelf
 
@@ -37,13 +38,16 @@ def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: C
     config = uvicorn.Config(
         build_app(shelf, settings), log_level="warning", access_log=False, server_header=False, date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
-        h11_max_incomplete_event_size=2**16,
+        h11_max_incomplete_event_size=2**16, proxy_headers=False,
     )  # fmt: skip
 
     async def run() -> None:
         if preload:
             for served in shelf:
-                await served.load()
+                try:
+                    await served.load()
+                except Refused as error:
+                    raise ValueError(error.detail) from None
         name = f"[{settings.host}]" if ":" in settings.host else settings.host
         ready(f"http://{name}:{listener.getsockname()[1]}", shelf)
         await Server(config, shelf, settings).serve(sockets=[listener])

@@ -151,7 +151,7 @@ def name_models(words: Iterable[str]) -> dict[str, str]:
         name, equals, where = word.partition("=")
         if not equals or Path(word).exists():
             where = word
-            name = Path(word).resolve().name if Path(word).exists() else word
+            name = Path(word).name or Path(word).resolve().name if Path(word).exists() else word
         if not name or not where:
             raise ValueError(f"{word!r} is neither a model nor NAME=PATH")
         if name in named:

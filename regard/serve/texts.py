@@ -127,7 +127,7 @@ async def answer(request: Request, state: State, order: Order) -> Response:
     """The texts of an order: whole, or piece by piece."""
     pieces = write(state, order.served, order.requests, order.body.stops)
     if order.body.stream:
-        return Events(await begun(request, chunks(order, pieces)))
+        return Events(await begun(request, chunks(order, pieces)), state.settings.timeout)
     found = await unless_gone(request, all_of(pieces, len(order.requests)))
     told = {"choices": [order.choice(piece, True, True) for piece in found]}
     return JSONResponse(order.head | told | {"usage": order.usage(sum(len(piece.tokens) for piece in found))})

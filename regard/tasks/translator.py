@@ -124,9 +124,11 @@ class Translator(Speaker):
         """An error that names the first text that is too long."""
         self.encode(texts, LONGEST_SOURCE)
 
-    def told(self, request: Request, ids: list[int], *, whole: bool) -> str:
-        """The text of tokens that an engine wrote."""
-        return self.tokenizer.decode(until(request.ends, ids)).rstrip("" if whole else "\ufffd")
+    def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
+        """The text of tokens that an engine wrote, behind the first `before`."""
+        ids = until(request.ends, ids)
+        front, both = self.tokenizer.decode_batch([ids[:before], ids])
+        return both[len(front) :].rstrip("" if whole else "\ufffd")
 
     def encode(self, texts: Sequence[str], max_source: int) -> list[list[int]]:
         """Ids with <eos> behind them, framed as a published tokenizer frames them; a text that is too long is named by

@@ -18,6 +18,10 @@ NEW_TOKENS = 200
 """Written behind a prompt, unless told otherwise."""
 
 
+NEAR = 16
+"""Tokens before a text that its first characters may depend on."""
+
+
 class Writer(Speaker):
     """What `regard.load` returns for a model that continues texts."""
 
@@ -119,10 +123,11 @@ class Writer(Speaker):
                     told = len(whole)
         yield self.continuation(ids, until(self.ends, written))[told:]
 
-    def told(self, request: Request, ids: list[int], *, whole: bool) -> str:
-        """The text of tokens that an engine wrote; without what is still open, unless that is the `whole`."""
-        prompt, ids = list(request.prompt), until(self.ends, ids)
-        return self.continuation(prompt, ids) if whole else self.settled(prompt, ids)
+    def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
+        """The text of tokens that an engine wrote, behind the first `before`; without what is still open, unless that
+        is the `whole`."""
+        front, ids = [*request.prompt[-NEAR:], *ids[:before]][-NEAR:], until(self.ends, ids)[before:]
+        return self.continuation(front, ids) if whole else self.settled(front, ids)
 
     def check(self, prompts: Sequence[str]) -> None:
         """An error that names the first prompt that cannot be written behind."""
@@ -142,17 +147,15 @@ class Writer(Speaker):
 
     def continuation(self, prompt: list[int], written: list[int]) -> str:
         """The text of new tokens. Decoded behind the prompt: a token's leading space depends on what stands before."""
-        decode = self.tokenizer.decode
-        return decode([*prompt, *written])[len(decode(prompt)) :]
+        front, both = self.tokenizer.decode_batch([prompt, [*prompt, *written]])
+        return both[len(front) :]
 
     def settled(self, prompt: list[int], written: list[int]) -> str:
         """What more tokens will not change: the bytes of a character come one by one, and the decoders of some
         vocabularies judge all bytes in a row together."""
-        decode, decoder = self.tokenizer.decode, self.tokenizer.inner.decoder
         end = len(written)
-        if decoder is not None and b'"ByteFallback"' in decoder.__getstate__():
-            while end and decode(written[end - 1 : end]) == "�":
-                end -= 1
+        while self.tokenizer.spells_bytes and end and self.tokenizer.decode(written[end - 1 : end]) == "�":
+            end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
 
     @property

@@ -77,7 +77,9 @@ class Tokenizer:
         self.pad, self.bos, self.eos, self.mask, self.unk, self.cls, self.sep = (ids.get(role) for role in USUAL_NAMES)
         self.vocab_size = 1 + max(inner.get_vocab().values())  # published vocabularies can have holes
         self._added = {token.content for token in inner.get_added_tokens_decoder().values()}
-        byte_level = inner.decoder is not None and b'"ByteLevel"' in inner.decoder.__getstate__()
+        decoder = b"" if inner.decoder is None else inner.decoder.__getstate__()
+        self.spells_bytes = b'"ByteFallback"' in decoder  # and judges all bytes in a row together
+        byte_level = b'"ByteLevel"' in decoder
         self._byte_of = _byte_symbols() if byte_level else {}
 
     @classmethod
@@ -267,7 +269,7 @@ class Tokenizer:
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         """The library passes over an id that it does not know; here it is an error."""
-        for id in ids:
+        for id in (min(ids), max(ids)) if len(ids) else ():
             if not 0 <= id < self.vocab_size:
                 raise ValueError(f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer")
         return list(ids)

@@ -5,11 +5,11 @@ import { recall } from "./memory.js";
 /** Where the page lives; also right behind a proxy that serves it below a path. */
 export const BASE = new URL(".", location.href).href.replace(/\/$/, "");
 
-/** What went wrong, in the server's words; `status` is 0 where there was no answer. */
+/** What went wrong, in the server's words; `param` is the field of the request that it is about, where it is about one. */
 export class ApiError extends Error {
-  constructor(message, status = 0) {
+  constructor(message, param = null) {
     super(message);
-    this.status = status;
+    this.param = param;
   }
 }
 
@@ -36,14 +36,15 @@ async function request(path, { body, signal } = {}) {
   }
   if (response.ok) return response;
   if (response.status === 401) keyWanted();
-  throw new ApiError((await errorIn(response)) ?? `The server answered with ${response.status} and no words.`, response.status);
+  throw await errorIn(response);
 }
 
 async function errorIn(response) {
   try {
-    return (await response.json()).error.message;
+    const { message, param } = (await response.json()).error;
+    return new ApiError(message, param);
   } catch {
-    return null; // a proxy's own page, for example
+    return new ApiError(`The server answered with ${response.status} and no words.`); // a proxy's own page, for example
   }
 }
 

@@ -28,6 +28,7 @@ const context = {
 };
 
 const offered = () => views.filter((view) => model.does.includes(view.needs));
+/** Without a view it is the one last used with the model, or the model's first. */
 const address = (view, id) => `#/${view?.name ?? ""}?${new URLSearchParams({ model: id })}`;
 
 async function start() {
@@ -66,7 +67,8 @@ function route() {
   const before = model;
   model = models.find(({ id }) => id === wanted) ?? models[0];
   remember("model", model.id);
-  const name = path.replace("/", "") || recall("view", "");
+  const opened = recall("views", {}); // the view that was last used with each model
+  const name = path.replace("/", "") || opened[model.id];
   const view = offered().find((each) => each.name === name) ?? offered()[0];
   const right = address(view, model.id);
   if (location.hash !== right) history.replaceState(null, "", right);
@@ -74,7 +76,7 @@ function route() {
   showFacts();
   showNavigation(view);
   if (!view) return showNothing();
-  remember("view", view.name);
+  remember("views", { ...opened, [model.id]: view.name });
   document.title = `${view.title} · ${model.id} · Regard`;
   if (shown?.view !== view) {
     leave();
@@ -139,7 +141,7 @@ function press(event) {
 }
 
 picker.addEventListener("change", () => {
-  location.hash = address(shown?.view, picker.value);
+  location.hash = address(null, picker.value);
 });
 at("theme").addEventListener("change", (event) => setTheme(event.target.value));
 for (const radio of at("theme").querySelectorAll("input")) radio.checked = radio.value === (document.documentElement.dataset.theme ?? "system");

@@ -24,9 +24,11 @@ export function makeSvg(tag, attributes = {}) {
   return element;
 }
 
-/** A token as it can be read: spaces and ends of lines are made visible. */
+/** A token as it can be read: spaces, ends of lines and control characters are made visible. */
 export function visible(token) {
-  return token === "" ? "∅" : token.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥");
+  if (token === "") return "∅";
+  const picture = (character) => String.fromCharCode(0x2400 + character.charCodeAt(0));
+  return token.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\0-\x1f]/g, picture);
 }
 
 /** A probability in per cent, with one digit where it matters. */

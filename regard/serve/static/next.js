@@ -9,6 +9,7 @@ import { recall, remember } from "./memory.js";
 import { problemLine } from "./task.js";
 
 const PAUSE = 250; // milliseconds without a key before the text is asked about
+const PART = /^(bytes:.*)?$|\ufffd/; // a part of a character cannot be written alone
 
 /** @param {object} context  @param {ReturnType<typeof import("./settings.js").createTextBox>} text */
 export function createNextTokens(context, text) {
@@ -64,8 +65,7 @@ export function createNextTokens(context, text) {
     tokens = found;
     note.textContent = words;
     problem.replaceChildren();
-    // A part of a character cannot be written alone.
-    bars.show(found.map(({ label, probability }) => ({ label: visible(label), probability, disabled: label === "" || label.includes("\ufffd") })));
+    bars.show(found.map(({ label, probability }) => ({ label: visible(label), probability, disabled: PART.test(label) })));
   }
 
   function pick(index) {

@@ -37,7 +37,7 @@ export const view = {
     }
 
     function cell(likeness) {
-      const element = make("td", { class: likeness < 0 ? "unlike" : "" }, likeness.toFixed(2));
+      const element = make("td", { class: likeness < 0 ? "unlike" : "" }, likeness.toFixed(2).replace("-", "−"));
       element.style.setProperty("--weight", String(Math.abs(likeness)));
       return element;
     }

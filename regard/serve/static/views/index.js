@@ -1,5 +1,5 @@
 /**
- * The views of the page, in the order in which they are offered. A new view is one file and one line here.
+ * The views of the page; a model opens with the first that it can do. A new view is one file and one line here.
  *
  * @typedef {{id: string, does: string[], loaded: boolean, context: number | null, error: string | null}} Model
  * @typedef {{readonly model: Model, refresh: () => void, announce: (text: string) => void}} Context
@@ -16,4 +16,4 @@ import { view as translate } from "./translate.js";
 import { view as write } from "./write.js";
 
 /** @type {View[]} */
-export const views = [write, chat, translate, classify, compare];
+export const views = [chat, translate, write, classify, compare];

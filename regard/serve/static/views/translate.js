@@ -30,17 +30,28 @@ export const view = {
       const sentences = text.area.value.split("\n").filter((line) => line.trim() !== "");
       const input = sentences.length > 1 ? sentences : sentences[0] ?? "";
       const body = { model: context.model.id, input, ...settings.values(), alignment: true };
-      const { data } = await post("/v1/translations", body, signal);
+      const { data } = await translate(body, signal);
       results.replaceChildren(...data.map(({ translations }, index) =>
         make("section", { class: "result", "aria-label": `Translation of sentence ${index + 1}` },
           sentences.length > 1 ? make("p", { class: "note" }, sentences[index]) : null, ...translations.map(show))));
       copy.show({ kind: "translate", path: "/v1/translations", body });
     }
 
+    /** Not every model can tell its alignment; it translates without. */
+    async function translate(body, signal) {
+      try {
+        return await post("/v1/translations", body, signal);
+      } catch (error) {
+        if (error.param !== "alignment") throw error;
+        body.alignment = false;
+        return post("/v1/translations", body, signal);
+      }
+    }
+
     /** The best one shows its alignment; the others fold it away. */
     function show({ text: translation, score, alignment }, rank) {
       return make("div", { class: "translation" }, make("p", { class: "sentence" }, translation),
-        make("p", { class: "note" }, `Score ${score.toFixed(3)}`),
+        make("p", { class: "note" }, `Score ${score.toFixed(3).replace("-", "−")}`),
         alignment ? make("details", { open: rank === 0 }, make("summary", {}, "Alignment"), createAlignment(alignment)) : null);
     }
 

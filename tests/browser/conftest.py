@@ -1,0 +1,145 @@
+"""A real `regard serve` with tiny models, and Chromium to look at its page. Skipped where there is no Chromium."""
+
+import json
+import shutil
+import subprocess
+import sys
+from functools import cached_property
+from urllib.request import urlopen
+
+import pytest
+
+from regard.recipes import fit
+from tests.recipes.tiny import FACTS, plan, shared
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+HTML = "<img src=x onerror=alert(1)>"
+KEY = "it's a $ecret"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if CHROMIUM is None and "tests/browser" in item.path.as_posix():
+            item.add_marker(pytest.mark.skip(reason="no Chromium"))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """A model for every view, by the name that it is served under."""
+    tiny, folder = shared(tmp_path_factory), tmp_path_factory.mktemp("browser")
+
+    def made(name, recipe, **fields):
+        fit(plan(recipe, {key.replace("__", "."): value for key, value in fields.items()}), folder / name, quiet=True)
+        return folder / name
+
+    (folder / "html.txt").write_text(f"{HTML}\n" * 400, encoding="utf-8")
+    (folder / "pairs.tsv").write_text("".join(f"the {c} {a}\t{a} {c} the\n" for c, a in FACTS), encoding="utf-8")
+    lines = [f"the {c} {a} is here\t{HTML if c == 'red' else c}\n" for c, a in FACTS]
+    (folder / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+    # The same weights told to have a long memory: it writes until somebody stops it.
+    shutil.copytree(tiny.run("gru"), folder / "endless")
+    config = json.loads((folder / "endless/config.json").read_text())
+    (folder / "endless/config.json").write_text(json.dumps(config | {"max_len": 100_000}))
+    return {
+        "writer": made("writer", "lm", data__text=[str(folder / "html.txt")], train__steps=60),
+        "endless": folder / "endless",
+        "chatter": tiny.run("instruct"),
+        "translator": made("translator", "translate", data__pairs=str(folder / "pairs.tsv"), train__steps=30),
+        "judge": made("judge", "classify", data__train=str(folder / "labels.tsv")),
+        "it's <b>odd": tiny.run("embed"),
+    }
+
+
+class Server:
+    """`regard serve` in a process of its own, on a free port."""
+
+    def __init__(self, runs, *options):
+        models = [f"{name}={path}" for name, path in runs.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "regard.cli", "serve", *models, "--port", "0", "--threads", "1", *options],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    @cached_property
+    def address(self):
+        """Where it is; known when it is ready."""
+        lines = iter(self.process.stderr.readline, "")
+        return next(line.split()[1].rstrip("/") for line in lines if line.startswith("page "))
+
+    def metric(self, name, model):
+        """A figure of /metrics."""
+        with urlopen(f"{self.address}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(f'{name}{{model="{model}"}}'))
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(30)
+        self.process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def servers(runs):
+    """One for everybody and one with a key; they start side by side."""
+    servers = [Server(runs), Server({"judge": runs["judge"]}, "--api-key", KEY)]
+    yield servers
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture(scope="session")
+def server(servers):
+    return servers[0]
+
+
+@pytest.fixture(scope="session")
+def locked(servers):
+    return servers[1]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, and everything that went wrong on it."""
+
+    def __init__(self, context, address):
+        self.page, self.address, self.requests, self.errors = context.new_page(), address, [], []
+        self.page.set_default_timeout(15_000)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+
+    def open(self, hash=""):
+        self.page.goto(f"{self.address}/{hash}")
+        return self.page
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Opens the page for a visitor with clean storage; at the end nothing may have failed, or left the origin."""
+    contexts, watched = [], []
+
+    def visit(hash="", *, address=server.address, **how):
+        contexts.append(browser.new_context(**({"viewport": {"width": 1100, "height": 800}} | how)))
+        watched.append(Watched(contexts[-1], address))
+        return watched[-1].open(hash)
+
+    visit.watched = watched
+    yield visit
+    for context in contexts:
+        context.close()
+    for one in watched:
+        assert one.errors == []
+        assert {url for url in one.requests if not url.startswith(one.address + "/")} == set()
