@@ -14,8 +14,10 @@ from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, peek_model
 from regard.hub.remote import find
 from regard.inside.alignments import twin_of
+from regard.models import T5
 from regard.serve.errors import Refused, full
 from regard.serve.settings import Settings
+from regard.tasks import Translator
 from regard.tasks.loading import kind_of, load
 from regard.tasks.writer import Writer
 
@@ -32,12 +34,9 @@ class Served:
 
     def __init__(self, name: str, where: str, settings: Settings) -> None:
         self.name, self.path, self.settings = name, find(where), settings
-        kind = kind_of(self.path)
-        self.does = [verb for verb in VERBS if hasattr(kind, verb)]
-        if issubclass(kind, Writer) and self.path.is_dir():
-            if find_chat_template(self.path) is not None or load_generation(self.path)["prompt_end"]:
-                self.does.append("chat")
-        self.context: int | None = getattr(peek_model(self.path).config, "max_len", None)
+        model = peek_model(self.path)
+        self.does = abilities(self.path, model)
+        self.context: int | None = getattr(model.config, "max_len", None)
         self.since = int(time.time())
         self.error: str | None = None
         self.speaker: Any = None
@@ -94,6 +93,18 @@ class Served:
                     400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens",
                     param=name, code="context_length_exceeded",
                 )  # fmt: skip
+
+
+def abilities(path: Path, model: Any) -> list[str]:
+    """What can be asked of a model that is not loaded yet."""
+    kind = kind_of(model)
+    does = [verb for verb in VERBS if hasattr(kind, verb)]
+    if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
+        does.remove("generate")
+    if issubclass(kind, Writer) and path.is_dir():
+        if find_chat_template(path) is not None or load_generation(path)["prompt_end"]:
+            does.append("chat")
+    return does
 
 
 class Shelf:

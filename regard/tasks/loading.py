@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.hub.chat import find_chat_template
-from regard.hub.checkpoint import load_generation, load_model, peek_model
+from regard.hub.checkpoint import load_generation, load_model
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import Bert
@@ -41,7 +41,7 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
     tokenizer = Tokenizer.load(path)
-    kind = _kind(model)
+    kind = kind_of(model)
     if issubclass(kind, Encoder):
         return kind(model, tokenizer)
     loaded = kind(model, tokenizer, load_generation(path))
@@ -50,12 +50,8 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     return loaded
 
 
-def kind_of(directory: str | Path) -> type[Any]:
-    """The class of what `load` would return; no weights are read."""
-    return _kind(peek_model(find(directory)))
-
-
-def _kind(model: Any) -> type[Any]:
+def kind_of(model: Any) -> type[Any]:
+    """The class that does what a model was trained for."""
     if isinstance(model, Bert):
         return READERS[model.config.task]
     return Translator if hasattr(model, "encoder") else Writer

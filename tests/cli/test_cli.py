@@ -80,6 +80,10 @@ def test_commands_and_options_are_frozen():
         "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
         "eval": ["--beam", "--few-shot", "--json", "--length-penalty", "--limit", "--lowercase", "--out", "--quantize"],
         "compare": ["--beam", "--by", "--json", "--limit", "--out"],
+        "serve": [
+            "--allow-host", "--allow-origin", "--api-key", "--grace", "--host", "--max-batch", "--max-body-mb",
+            "--memory-gb", "--port", "--preload", "--quantize", "--queue", "--threads", "--timeout",
+        ],
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],
         "tokenizer decode": [],
