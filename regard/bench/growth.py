@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 Pass = Literal["forward", "training"]
-AS_FULL = ("additive", "dot", "general", "normalized")
+AS_FULL = ("additive", "cosine", "dot", "general", "normalized")
 """Kernels with other scores over all pairs: they cost what `full` does, or more."""
 WARM = 256
 """Length of a first pass that loads libraries and starts threads; it is not counted."""

@@ -64,9 +64,11 @@ def look(
     regard look RUN "twenty-five" --out heads.png
     regard look CHECKPOINT --word bank "by the river bank" "money in the bank"
     """
-    from regard.tasks import Translator, load
+    from regard.tasks import PictureEncoder, Translator, load
 
     loaded = load(run, quantize)
+    if isinstance(loaded, PictureEncoder):
+        raise ValueError(f"{run} reads pictures; what it looks at cannot be drawn yet, use regard.look in Python")
     if word is not None:
         from regard.inside.words import compare_word, draw_word, render_word
 

@@ -40,6 +40,7 @@ def train(
     regard train translate --data.source a.en --data.target a.de   your own pairs
     regard train lm --data.text book.txt --data.kind char          a language model
     regard train classify --data.train train.tsv                   labels of texts
+    regard train vit --data.images FOLDER                          labels of pictures
     """
     if name is None or wants_help and name.startswith("-"):
         click.echo(ctx.get_help())
@@ -79,8 +80,7 @@ def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quie
 @click.option(
     "--task",
     type=click.Choice(["classify", "tag", "answer", "embed", "instruct"]),
-    required=True,
-    help="What to learn.",
+    help="What to learn; pictures (--data.images) need none.",
 )
 @click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Of what.  [default: all]")
 @click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK]")
@@ -89,7 +89,7 @@ def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quie
 @json_option
 @click.pass_context
 def finetune(
-    ctx: click.Context, base: str, task: str, tune: str | None, out: Path | None, resume: bool, quiet: bool,
+    ctx: click.Context, base: str, task: str | None, tune: str | None, out: Path | None, resume: bool, quiet: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Teach a trained model, BASE (a run, a checkpoint or a name on the Hub), a task.
@@ -97,8 +97,13 @@ def finetune(
     \b
     regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
     regard finetune CHECKPOINT --task tag --tune lora --data.train train.conll
+    regard finetune CHECKPOINT --data.images FOLDER --data.size 96
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
+    if "data.images" in changes:
+        task = "vit"
+    if task is None:
+        raise ValueError("give --task classify, tag, answer, embed or instruct, or --data.images FOLDER")
     run_recipe(task, changes, out or Path("runs") / task, resume, quiet, as_json)
 
 
@@ -132,6 +137,7 @@ def evaluate(
     regard eval RUN                                              what was held out from its training
     regard eval RUN --data.source test.en --data.target test.de  translations; or --data.pairs test.tsv
     regard eval RUN --data.train train.tsv --data.test test.tsv  labels, tags, answers
+    regard eval RUN --data.images FOLDER                         labels of pictures
     regard eval RUN --data.text test.txt                         bits per byte, next to xz and bz2
     regard eval RUN --few-shot 8 --data.train train.tsv          labels by examples in the prompt
     """
@@ -187,14 +193,20 @@ def compare(
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
 def convert(run: str, out: Path, to: str) -> None:
-    """Write the model in RUN, with its tokenizer, so that other projects can read it."""
+    """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
     from regard.hub.checkpoint import export_model
-    from regard.tasks import Encoder, Writer, load
+    from regard.hub.images import save_preparation
+    from regard.tasks import Encoder, PictureEncoder, Writer, load
     from regard.tokens.export import export_tokenizer
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
     loaded = load(run)
+    if isinstance(loaded, PictureEncoder):
+        export_model(loaded.model, out)
+        save_preparation(out, loaded.preparation)
+        click.echo(f"written: {out}", err=True)
+        return
     how: dict[str, Any] = {}
     if isinstance(loaded, Writer):
         how = {name: loaded.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}

@@ -203,7 +203,7 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quant
 def classify(
     run: str, text: tuple[str, ...], input_: Path | None, second: str | None, quantize: Any, as_json: bool
 ) -> None:
-    """Label TEXT, the lines of a file, or of stdin."""
+    """Label TEXT, the lines of a file, or of stdin; of a model that sees, TEXT are image files."""
     from regard.tasks import load_for
 
     classifier, texts = load_for("classify", run, quantize), read_texts(text, input_)

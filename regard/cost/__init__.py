@@ -1,8 +1,10 @@
 """Parameters, FLOPs and memory: arithmetic on configs, no tensors."""
 
 import regard.cost.families
+import regard.cost.hierarchies
+import regard.cost.images
 import regard.cost.kernels
-import regard.cost.recurrent  # noqa: F401  all three register rules
+import regard.cost.recurrent  # noqa: F401  all of them register rules
 from regard.cost.convnets import CONVNETS, ConvNetConfig, ConvNetCost, convnet_cost
 from regard.cost.count import Cost, Count, Flops, Memory, Setting, cost, counts, register_count
 from regard.cost.formulas import (

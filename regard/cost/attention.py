@@ -135,6 +135,11 @@ class Normalized(KernelCost):
     normalizes = True
 
 
+class Cosine(Normalized):
+    def parameters(self, config: AttentionConfig) -> int:
+        return config.heads
+
+
 class General(KernelCost):
     multiplies = True
 
@@ -153,6 +158,7 @@ kernel_costs = Registry("kernel cost", "; state your own's with regard.cost.atte
 kernel_costs.register("full")(KernelCost())
 kernel_costs.register("dot")(KernelCost())
 kernel_costs.register("normalized")(Normalized())
+kernel_costs.register("cosine")(Cosine())
 kernel_costs.register("general")(General())
 kernel_costs.register("additive")(Additive())
 

@@ -69,6 +69,8 @@ class Count:
     """Of one `source` and of one `target` token, or of `any` where there is one text, at the setting's lengths."""
     flops_per_sequence: int = 0
     """What is computed once a sequence, whatever its length."""
+    attention_per_sequence: int = 0
+    """Of that, queries with keys and weights with values."""
     activations: dict[str, int]
     """By part: kept for the backward pass; without gradients, the widest moment."""
     attention_matrices: dict[str, int]
@@ -194,8 +196,10 @@ def cost(
 ) -> Cost:
     """The cost of a model with this config, by arithmetic alone.
 
-    `length` is 1024, or the longest that the model is planned for if that is less; `source_length` is as long.
+    `length` is 1024, or the longest that the model is planned for if that is less; `source_length` is as long. Of an
+    image the config itself says how many tokens there are.
     """
+    length = getattr(config, "tokens", length)
     length = min(LENGTH, getattr(config, "max_len", LENGTH)) if length is None else length
     source_length = length if source_length is None else source_length
     asked = dict(batch=batch, length=length, source_length=source_length, bytes_per_number=bytes_per_number)
@@ -209,7 +213,8 @@ def cost(
     def sized(numbers: dict[str, int]) -> dict[str, int]:
         return {name: number * bytes_per_number for name, number in numbers.items()}
 
-    flops = Flops(matrices=batch * found.flops_per_sequence)
+    looked = found.attention_per_sequence
+    flops = Flops(matrices=found.flops_per_sequence - looked, attention=looked) * batch
     for name, one in found.flops_per_token.items():
         flops += one * (batch * (source_length if name == "source" else length))
     return Cost(

@@ -44,7 +44,7 @@ def render(cost: "Cost") -> str:
     lines += ["", row("FLOPs", "matrices", "attention", "forward", "training")]
     for name, flops in cost.flops_per_token.items():
         lines.append(flops_row(f"  {name} token", flops))
-    if cost.flops_per_sequence:
+    if cost.flops_per_sequence and cost.flops_per_token:
         once = cost.flops_per_sequence
         lines.append(row("  once a sequence", quantity(once), "0", quantity(once), quantity(3 * once)))
     lines.append(flops_row("  whole batch", cost.flops))

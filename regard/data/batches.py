@@ -29,7 +29,9 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens written, or read where nothing is written."""
+        """Tokens written, or read where nothing is written; of pictures, their number."""
+        if "pixels" in self.inputs:
+            return len(self.targets)
         if "lengths" in self.inputs and "target" not in self.inputs:
             return int(self.inputs["lengths"].sum())
         return int((self.targets != IGNORE).sum())

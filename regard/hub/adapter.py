@@ -12,8 +12,10 @@ from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
 from regard.models.bert import POOLED
+from regard.models.vit import ViT
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
+from regard.nn.patches import grid_of, resample
 from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
@@ -23,13 +25,17 @@ HEAD = ("model_type", "family", "regard_version", "adapter")
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
     """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels,
-    starts anew, and so does a pooler that the base does not have."""
+    starts anew, and so does a pooler that the base does not have. Positions of pictures of another size are
+    interpolated."""
     model = type(base)(config)
     stored = own_tensors(base)
+    if isinstance(base, ViT) and (name := "encoder.position.table") in stored:
+        was, now = (grid_of(one.image, one.patch) for one in (base.config, config))
+        stored[name] = resample(stored[name].float(), was, now, first=config.first)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
     with torch.no_grad():
         for name, tensor in own_tensors(model).items():
-            fresh = name.startswith(("head.", "pair_head.")) and not same_head
+            fresh = name.startswith(("head.", "pair_head.", "teacher_head.")) and not same_head
             if fresh or name.startswith("pooler.") and name not in stored:
                 continue
             if name not in stored or stored[name].shape != tensor.shape:

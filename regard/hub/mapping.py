@@ -27,10 +27,21 @@ TRANSFORMS = {
     # one above the other: k and v, or the gate and what it multiplies
     "stack": Transform(lambda theirs: [torch.cat(theirs)], lambda ours, count: list(ours[0].chunk(count))),
     "row": Transform(lambda theirs: [theirs[0][0]], lambda ours, count: [ours[0][None]]),  # 1 V ↔ V
+    # 1 1 D each ↔ N D, and 1 1 D ↔ D
+    "rows": Transform(
+        lambda theirs: [torch.cat([one[0] for one in theirs])],
+        lambda ours, count: [row[None] for row in ours[0].chunk(count)],
+    ),
+    "vector": Transform(lambda theirs: [theirs[0][0, 0]], lambda ours, count: [ours[0][None, None]]),
     "transpose": Transform(lambda theirs: [theirs[0].mT], lambda ours, count: [ours[0].mT]),
     # their q, k and v are one tensor, our q and (k above v) two
     "qkv": Transform(lambda theirs: thirds(theirs[0]), lambda ours, count: [torch.cat(ours)]),
     "qkv-transposed": Transform(lambda theirs: thirds(theirs[0].mT), lambda ours, count: [torch.cat(ours).mT]),
+    # values have a bias, keys none
+    "values": Transform(
+        lambda theirs: [torch.cat([torch.zeros_like(theirs[0]), theirs[0]])], lambda ours, count: [ours[0].chunk(2)[1]]
+    ),
+    "heads": Transform(lambda theirs: [theirs[0][:, 0, 0]], lambda ours, count: [ours[0][:, None, None]]),  # H 1 1 ↔ H
     # their first two rows stand for no position
     "behind-two": Transform(
         lambda theirs: [theirs[0][2:]], lambda ours, count: [torch.cat([torch.zeros_like(ours[0][:2]), ours[0]])]
@@ -91,8 +102,11 @@ ACTIVATIONS = {
 """Their name: ours. Of several for one of ours, the first is written."""
 GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu-tanh", "gelu_pytorch_tanh": "geglu-tanh"}
 
-RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-"""What the first checkpoints, converted from TensorFlow, still have."""
+RENAMED = {
+    "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias",
+    "decoder.decoder_encoder.layer.": "decoder.decoder_layers.",
+}  # fmt: skip
+"""What the first checkpoints, converted from TensorFlow, still have; and MAE's as some releases save it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +175,8 @@ class Map:
 
     def misfits(self, ours: Any) -> list[str]:
         """Each field of our config that they cannot express, and what it would have to be."""
-        same = {"kv_heads": ours.heads, "head_dim": ours.dim / ours.heads, "final_norm": None}
+        heads = getattr(ours, "heads", None)  # stages have several numbers of them
+        same = {"kv_heads": heads, "head_dim": ours.dim / heads if isinstance(heads, int) else None, "final_norm": None}
         found = []
         for name, needed in self.fixed.items():
             got = getattr(ours, name)

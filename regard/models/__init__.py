@@ -3,12 +3,17 @@
 from regard.models.base import Generator, build, preset
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT, GPTConfig
+from regard.models.mae import MAE, MAEConfig
+from regard.models.mvit import MViT, MViTConfig
 from regard.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.swin import Swin, SwinConfig
 from regard.models.t5 import T5, T5Config
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.vit import ViT, ViTConfig
 
 __all__ = [
-    "GPT", "GRU", "LSTM", "RNN", "T5", "Bert", "BertConfig", "GPTConfig", "Generator", "RecurrentConfig", "Seq2Seq",
-    "Seq2SeqConfig", "T5Config", "Transformer", "TransformerConfig", "build", "preset",
+    "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "Bert", "BertConfig", "GPTConfig", "Generator", "MAEConfig", "MViT",
+    "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "Swin", "SwinConfig", "T5Config", "Transformer",
+    "TransformerConfig", "ViT", "ViTConfig", "build", "preset",
 ]  # fmt: skip

@@ -18,3 +18,11 @@ def dropout(x: Float[Tensor, "*N"], p: float, training: bool) -> Float[Tensor, "
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     coins = words.view(torch.int16)[: x.numel()].view(x.shape)
     return x * (coins >= dropped - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+
+
+def drop_rows(x: Float[Tensor, "B *N"], p: float, training: bool) -> Float[Tensor, "B *N"]:
+    """Stochastic depth (Huang et al., 2016): what a part adds is zero for a whole example with probability p."""
+    if not training or p == 0.0:
+        return x
+    kept = torch.rand(len(x), *[1] * (x.dim() - 1), device=x.device) >= p
+    return x * kept.to(x.dtype).div_(1 - p)

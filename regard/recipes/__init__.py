@@ -1,6 +1,6 @@
 """What can be trained: one recipe a file, headed by its command, its minutes on two CPU cores and its score."""
 
-from regard.recipes import bert, examples, finetune, lm, t5, translate  # noqa: F401  importing registers them
+from regard.recipes import bert, examples, finetune, lm, t5, translate, vit  # noqa: F401  importing registers them
 from regard.recipes.base import Recipe, configure, recipe
 from regard.recipes.run import fit
 

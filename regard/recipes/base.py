@@ -57,7 +57,9 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     given = {key.removeprefix("data.") for key, value in changes.items() if value not in EMPTY}
     plan = recipes[name](embedded=True)
     how: dict[str, Any] = {"base": changes["data.base"]} if "base" in given and hasattr(plan.data, "base") else {}
-    if how or given & set(plan.data.own):
+    if "images" in plan.data.own:  # the model's size follows from that of the pictures
+        how |= {"given": {key: value for key, value in changes.items() if key.startswith("data.")}}
+    if any(how.values()) or given & set(plan.data.own):
         plan = recipes[name](embedded=not given & set(plan.data.own), **how)
     return configure(plan, changes)
 

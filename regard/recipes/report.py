@@ -13,6 +13,7 @@ from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
 from regard.data.pairs import PairsConfig
 from regard.data.phrases import SHOWCASE
+from regard.data.pictures import ImagesConfig
 from regard.data.tasks import tasks
 from regard.data.text import TextConfig
 from regard.decode.sample import Sampling
@@ -137,6 +138,16 @@ def tell_spans(data: SpansConfig, plan: Recipe, out: Path) -> Told:
 def tell_examples(data: ExamplesConfig, plan: Recipe, out: Path) -> Told:
     examples = data.held_out()[:3]
     return evaluate(out, {}).scores, *SAMPLES[data.task](load(out), examples, out)
+
+
+@tell.register
+def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
+    pictures = data.held_out().take(slice(5))
+    found = load(out).classify_arrays(pictures.pixels)
+    given = [f"a picture of {pictures.names[i]}" for i in pictures.labels]
+    said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
+    following = [f"regard classify {out} image.png", f"regard eval {out} --data.images FOLDER"]
+    return evaluate(out, {}).scores, list(zip(given, said, strict=True)), following
 
 
 def _classify(loaded: Any, examples: list[Any], out: Path) -> tuple[list[tuple[str, str]], list[str]]:

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from regard.data.batches import Batch
+from regard.data.images import Preparation
 from regard.hub.checkpoint import save_generation, save_model
+from regard.hub.images import save_preparation
 from regard.models import build
 from regard.recipes.base import Recipe
 from regard.tokens import Tokenizer
@@ -25,7 +27,8 @@ class Job:
 
     recipe: Recipe
     """The recipe with everything that its data decided, such as the size of the vocabulary."""
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None = None
+    """What turns texts into ids, if there are texts."""
     stream: Stream
     valid: Callable[[], Iterable[Batch]]
     objective: Objective
@@ -37,6 +40,8 @@ class Job:
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
     """How the model is to be decoded, if it writes."""
+    preparation: Preparation | None = None
+    """How pictures become numbers, if it sees."""
 
 
 @singledispatch
@@ -59,7 +64,10 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     model = job.build(recipe)
 
     out.mkdir(parents=True, exist_ok=True)
-    job.tokenizer.save(out / "tokenizer.json")
+    if job.tokenizer is not None:
+        job.tokenizer.save(out / "tokenizer.json")
+    if job.preparation is not None:
+        save_preparation(out, job.preparation)
     recipe.save(out / "recipe.toml")
     if job.generation:
         save_generation(out, **job.generation)
@@ -68,7 +76,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     count = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     share = f" ({trained:,} of them trained, {trained / count:.2%})" if trained < count else ""
-    line.say(f"{recipe.family}: {count:,} parameters{share}, vocabulary {len(job.tokenizer):,}, {job.about}")
+    words = f", vocabulary {len(job.tokenizer):,}" if job.tokenizer is not None else ""
+    line.say(f"{recipe.family}: {count:,} parameters{share}{words}, {job.about}")
     return train(
         model, job.stream, job.valid, job.objective, recipe.train, out,
         publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,

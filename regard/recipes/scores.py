@@ -15,15 +15,27 @@ from regard.data.batches import IGNORE
 from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
 from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
+from regard.data.pictures import ImagesConfig
 from regard.data.tasks import PREFIXES, tasks
 from regard.data.text import TextConfig, read_text
 from regard.hub.remote import find
+from regard.nn.patches import sides
 from regard.recipes.base import Recipe
 from regard.recipes.bert import cut, hidden
 from regard.recipes.examples import labels_of, sides_of, tag_of
 from regard.recipes.lm import text_scores
 from regard.recipes.t5 import SpansConfig, TasksConfig
-from regard.tasks import Answerer, Classifier, Encoder, Filler, Tagger, Translator, Writer, load
+from regard.tasks import (
+    Answerer,
+    Classifier,
+    Encoder,
+    Filler,
+    PictureClassifier,
+    Tagger,
+    Translator,
+    Writer,
+    load,
+)  # fmt: skip
 from regard.tasks.loading import Quantize
 from regard.tasks.readers import first_tokens
 from regard.tasks.scores import (
@@ -161,6 +173,22 @@ def of_classifier(loaded: Classifier, run: Path, changes: Mapping[str, Any], lim
     return Scored(scores=label_scores(found, [example.label for example in examples]), outputs=found)
 
 
+def of_pictures(
+    loaded: PictureClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
+) -> Scored:
+    """Accuracy on held-out pictures; of those that are named, all."""
+    data = data_of(run, ImagesConfig, changes)
+    fields = {key.removeprefix("data.") for key in changes}
+    config = loaded.model.config
+    rows, columns = loaded.preparation.target or sides(config.image)
+    shape = (rows, columns, loaded.preparation.channels)
+    named = "images" in fields and not fields & {"valid", "test"}
+    pictures = data.read(data.images, shape=shape) if named else data.held_out()
+    pictures = pictures.take(slice(limit))
+    found = [best[0].label for best in loaded.classify_arrays(pictures.pixels)]
+    return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
+
+
 def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Entities as tags of words, which is what seqeval compares."""
     examples = examples_of(run, "tag", changes, limit)
@@ -241,7 +269,7 @@ def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> li
 
 WAYS: dict[type, Callable[..., Scored]] = {
     Translator: of_translator, Writer: of_writer, Classifier: of_classifier, Tagger: of_tagger,
-    Answerer: of_answerer, Filler: of_filler, Encoder: of_encoder,
+    Answerer: of_answerer, Filler: of_filler, Encoder: of_encoder, PictureClassifier: of_pictures,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from regard.serve.errors import Refused, full
 from regard.serve.settings import Settings
 from regard.tasks import Translator
 from regard.tasks.loading import kind_of, load
+from regard.tasks.pictures import PictureEncoder
 from regard.tasks.writer import Writer
 
 VERBS = {
@@ -98,6 +99,8 @@ class Served:
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
     kind = kind_of(model)
+    if issubclass(kind, PictureEncoder):  # its words would be paths of files here
+        raise ValueError(f"{path} reads pictures, which are not served; use regard classify")
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
         does.remove("generate")

@@ -1,15 +1,18 @@
 """The front door: a directory (or a name on the Hub) becomes an object that does what its model was trained for."""
 
+import inspect
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, load_model
+from regard.hub.images import load_preparation
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import Bert
 from regard.native import quantized
 from regard.tasks.encoder import Encoder
+from regard.tasks.pictures import PictureClassifier, PictureEncoder
 from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
 from regard.tasks.translator import Translator
 from regard.tasks.writer import Writer
@@ -22,7 +25,7 @@ LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbid
 """Its stories begin with <s>, and a second one begins the next story."""
 VERBS = {
     "translate": "translates", "generate": "writes", "embed": "embeds", "fill": "fills in hidden words",
-    "classify": "labels texts", "tag": "tags entities", "answer": "answers questions",
+    "classify": "labels", "tag": "tags entities", "answer": "answers questions",
 }  # fmt: skip
 
 Quantize = Literal["none", "int8", "int4"]
@@ -32,7 +35,8 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
     What comes back knows its verbs: a `Translator` translates, a `Writer` continues texts, an `Encoder` embeds
-    them and, as it was trained to, fills, classifies, tags or answers. `quantize` makes its matrices whole numbers.
+    them and, as it was trained to, fills, classifies, tags or answers; a `PictureEncoder` does so with image files.
+    `quantize` makes its matrices whole numbers.
     """
     path = find(directory)
     model = load_model(path)
@@ -40,8 +44,10 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
         model = quantized.quantize(model, quantize)
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
-    tokenizer = Tokenizer.load(path)
     kind = kind_of(model)
+    if issubclass(kind, PictureEncoder):
+        return kind(model, load_preparation(path, model.config))
+    tokenizer = Tokenizer.load(path)
     if issubclass(kind, Encoder):
         return kind(model, tokenizer)
     loaded = kind(model, tokenizer, load_generation(path))
@@ -54,6 +60,8 @@ def kind_of(model: Any) -> type[Any]:
     """The class that does what a model was trained for."""
     if isinstance(model, Bert):
         return READERS[model.config.task]
+    if "pixels" in inspect.signature(model.forward).parameters:
+        return PictureClassifier if getattr(model.config, "labels", ()) else PictureEncoder
     return Translator if hasattr(model, "encoder") else Writer
 
 
@@ -62,7 +70,7 @@ def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None)
     loaded = load(directory, quantize)
     if not hasattr(loaded, verb):
         able = [does for name, does in VERBS.items() if hasattr(loaded, name)]
-        learns = hasattr(loaded, "embed") and verb in READERS  # an encoder can be given another head
+        learns = isinstance(loaded, Encoder) and verb in READERS  # an encoder can be given another head
         cure = f"regard finetune {directory} --task {verb}" if learns else "choose another model"
         raise ValueError(f"{directory} {' and '.join(able)}, it does not {verb}; {cure}")
     return loaded

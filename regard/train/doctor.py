@@ -18,7 +18,8 @@ from regard.train import kernel_claims, kernel_laws
 from regard.train.kernel_laws import Build
 
 EXTRAS = {
-    "text": ("emoji", "seqeval", "sklearn", "rouge_score"), "hub": ("huggingface_hub",)
+    "text": ("emoji", "seqeval", "sklearn", "rouge_score"), "vision": ("PIL", "scipy", "sklearn"),
+    "hub": ("huggingface_hub",),
 }  # fmt: skip
 
 

@@ -169,13 +169,13 @@ def stays_finite(model: Any, inputs: Inputs, dtype: torch.dtype) -> None:
 
 
 def starts_at_chance(model: Any, inputs: Inputs) -> None:
-    """Before training no token is likelier than another: the loss, averaged over all next tokens, is ln V.
+    """Before training no token (or label) is likelier than another: the loss, averaged over all of them, is ln V.
 
     Scores of unit variance add ½ to it (E ln Σ exp of normal scores is ln V + ½), hence the tolerance.
     """
-    chance = math.log(model.config.vocab_size)
     with torch.no_grad():
-        loss = -model(**inputs).log_softmax(-1).mean().item()
+        scores = model(**inputs)
+    chance, loss = math.log(scores.shape[-1]), -scores.log_softmax(-1).mean().item()
     assert abs(loss - chance) < 0.6, f"the loss starts at {loss:.2f}, chance is {chance:.2f}"
 
 
@@ -184,7 +184,7 @@ def one_batch_can_be_overfitted(model: Any, inputs: Inputs, targets: Tensor, *, 
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     first = loss = torch.tensor(math.inf)
     for step in range(steps):
-        loss = F.cross_entropy(model(**inputs).flatten(0, 1), targets.flatten())
+        loss = F.cross_entropy(model(**inputs).flatten(0, -2), targets.flatten())
         if loss.item() < 0.05:
             return
         first = loss.detach() if step == 0 else first

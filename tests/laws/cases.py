@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import regard.models  # noqa: F401  registers the families
+from regard.nn.patches import sides
 from regard.registry import kernels, models, positions
 
 VOCAB = 97
@@ -22,6 +23,12 @@ SIZES: dict[str, Any] = dict(dim=20, heads=3, head_dim=10, ffn_dim=29, max_len=3
 ENCODER: dict[str, Any] = dict(SIZES, task="mask", pooler=False)
 """The pooled vector takes no part in that task."""
 RECURRENT: dict[str, Any] = dict(dim=14, dropout=0.0)
+IMAGE: dict[str, Any] = dict(image=(13, 19), channels=2, patch=3, labels=tuple("abcde"))
+"""Of families that see; the patch divides neither side."""
+MASKED: dict[str, Any] = dict(
+    IMAGE, dim=24, heads=3, ffn_dim=29, decoder_dim=20, decoder_heads=2, decoder_ffn_dim=31, dropout=0.0
+)
+del MASKED["labels"]
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
@@ -63,6 +70,29 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(dim=14, dropout=0.0, score="general", cell="lstm", depth=2),
         dict(dim=14, dropout=0.0, score="additive", cell="gru", depth=2),
     ],
+    "mvit": [
+        dict(IMAGE, dim=6, heads=2, depths=(1, 2, 1), key_stride=2),
+        dict(IMAGE, dim=10, depths=(1, 1), key_stride=3, position="learned", residual=False, activation="relu"),
+        dict(IMAGE | dict(labels=()), dim=8, depths=(2,), key_stride=4, patch=2),
+    ],
+    "swin": [
+        dict(IMAGE, dim=6, depths=(2, 1), heads=(2, 3), window=2),
+        dict(IMAGE, dim=10, depths=(3,), heads=(2,), window=3, activation="relu", attention_dropout=0.0),
+        dict(IMAGE, dim=6, depths=(2, 2), heads=(3, 2), window=2, kernel="cosine", offsets="log", norm_place="post"),
+        dict(IMAGE | dict(labels=()), dim=6, depths=(1, 2), heads=(2, 1), window=3, offsets="log", norm_place="post",
+             trained_windows=(2, 0)),
+    ],
+    "vit": [
+        dict(SIZES, **IMAGE, depth=2),
+        dict(SIZES, **IMAGE, depth=1, pooling="mean", norm="rms", activation="swiglu", position="rotary"),
+        dict(SIZES, **IMAGE, depth=1, teacher="head", norm_place="post", kv_heads=1),
+        dict(SIZES, **IMAGE | dict(labels=()), depth=1, teacher="token", position="relative"),
+        dict(SIZES, **IMAGE, depth=2, reversible=True),
+    ],
+    "mae": [
+        dict(MASKED, depth=2, decoder_depth=1),
+        dict(MASKED, depth=1, decoder_depth=2, position="grid", hidden=0.5, norm_place="post"),
+    ],
 }  # fmt: skip
 
 ARGUMENTS = {
@@ -71,13 +101,17 @@ ARGUMENTS = {
     "target": lambda B, config: torch.randint(config.vocab_size, (B, 5)),
     "ids": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
     "types": lambda B, config: torch.randint(max(1, config.types), (B, 7)),
+    "pixels": lambda B, config: torch.randn(B, config.channels, *sides(config.image)),
+    "noise": lambda B, config: torch.rand(B, config.tokens - 1),
 }
 
 CASES = [(family, number) for family in models for number in range(len(SMALL.get(family, [])))]
 
 
 def make(family: str, number: int = 0, **changes: Any) -> nn.Module:
-    sizes = dict(vocab_size=VOCAB) | SMALL[family][number] | changes
+    sizes = SMALL[family][number] | changes
+    if not sees(family):
+        sizes = dict(vocab_size=VOCAB) | sizes
     return models[family](models[family].config_class(**sizes)).eval()
 
 
@@ -85,12 +119,19 @@ def example(model: nn.Module, B: int = 3) -> dict[str, Tensor]:
     names = inspect.signature(model.forward).parameters
     missing = [name for name in names if name not in ARGUMENTS]
     assert not missing, f"{type(model).__name__} takes {missing}; say in tests/laws/cases.py:ARGUMENTS what that may be"
-    return {name: ARGUMENTS[name](B, model.config) for name in names}
+    found = {name: ARGUMENTS[name](B, model.config) for name in names}
+    like = next(model.parameters())  # numbers come in the type of the weights, ids as they are
+    return {name: value.to(like) if value.is_floating_point() else value for name, value in found.items()}
 
 
-def written(inputs: dict[str, Tensor]) -> str:
+def sees(family: str) -> bool:
+    """Whether it reads images."""
+    return "pixels" in inspect.signature(models[family].forward).parameters
+
+
+def written(inputs: dict[str, Tensor]) -> str | None:
     """The sequence that the model answers for, token by token; one that writes does so from left to right."""
-    return "target" if "target" in inputs else "ids"
+    return next((name for name in ("target", "ids") if name in inputs), None)
 
 
 def padded(inputs: dict[str, Tensor]) -> str | None:
@@ -104,6 +145,8 @@ def has(family: str, field: str) -> bool:
 
 def encoder_of(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor] | None:
     """What gives a vector to each token of a text and sees both sides, if the model has such a part."""
+    if sees(models.name_of(type(model))):
+        return None
     if hasattr(model, "encode"):
         return lambda ids, lengths: model.encode(ids, lengths)[0]
     return None if hasattr(model, "step") else lambda ids, lengths: model.features(ids, lengths)
@@ -128,7 +171,7 @@ KERNEL_CASES = [case for name in kernels for case in KERNELS.get(name, [name])]
 PRODUCT = [
     (family, kernel, position)
     for family in models
-    if family in SMALL and has(family, "kernel") and has(family, "position")
+    if family in SMALL and has(family, "kernel") and has(family, "position") and (not sees(family) or family == "vit")
     for kernel in KERNEL_CASES
     for position in positions
 ]

@@ -24,6 +24,7 @@ LENGTHS = (1, 13, 31)
 # What a kernel scores, where that is no scaled dot product: one line for each kernel with `reference = False`.
 SCORES = {
     "additive": lambda kernel: lambda q, k, h: (q[:, None] + k[None]).tanh() @ kernel.vector[h],
+    "cosine": lambda kernel: lambda q, k, h: unit(q) @ unit(k).T * kernel.log_scale[h].exp().clamp(max=100),
     "dot": lambda kernel: lambda q, k, h: q @ k.T,
     "linear": lambda kernel: lambda q, k, h: (positive(q) @ positive(k).T).log(),
     "performer": lambda kernel: lambda q, k, h: estimated(kernel.directions, q / K**0.25, k / K**0.25),
@@ -339,7 +340,7 @@ def test_what_a_kernel_cannot_do_fails_when_it_is_built(monkeypatch):
 
     monkeypatch.setitem(kernels._entries, "blind", Blind)
     build_kernel("blind", needs=("cached", "biased"), heads=H, head_dim=K)
-    with pytest.raises(ValueError, match="'blind' cannot hide the future; these can: additive, dot, full, general"):
+    with pytest.raises(ValueError, match="'blind' cannot hide the future; these can: additive, cosine, dot, full"):
         build_kernel("blind", needs=("causal", "cached"), heads=H, head_dim=K)
     with pytest.raises(ValueError, match="unknown kernel 'ful'; did you mean 'full'"):
         build_kernel("ful", heads=H, head_dim=K)

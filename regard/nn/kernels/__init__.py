@@ -8,13 +8,14 @@ from regard.nn.kernels.linear import Linear
 from regard.nn.kernels.linformer import Linformer
 from regard.nn.kernels.performer import Performer
 from regard.nn.kernels.reformer import Reformer
-from regard.nn.kernels.scaled import Dot, Normalized
+from regard.nn.kernels.scaled import Cosine, Dot, Normalized
 from regard.nn.kernels.sparse import Sparse
 from regard.nn.kernels.topk import TopK
 from regard.nn.kernels.window import Window
 
 __all__ = [
     "Additive",
+    "Cosine",
     "Dot",
     "Full",
     "General",

@@ -1,8 +1,11 @@
 """Full attention with another idea of how large a score is."""
 
+import math
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.nn.kernels.full import Full
 from regard.nn.norm import rms_norm
@@ -35,3 +38,23 @@ class Normalized(Full):
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         eps = torch.finfo(q.dtype).eps
         return super().forward(rms_norm(q, None, eps), rms_norm(k, None, eps), v, **rest)
+
+
+@register_kernel("cosine")
+class Cosine(Full):
+    """The cosine of q and k times a learned scale for each head, 100 at most (Swin v2): large vectors win nothing."""
+
+    reference = False
+    limit = math.log(100.0)
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.log_scale = nn.Parameter(torch.full((self.heads,), math.log(10.0)))
+
+    def forward(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **rest
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+        eps = max(1e-12, torch.finfo(q.dtype).tiny)  # what fills a window up has keys of zero
+        scale = self.log_scale.clamp(max=self.limit).exp()[:, None, None]
+        q, k = F.normalize(q, dim=-1, eps=eps) * scale, F.normalize(k, dim=-1, eps=eps)
+        return super().forward(q, k, v, **rest | {"scale": 1.0 if rest.get("scale") is None else rest["scale"]})

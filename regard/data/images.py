@@ -1,0 +1,151 @@
+"""Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+PIXELS = 1 << 27
+"""Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+GREY = ("1", "L", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+
+Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
+FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filter.__args__}  # type: ignore[attr-defined]
+
+
+def read_image(path: str | Path) -> Image.Image:
+    """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"no such image: {path}")
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # ours is checked, with the path in the message
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as opened:  # of notes that are damaged
+            columns, rows = opened.size
+            if rows * columns > PIXELS:
+                raise ValueError(
+                    f"{path} has {rows:,} × {columns:,} pixels, at most {PIXELS:,} are read; make it smaller"
+                )
+            opened.load()
+            return plain(upright(opened))
+    except UnidentifiedImageError:
+        raise ValueError(f"{path} is no image in a format that is known; open it and save it as PNG or JPEG") from None
+    except (OSError, SyntaxError, EOFError, MemoryError) as error:
+        raise ValueError(f"{path} is cut short or damaged ({error}); copy it again, or leave it out") from None
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turned as the camera noted; a note that cannot be read is no reason to refuse the picture."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # whatever stands in an old camera's notes
+        return image
+
+
+def plain(image: Image.Image) -> Image.Image:
+    """Any mode as L or RGB."""
+    if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        seen = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
+        return image
+    if image.mode in ("L", "RGB"):
+        return image
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode in GREY:  # convert("L") would cut off at 255
+        values = np.asarray(image, dtype=np.float64)
+        most = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0 if image.mode == "F" else 65535.0
+        return Image.fromarray((values.clip(0, most) * (255 / most)).round().astype(np.uint8))
+    return image.convert("RGB")
+
+
+def as_array(image: Image.Image, channels: int) -> np.ndarray:
+    """Rows, columns, channels as bytes."""
+    if channels not in (1, 3):
+        raise ValueError(f"image files have 1 channel (grey) or 3 (colour), the model reads {channels}")
+    found = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    return found[:, :, None] if channels == 1 else found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preparation:
+    """How a picture becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
+
+    channels: int = 3
+    """1 for grey, 3 for colours."""
+    size: tuple[int, int] | None = None
+    """Rows and columns that every picture is brought to."""
+    shortest: int | None = None
+    """Or the length of its shorter side; the other keeps the shape."""
+    crop: tuple[int, int] | None = None
+    """Rows and columns of the centre that is kept; what is missing is black."""
+    filter: Filter = "bilinear"
+    """How pixels in between are found."""
+    scale: float | None = 1 / 255
+    """What bytes are multiplied with."""
+    mean: tuple[float, ...] = ()
+    """Taken from each channel; none: nothing is."""
+    std: tuple[float, ...] = ()
+    """What each channel is then divided by."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.shortest is not None:
+            raise ValueError(f"a picture has size={self.size} or shortest={self.shortest}, not both")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.channels):
+            raise ValueError(
+                f"mean {self.mean} and std {self.std} must have a number for each of {self.channels} channels"
+            )
+        if min(self.std, default=1) <= 0:
+            raise ValueError(f"std {self.std} must be above 0")
+
+    @property
+    def target(self) -> tuple[int, int] | None:
+        """Rows and columns of the result, if they are the same for all pictures."""
+        return self.crop or self.size
+
+    def __call__(self, image: Image.Image) -> np.ndarray:
+        """Channels, rows, columns."""
+        return self.numbers(self.fit(image))
+
+    def fit(self, image: Image.Image) -> np.ndarray:
+        """The picture at its size: rows, columns, channels as bytes."""
+        image = image.convert("L" if self.channels == 1 else "RGB")
+        size = self.size or (short_side(image.size, self.shortest) if self.shortest else None)
+        if size is not None:
+            image = image.resize((size[1], size[0]), FILTERS[self.filter])
+        found = as_array(image, self.channels)
+        return found if self.crop is None else centre(found, self.crop)
+
+    def numbers(self, bytes_: np.ndarray) -> np.ndarray:
+        """Bytes (…, rows, columns, channels) as the model reads them: (…, channels, rows, columns), float32."""
+        x: np.ndarray = bytes_.astype(np.float32)
+        if self.scale is not None:
+            x = (bytes_.astype(np.float64) * self.scale).astype(np.float32)
+        if self.mean:
+            x = (x - np.array(self.mean, dtype=np.float32)) / np.array(self.std, dtype=np.float32)
+        return np.ascontiguousarray(np.moveaxis(x, -1, -3))
+
+
+def short_side(size: tuple[int, int], shortest: int) -> tuple[int, int]:
+    """Rows and columns with the shorter side as asked for."""
+    columns, rows = size
+    long = int(shortest * max(size) / min(size))
+    return (long, shortest) if columns <= rows else (shortest, long)
+
+
+def centre(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The middle of a picture; where it is smaller, black around it."""
+    missing = [max(0, want - have) for want, have in zip(size, pixels.shape, strict=False)]
+    if any(missing):
+        around = [(math.ceil(gap / 2), gap - math.ceil(gap / 2)) for gap in missing]
+        pixels = np.pad(pixels, [*around, (0, 0)])
+    # As the usual libraries count: an odd remainder goes to the bottom and the right, one more pixel of black above.
+    top, left = ((have - want) // 2 for have, want in zip(pixels.shape, size, strict=False))
+    return pixels[top : top + size[0], left : left + size[1]]

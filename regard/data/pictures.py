@@ -1,0 +1,370 @@
+"""Labelled pictures: a folder a class, a table of paths, arrays, or the embedded digits; and batches of them."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.augment import Augmentation
+from regard.data.batches import Batch
+from regard.data.examples import read_examples
+from regard.data.images import SUFFIXES, Preparation, read_image
+
+LARGEST = 64
+"""Pictures of unequal or larger sizes are brought to squares of this side, unless told otherwise."""
+ROOM = 1 << 32
+"""Bytes that all pictures together may take."""
+TABLES = (".csv", ".tsv", ".jsonl")
+COLUMNS = ("path", "image", "file", "filename")
+"""What the column of paths may be called."""
+SETS = {"train": (("x", "y"), ("x_train", "y_train")), "test": (("x_test", "y_test"),)}
+"""What arrays in an .npz may be called."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pictures:
+    """Bytes (number, rows, columns, channels), the class of each, and the names of the classes."""
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, places: Any) -> "Pictures":
+        return Pictures(self.pixels[places], self.labels[places], self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One file of a set, its class, and where that was said."""
+
+    path: Path
+    label: str
+    where: str = ""
+
+    def read(self) -> Any:
+        try:
+            return read_image(self.path)
+        except ValueError as error:
+            raise ValueError(f"{self.where}{error}") from None
+
+
+def list_folder(folder: Path) -> list[Listed]:
+    """A sub-folder a class; files that are no pictures by their name are passed over."""
+    classes = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+    if not classes:
+        raise ValueError(f"{folder} has no folders; put the pictures of each class into a folder with its name")
+    found = []
+    for one in classes:
+        files = sorted(path for path in one.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        if not files:
+            raise ValueError(f"{one} holds no pictures ({', '.join(SUFFIXES)}); fill it or remove it")
+        found += [Listed(path, one.name) for path in files]
+    return found
+
+
+def list_table(table: Path) -> list[Listed]:
+    """Rows of path and label; paths are relative to the table."""
+    with table.open(encoding="utf-8-sig", errors="replace") as file:
+        first = file.readline().lower()
+    named = [name for name in COLUMNS if name in first.replace("\t", ",").replace('"', "").strip().split(",")]
+    if table.suffix == ".jsonl":
+        named = [name for name in COLUMNS if f'"{name}"' in first]
+    rows = read_examples(table, "classify", {"text": named[0]} if named else None)
+    return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
+
+
+def read_arrays(path: Path, part: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
+    """Pictures, labels and names of an .npz, as bytes with the channels last; None without this part."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            names = next((pair for pair in SETS[part] if pair[0] in stored.files), None)
+            if names is None and part == "test":
+                return None
+            if names is None or names[1] not in stored.files:
+                raise ValueError(f"no arrays x and y, only {', '.join(stored.files) or 'nothing'}")
+            x, y = (stored[name] for name in names)
+            told = tuple(map(str, stored["labels"])) if "labels" in stored.files else ()
+        return as_bytes(x), *as_classes(y, told, len(x))
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as .npz ({error}); save it again with numpy.savez") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def as_bytes(x: np.ndarray) -> np.ndarray:
+    """Arrays N Y X, N Y X C or N C Y X, of bytes, of numbers from 0 to 255 or of fractions from 0 to 1."""
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim == 4 and x.shape[-1] not in (1, 3) and x.shape[1] in (1, 3):
+        x = np.moveaxis(x, 1, -1)
+    if x.ndim != 4 or x.shape[-1] not in (1, 3) or not x.size:
+        raise ValueError(f"x has shape {x.shape}; pictures are (number, rows, columns) or (…, 1 or 3 channels)")
+    if x.dtype == np.uint8:
+        return x
+    if not (np.issubdtype(x.dtype, np.number) and np.isfinite(x).all() and x.min() >= 0 and x.max() <= 255):
+        raise ValueError("x holds other numbers than 0 … 255 or fractions 0 … 1; scale it")
+    whole = np.issubdtype(x.dtype, np.integer) or x.max() > 1
+    return (x if whole else x * 255).round().astype(np.uint8)
+
+
+def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of classes and their names, of labels that are whole numbers or words."""
+    y = y.reshape(len(y), -1)[:, 0] if y.ndim and y.size == len(y) else y
+    if y.ndim != 1 or len(y) != count or y.dtype.kind not in "iuU":
+        raise ValueError(
+            f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} pictures"
+        )
+    if told and y.dtype.kind != "U":
+        if not 0 <= y.min() <= y.max() < len(told):
+            raise ValueError(f"y goes from {y.min()} to {y.max()}, but there are {len(told)} labels")
+        return y.astype(np.int64), told
+    values, places = np.unique(y, return_inverse=True)
+    return places.astype(np.int64), tuple(map(str, values.tolist()))
+
+
+def digits(split: str) -> Pictures:
+    """Scikit-learn's 1,797 scanned digits, 8 × 8 pixels; the same 360 are always held out, and 180 for validation."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError("the embedded digits come with scikit-learn: pip install 'regard[vision]'") from None
+    found = load_digits()
+    order = np.random.default_rng(11).permutation(len(found.target))
+    places = {"test": order[:360], "valid": order[360:540], "train": order[540:]}[split]
+    pixels = (found.images * (255 / 16)).round().astype(np.uint8)[..., None]
+    return Pictures(pixels, found.target.astype(np.int64), tuple("0123456789")).take(places)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImagesConfig:
+    """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
+
+    own: ClassVar[tuple[str, ...]] = ("images",)
+
+    images: str | None = None
+    """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
+    valid: str | None = None
+    """The same for validation (nothing given: every tenth picture is held out)."""
+    test: str | None = None
+    """The same for the scores at the end (nothing given: x_test of an .npz, or the pictures for validation)."""
+    size: int | None = None
+    """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
+    channels: int | None = None
+    """1 for grey, 3 for colours (none: as the pictures are)."""
+    base: str | None = None
+    """A run or checkpoint whose weights to start from."""
+    tune: str = "all"
+    """What is trained of it: all, the head alone, or the head and low-rank detours (lora)."""
+    rank: int = 8
+    """Width of those detours."""
+    shift: float = 0.1
+    """Largest move in training, as a share of the side."""
+    zoom: float = 0.1
+    """Largest change of size."""
+    turn: float = 0.0
+    """Largest turn in degrees."""
+    flip: bool = False
+    """Mirror half of the pictures."""
+    colour: float = 0.0
+    """Largest change of brightness, contrast and saturation."""
+    mixup: float = 0.0
+    """Mix whole pictures and their labels: Beta(mixup, mixup)."""
+    cutmix: float = 0.0
+    """Mix parts of pictures and their labels: Beta(cutmix, cutmix)."""
+
+    def __post_init__(self) -> None:
+        if (self.valid or self.test) and not self.images:
+            raise ValueError("validation pictures without training pictures; give --data.images too")
+        if self.tune not in ("all", "head", "lora"):
+            raise ValueError(f"tune takes all|head|lora, got {self.tune!r}")
+        if self.base is None and self.tune != "all":
+            raise ValueError(f"tune={self.tune!r} needs weights to start from; give --data.base")
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
+        if self.rank < 1 or (self.size is not None and self.size < 1):
+            raise ValueError("size and rank must be at least 1")
+        self.augmentation  # noqa: B018  its own checks
+
+    @property
+    def embedded(self) -> bool:
+        return self.images is None
+
+    @property
+    def augmentation(self) -> Augmentation:
+        return Augmentation(
+            shift=self.shift, zoom=self.zoom, turn=self.turn, flip=self.flip, colour=self.colour, mixup=self.mixup,
+            cutmix=self.cutmix,
+        )  # fmt: skip
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels that all pictures get."""
+        if self.images is None:
+            rows, columns, channels = 8, 8, 1
+        elif Path(self.images).suffix == ".npz":
+            found = read_arrays(Path(self.images), "train")
+            assert found is not None
+            rows, columns, channels = found[0].shape[1:]
+        else:
+            listed = list_pictures(self.images)
+            sizes, channels = set(), self.channels or 1
+            for one in listed[:: max(1, len(listed) // 1000)]:  # a thousand are enough to tell
+                image = one.read()
+                sizes.add(image.size[::-1])
+                channels = max(channels, 1 if image.mode == "L" else 3)
+                if len(sizes) > 1 and channels == 3:
+                    break
+            rows, columns = sizes.pop() if len(sizes) == 1 else (LARGEST, LARGEST)
+            if max(rows, columns) > LARGEST:
+                rows = columns = LARGEST
+        return self.size or rows, self.size or columns, self.channels or channels
+
+    def read(self, source: str, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
+        """All pictures of a source, at one size."""
+        rows, columns, channels = shape or self.shape()
+        how = Preparation(channels=channels, size=(rows, columns))
+        if Path(source).suffix == ".npz":
+            found = read_arrays(Path(source), part) if Path(source).is_file() else None
+            if found is None:
+                raise ValueError(f"no such file: {source}")
+            pixels, labels, names = found
+            return Pictures(resized(pixels, how), labels, names)
+        listed = list_pictures(source)
+        needed = len(listed) * rows * columns * channels
+        if needed > ROOM:
+            raise ValueError(
+                f"{source}: {len(listed):,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
+                f"more than {ROOM / 2**30:.0f}; lower --data.size"
+            )
+        names = tuple(sorted({one.label for one in listed}))
+        place = {name: i for i, name in enumerate(names)}
+        pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
+        for i, one in enumerate(listed):
+            pixels[i] = how.fit(one.read())
+        return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
+
+    def split(self) -> tuple[Pictures, Pictures]:
+        """Pictures for training and for validation."""
+        if self.images is None:
+            first, second = digits("train"), digits("valid")
+            how = Preparation(channels=self.shape()[2], size=self.shape()[:2])
+            return tuple(Pictures(resized(one.pixels, how), one.labels, one.names) for one in (first, second))  # type: ignore[return-value]
+        shape = self.shape()
+        pictures = self.read(self.images, shape=shape)
+        if len(pictures.names) < 2:
+            raise ValueError(f"{self.images} has only the class {pictures.names[0]!r}; give pictures of another, too")
+        if self.valid is not None:
+            return pictures, named_as(self.read(self.valid, shape=shape), pictures.names, self.valid)
+        if len(pictures) < 2:
+            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
+        held = np.arange(len(pictures)) % 10 == 1
+        return pictures.take(~held), pictures.take(held)
+
+    def held_out(self) -> Pictures:
+        """The pictures for the scores at the end."""
+        if self.images is None:
+            found, how = digits("test"), Preparation(channels=self.shape()[2], size=self.shape()[:2])
+            return Pictures(resized(found.pixels, how), found.labels, found.names)
+        if self.test is not None:
+            return self.read(self.test)
+        if Path(self.images).suffix == ".npz" and self.valid is None and read_arrays(Path(self.images), "test"):
+            return self.read(self.images, "test")
+        return self.split()[1]
+
+
+def list_pictures(source: str) -> list[Listed]:
+    """The files of a folder or a table."""
+    path = Path(source)
+    if path.is_dir():
+        return list_folder(path)
+    if path.suffix not in TABLES:
+        kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
+        raise ValueError(f"no such folder: {source}" if not path.exists() else f"{source}: pictures are {kinds}")
+    return list_table(path)
+
+
+def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
+    """Arrays brought to another size or number of channels, if they have not got it."""
+    from PIL import Image
+
+    if pixels.shape[1:] == (*(how.size or pixels.shape[1:3]), how.channels):
+        return pixels
+    flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    return np.stack([how.fit(Image.fromarray(one)) for one in flat])
+
+
+def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Pictures:
+    """The same with the classes' numbers of another set; a class that it does not know is an error."""
+    for name in pictures.names:
+        if name not in names:
+            raise ValueError(f"{source}: the class {name!r} does not occur in training; known: {', '.join(names)}")
+    places = np.array([names.index(name) for name in pictures.names])
+    return Pictures(pictures.pixels, places[pictures.labels], names)
+
+
+@dataclass(frozen=True)
+class PictureStream:
+    """Endless batches of pictures; where it stands is two numbers, so that a run resumes to the same batch."""
+
+    pictures: Pictures
+    how: Preparation
+    augmentation: Augmentation
+    rows: int
+    """Pictures in a batch."""
+    seed: int = 0
+
+    def count(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.pictures) // self.rows)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """All bytes as B C Y X."""
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        """(epoch, index of the next batch, batch), from the given place on."""
+        while True:
+            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.pictures))
+            for position in range(index, self.count()):
+                places = order[position * self.rows : (position + 1) * self.rows]
+                rng = np.random.default_rng((self.seed, epoch, position))
+                x = self.augmentation.change(self.tensor[places].float(), rng)
+                labels = torch.from_numpy(self.pictures.labels[places])
+                x, targets = self.augmentation.mix(x, labels, len(self.pictures.names), rng)
+                yield epoch, position + 1, Batch({"pixels": centred(x, self.how)}, targets, tuple(places.tolist()))
+            epoch, index = epoch + 1, 0
+
+    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+        """Every given picture once, as it is: for validation."""
+        rows = rows or max(64, self.rows)
+        for first in range(0, len(pictures), rows):
+            part = pictures.take(slice(first, first + rows))
+            inputs = {"pixels": torch.from_numpy(self.how.numbers(part.pixels))}
+            yield Batch(inputs, torch.from_numpy(part.labels), tuple(range(first, first + len(part))))
+
+
+def centred(x: Tensor, how: Preparation) -> Tensor:
+    """Numbers from 0 to 255 as the model reads them."""
+    x = x * how.scale if how.scale is not None else x
+    if not how.mean:
+        return x
+    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
+    return (x - mean) / std
+
+
+def preparation_for(pictures: Pictures) -> Preparation:
+    """Sizes as these pictures have them; each channel gets mean 0 and variance 1 over all of them."""
+    rows, columns, channels = pictures.pixels.shape[1:]
+    some: np.ndarray = pictures.pixels[:: max(1, len(pictures) // 5000)].reshape(-1, channels).T
+    mean = tuple(round(float(one.mean()) / 255, 4) for one in some)
+    std = tuple(round(max(0.05, float(one.std()) / 255), 4) for one in some)  # of one colour there is no spread
+    return Preparation(channels=channels, size=(rows, columns), mean=mean, std=std)

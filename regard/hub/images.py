@@ -1,0 +1,101 @@
+"""How pictures are prepared, as it lies beside a model: `preprocessor_config.json` in and out."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.data.images import FILTERS, Preparation
+from regard.hub.files import read_json, write_json
+from regard.nn.patches import sides
+
+PREPROCESSOR = "preprocessor_config.json"
+NUMBERS = {name: int(value) for name, value in FILTERS.items()}
+"""What the filters are called there."""
+HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+KINDS: dict[str, dict[str, Any]] = {
+    "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),
+    "DeiT": dict(size=256, resample=3, do_center_crop=True, crop_size=224, image_mean=HALF, image_std=HALF),
+    "CLIP": dict(
+        size={"shortest_edge": 224}, resample=3, do_center_crop=True, crop_size=224, image_mean=CLIP_MEAN,
+        image_std=CLIP_STD,
+    ),
+}  # fmt: skip
+"""What each of their processors does where the file leaves it out."""
+
+
+def load_preparation(directory: str | Path, config: Any) -> Preparation:
+    """What lies beside a model with this config; without a file, ViT's way for images of the model's own size."""
+    path = Path(directory) / PREPROCESSOR
+    if not path.is_file():
+        middle = (0.5,) * config.channels
+        return Preparation(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
+    try:
+        return read_preparation(read_json(path), config.channels)
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def read_preparation(fields: dict[str, Any], channels: int) -> Preparation:
+    """Their fields as ours; ValueError for what we cannot do."""
+    named = str(fields.get("image_processor_type") or fields.get("feature_extractor_type") or "ViTImageProcessor")
+    kind = (
+        named.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    )
+    if kind not in KINDS:
+        known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
+        raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
+    told = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
+    if told.get("do_pad"):
+        raise ValueError("do_pad=True cannot be read here; only pictures that end up with one size can")
+    filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
+    if told["resample"] not in filters:
+        raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")
+    size = told["size"] if told.get("do_resize", True) else None
+    if isinstance(size, int):
+        size = {"shortest_edge": size} if kind == "CLIP" else {"height": size, "width": size}
+    if size is not None and not ({"height", "width"} <= size.keys() or size.keys() == {"shortest_edge"}):
+        raise ValueError(f"size={size} cannot be read here; only height and width, or the shortest_edge, can")
+    centred = told.get("do_normalize", True)
+    return Preparation(
+        channels=channels,
+        size=both(size) if size is not None and "height" in size else None,
+        shortest=size.get("shortest_edge") if size is not None else None,
+        crop=both(told["crop_size"]) if told.get("do_center_crop", False) else None,
+        filter=filters[told["resample"]],
+        scale=told.get("rescale_factor", 1 / 255) if told.get("do_rescale", True) else None,
+        mean=each(told["image_mean"], channels) if centred else (),
+        std=each(told["image_std"], channels) if centred else (),
+    )
+
+
+def both(size: Any) -> tuple[int, int]:
+    """Rows and columns; older files have one number."""
+    return (size, size) if isinstance(size, int) else (size["height"], size["width"])
+
+
+def each(value: Any, channels: int) -> tuple[float, ...]:
+    """A number for every channel; older files have one for all."""
+    return (float(value),) * channels if isinstance(value, (int, float)) else tuple(map(float, value))
+
+
+def save_preparation(directory: str | Path, how: Preparation) -> None:
+    """Writes it so that others read the same."""
+    fields: dict[str, Any] = {
+        "image_processor_type": "ViTImageProcessor" if how.shortest is None else "CLIPImageProcessor",
+        "do_resize": how.size is not None or how.shortest is not None,
+        "resample": NUMBERS[how.filter],
+        "do_center_crop": how.crop is not None,
+        "do_rescale": how.scale is not None,
+        "do_normalize": bool(how.mean),
+        "do_convert_rgb": how.channels == 3,
+    }
+    if how.size is not None:
+        fields["size"] = {"height": how.size[0], "width": how.size[1]}
+    if how.shortest is not None:
+        fields["size"] = {"shortest_edge": how.shortest}
+    if how.crop is not None:
+        fields["crop_size"] = {"height": how.crop[0], "width": how.crop[1]}
+    if how.scale is not None:
+        fields["rescale_factor"] = how.scale
+    if how.mean:
+        fields |= {"image_mean": list(how.mean), "image_std": list(how.std)}
+    write_json(Path(directory) / PREPROCESSOR, fields)

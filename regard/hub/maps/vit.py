@@ -1,0 +1,108 @@
+"""ViT (Dosovitskiy et al., 2021) as Hugging Face stores it; DeiT and MAE say only what differs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+
+
+def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
+    """A stack of blocks."""
+    ours, theirs = ours + ".blocks.{}.", theirs + ".{}."
+    return (
+        Pair(ours + "attention.query.{}", theirs + "attention.attention.query.{}"),
+        Pair(ours + "attention.key_value.{}",
+             (theirs + "attention.attention.key.{}", theirs + "attention.attention.value.{}"), "stack"),
+        Pair(ours + "attention.out.{}", theirs + "attention.output.dense.{}"),
+        Pair(ours + "feedforward.up.{}", theirs + "intermediate.dense.{}"),
+        Pair(ours + "feedforward.down.{}", theirs + "output.dense.{}"),
+        Pair(ours + "norms.attention.{}", theirs + "layernorm_before.{}"),
+        Pair(ours + "norms.feedforward.{}", theirs + "layernorm_after.{}"),
+    )  # fmt: skip
+
+
+def body(ours: str, theirs: str, *tokens: str) -> tuple[Pair, ...]:
+    """An encoder with its patches and the tokens in front of them."""
+    embeddings = theirs + ".embeddings."
+    return (
+        *blocks(ours + "encoder", theirs + ".encoder.layer"),
+        Pair(ours + "encoder.norm.{}", theirs + ".layernorm.{}"),
+        Pair(ours + "encoder.position.table", embeddings + "position_embeddings", "row"),
+        Pair(ours + "first", tuple(embeddings + token for token in tokens), "rows"),
+        Pair(ours + "patches.project.{}", embeddings + "patch_embeddings.projection.{}"),
+        Pair(ours + "pooler.dense.{}", theirs + ".pooler.dense.{}"),
+    )
+
+
+FIELDS = {
+    "dim": Field("hidden_size", 768),
+    "heads": Field("num_attention_heads", 12),
+    "depth": Field("num_hidden_layers", 12),
+    "ffn_dim": Field("intermediate_size", 3072),
+    "activation": Field("hidden_act", "gelu", ACTIVATIONS),
+    "dropout": Field("hidden_dropout_prob", 0.0),
+    "attention_dropout": Field("attention_probs_dropout_prob", 0.0),
+    "norm_eps": Field("layer_norm_eps", 1e-12),
+    "image": Field("image_size", 224),
+    "patch": Field("patch_size", 16),
+    "channels": Field("num_channels", 3),
+}
+
+FIXED: dict[str, Any] = dict(
+    position="learned", norm="layer", norm_place="pre", bias=True, kernel="full", kv_heads=None, head_dim=None,
+    reversible=False,
+)  # fmt: skip
+
+
+def read_patch(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Their patches may be given by both sides."""
+    size = theirs.get("patch_size", 16)
+    if isinstance(size, int):
+        return {}
+    if len(set(size)) != 1:
+        raise ValueError(f"patch_size={size} is not square; only square patches can be read")
+    return {"patch": size[0]}
+
+
+def read_labels(theirs: Mapping[str, Any], classes: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """What `classes` has for the class in `architectures`, and the labels, if that class has some."""
+    built = (theirs.get("architectures") or [next(iter(classes))])[0]
+    if built not in classes:
+        raise ValueError(f"architectures={built!r} is not known; known: {', '.join(classes)}")
+    if not built.removesuffix("WithTeacher").endswith("ForImageClassification"):
+        return classes[built], ()
+    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    return classes[built], tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+
+
+def write_labels(ours: Any, built: str) -> dict[str, Any]:
+    """The class in `architectures`, and the labels."""
+    numbered = dict(enumerate(ours.labels))
+    labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
+    return {"architectures": [built], **labels}
+
+
+def read_pooler(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor], root: str) -> bool:
+    """Whether a body has a layer behind its class token; one that a classifier carries along is not used."""
+    if f"{root}.pooler.dense.weight" not in tensors:
+        return False
+    for name, needed in (("pooler_act", "tanh"), ("pooler_output_size", theirs.get("hidden_size", 768))):
+        if theirs.get(name) not in (None, needed):
+            raise ValueError(f"{name}={theirs[name]!r} cannot be read here; only {needed!r} can")
+    return True
+
+
+def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    _, labels = read_labels(theirs, {"ViTModel": None, "ViTForImageClassification": None})
+    pooler = not labels and read_pooler(theirs, tensors, "vit")
+    return dict(labels=labels, pooler=pooler) | read_patch(theirs)
+
+
+VIT = Map(
+    kind="vit", family="vit", prefix="vit.", fields=FIELDS, only=dict(qkv_bias=True),
+    pairs=(*body("", "vit", "cls_token"), Pair("head.out.{}", "classifier.{}")),
+    fixed=FIXED | dict(pooling="cls", teacher="none"), read=read,
+    write=lambda ours: write_labels(ours, "ViTForImageClassification" if ours.labels else "ViTModel"),
+)  # fmt: skip

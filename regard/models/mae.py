@@ -1,0 +1,150 @@
+"""MAE: an encoder of images that learns by filling in what it did not see (He et al., 2022).
+
+Unlike vit.py: most patches are hidden, and the encoder reads only the others; a light decoder, with a learned vector in
+each hidden place, guesses the pixels of all of them. Afterwards the decoder is thrown away.
+pixels B C Y X → patches B T D → the visible ones → blocks → narrower, all places → blocks → pixels of patches B T P
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.models.vit import ImageConfig, ViT, ViTConfig
+from regard.nn.block import BlockConfig
+from regard.nn.patches import cut, resample
+from regard.nn.positions import Learned
+from regard.nn.stack import Stack, build_position, glorot, seek_likeness
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MAEConfig(ImageConfig):
+    """Sizes of the encoder, as in ViT, and of the decoder; the defaults are those of `vit-b/16`."""
+
+    decoder_dim: int = 512
+    """Width of the decoder."""
+    decoder_depth: int = 8
+    """Blocks of the decoder."""
+    decoder_heads: int = 16
+    """Attention heads of the decoder."""
+    decoder_ffn_dim: int = 2048
+    """Hidden width of the decoder's feed-forward layer."""
+    hidden: float = 0.75
+    """Share of the patches that the encoder does not see."""
+    normalized: bool = False
+    """Each patch's pixels are to be guessed with mean 0 and variance 1."""
+
+    def __post_init__(self) -> None:
+        ImageConfig.__post_init__(self)
+        if not 0 < self.hidden < 1:
+            raise ValueError(f"hidden={self.hidden} is not in (0, 1)")
+        if self.decoder_depth < 1:
+            raise ValueError(f"decoder_depth={self.decoder_depth} must be at least 1")
+        if self.head_dim is not None or self.kv_heads is not None:
+            raise ValueError("encoder and decoder have their own heads; leave head_dim and kv_heads unset")
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of an image."""
+        return self.encoder.tokens
+
+    @property
+    def encoder(self) -> ViTConfig:
+        """The encoder's config: a ViT without labels."""
+        return ViTConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageConfig)})
+
+    @property
+    def decoder(self) -> BlockConfig:
+        """The decoder's."""
+        sizes = self.encoder.sized
+        own = dict(
+            dim=self.decoder_dim, heads=self.decoder_heads, ffn_dim=self.decoder_ffn_dim
+        )  # fmt: skip
+        shared = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(BlockConfig)}
+        return BlockConfig(**shared | own)
+
+    @property
+    def visible(self) -> int:
+        """Patches that the encoder sees."""
+        return self.seen(self.tokens - 1)
+
+    def seen(self, patches: int) -> int:
+        return max(1, int(patches * (1 - self.hidden)))
+
+
+@register_model("mae")
+class MAE(nn.Module):
+    """A ViT and the decoder that it is trained with."""
+
+    config_class = MAEConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(
+            image=28, channels=1, patch=4, dim=96, depth=4, heads=4, ffn_dim=384, decoder_dim=64, decoder_depth=2,
+            decoder_heads=4, decoder_ffn_dim=256,
+        ),
+        "vit-b/16": dict(),
+        "vit-l/16": dict(dim=1024, depth=24, heads=16, ffn_dim=4096),
+    }  # fmt: skip
+
+    def __init__(self, config: MAEConfig) -> None:
+        super().__init__()
+        position = build_position(config.decoder)
+        if position.turns or position.bias() is not None:
+            raise ValueError(f"position={config.position} counts from patch to patch, but most are hidden; use learned")
+        self.config = config
+        self.vit = ViT(config.encoder)
+        final = config.norm_place == "pre"
+        self.narrow = nn.Linear(config.dim, config.decoder_dim)
+        self.decoder = Stack(config.decoder, position, depth=config.decoder_depth, causal=False, final_norm=final)
+        self.head = nn.Linear(config.decoder_dim, config.channels * config.patch**2)
+        for part in (self.narrow, self.decoder, self.head):
+            glorot(part)
+        seek_likeness(self.decoder)
+        self.blank = nn.Parameter(torch.randn(config.decoder_dim) * 0.02)
+
+    def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+        """Patches sorted by their noise, and which of them are hidden: all but the first of that order."""
+        order = noise.argsort(dim=1, stable=True)
+        hidden = torch.ones_like(noise, dtype=torch.bool)
+        return order, hidden.scatter(1, order[:, : self.config.seen(noise.shape[1])], False)
+
+    def features(self, pixels: Float[Tensor, "B C Y X"], noise: Float[Tensor, "B T"]) -> Float[Tensor, "B S D"]:
+        """Vectors of the class token and of the visible patches, in the order of their noise."""
+        first, patches = self.vit.tokens(pixels).split([1, noise.shape[1]], dim=1)
+        seen = self.order(noise)[0][:, : self.config.seen(noise.shape[1])]
+        return self.vit.encoder(torch.cat([first, taken(patches, seen)], dim=1))
+
+    def forward(self, pixels: Float[Tensor, "B C Y X"], noise: Float[Tensor, "B T"]) -> Float[Tensor, "B T P"]:
+        """A guess of every patch's pixels; those with the smallest noise are shown to the encoder."""
+        x = self.narrow(self.features(pixels, noise))
+        B, T = noise.shape
+        blanks = self.blank.expand(B, T + 1 - x.shape[1], -1)
+        back = self.order(noise)[0].argsort(dim=1)
+        x = torch.cat([x[:, :1], taken(torch.cat([x[:, 1:], blanks], dim=1), back)], dim=1)
+        position, patch = self.decoder.position, self.config.patch
+        if isinstance(position, Learned):
+            grid = (pixels.shape[2] // patch, pixels.shape[3] // patch)
+            x = x + resample(position.table, self.vit.grid, grid, first=1)
+        else:
+            x = torch.cat([x[:, :1], position.embed(x[:, 1:])], dim=1)
+        return self.head(self.decoder(x)[:, 1:])
+
+    def targets(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T P"]:
+        """What should have been guessed."""
+        patches = cut(pixels, self.config.patch)
+        if not self.config.normalized:
+            return patches
+        spread = (patches.var(dim=-1, keepdim=True) + 1e-6).sqrt()
+        return (patches - patches.mean(dim=-1, keepdim=True)) / spread
+
+    def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """One vector for each image, of which everything is seen."""
+        return self.vit.embed(pixels)
+
+
+def taken(x: Float[Tensor, "B T D"], places: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    return x.gather(1, places[:, :, None].expand(-1, -1, x.shape[2]))

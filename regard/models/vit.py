@@ -1,0 +1,172 @@
+"""ViT: an image is a sentence of patches (Dosovitskiy et al., 2021).
+
+Unlike bert.py: tokens are patches of pixels, norms come first, and a learned token reads for the whole image. DeiT
+(Touvron et al., 2021) has a second such token, which says what a teacher would say.
+pixels B C Y X → patches B T D + positions → blocks → norm → the first token, or the mean → labels
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.block import Activation, BlockConfig
+from regard.nn.dropout import dropout
+from regard.nn.heads import LabelHead, Pooler
+from regard.nn.patches import PatchEmbedding, Side, grid_of, resample
+from regard.nn.positions import Grid, Learned
+from regard.nn.stack import Stack, build_position, glorot, seek_likeness
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageConfig(BlockConfig):
+    """What every family that cuts images into patches has."""
+
+    image: Side = 224
+    """Pixels of a side that positions are learned for, or rows,columns."""
+    channels: int = 3
+    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    patch: int = 16
+    """Pixels of a patch's side."""
+    depth: int = 12
+    """Blocks."""
+    dim: int = 768
+    """Width of the token vectors."""
+    heads: int = 12
+    """Attention heads."""
+    ffn_dim: int = 3072
+    """Hidden width of the feed-forward layer."""
+    activation: Activation = "gelu"
+    """Of the feed-forward layer."""
+    norm_eps: float = 1e-12
+    """Added to the variance under the root."""
+    dropout: float = 0.0
+    """On the embeddings and on what each part adds to the residual stream."""
+    position: str = "learned"
+    """What order means; learned positions are interpolated for images of another size."""
+    max_len: int = 1024
+    """Not used: the image says how many patches there are."""
+
+    def __post_init__(self) -> None:
+        BlockConfig.__post_init__(self)
+        for name in ("channels", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        grid_of(self.image, self.patch)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViTConfig(ImageConfig):
+    """Sizes of an encoder of images and its labels; the defaults are `vit-b/16`."""
+
+    labels: tuple[str, ...] = ()
+    """Names of the classes; without any, an image becomes a vector."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """The vector of an image: a token that is learned for it, or the mean of its patches without such a token."""
+    teacher: Literal["none", "token", "head"] = "none"
+    """DeiT's token for what a teacher says: none, one, or one with a head; the scores of both are averaged."""
+    pooler: bool = False
+    """A layer on the class token's vector, which published encoders without labels have."""
+
+    def __post_init__(self) -> None:
+        ImageConfig.__post_init__(self)
+        if self.pooling == "mean" and (self.pooler or self.teacher != "none"):
+            raise ValueError("a pooler and a teacher's token read the class token; use pooling=cls")
+        if self.labels and self.pooler:
+            raise ValueError("a model with labels has no pooler; set pooler=false")
+        if self.teacher == "head" and not self.labels:
+            raise ValueError("a teacher's head needs the names of its labels; use teacher=token without them")
+
+    @property
+    def first(self) -> int:
+        """Tokens before the patches."""
+        return (self.pooling == "cls") + (self.teacher != "none")
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of an image."""
+        rows, columns = grid_of(self.image, self.patch)
+        return self.first + rows * columns
+
+    @property
+    def sized(self) -> "ViTConfig":
+        """The same with what the image decides: how many tokens there are and, of waves on a grid, its columns."""
+        columns = grid_of(self.image, self.patch)[1]
+        position = f"grid:columns={columns}" if self.position == "grid" else self.position
+        return replace(self, max_len=self.tokens, position=position)
+
+
+@register_model("vit")
+class ViT(nn.Module):
+    """An encoder of images and, for labels, its head."""
+
+    config_class = ViTConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(dim=64, depth=4, heads=4, ffn_dim=256),
+        "vit-ti/16": dict(dim=192, heads=3, ffn_dim=768),
+        "vit-s/16": dict(dim=384, heads=6, ffn_dim=1536),
+        "vit-b/16": dict(),
+        "vit-b/32": dict(patch=32),
+        "vit-l/16": dict(dim=1024, depth=24, heads=16, ffn_dim=4096),
+        "vit-h/14": dict(patch=14, dim=1280, depth=32, heads=16, ffn_dim=5120),
+        "deit-ti/16": dict(dim=192, heads=3, ffn_dim=768, teacher="token"),
+        "deit-s/16": dict(dim=384, heads=6, ffn_dim=1536, teacher="token"),
+        "deit-b/16": dict(teacher="token"),
+    }
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.config, self.grid, sized = config, grid_of(config.image, config.patch), config.sized
+        final = config.norm_place == "pre"
+        self.encoder = Stack(sized, build_position(sized), depth=config.depth, causal=False, final_norm=final)
+        labels = len(config.labels)
+        self.pooler = Pooler(config.dim, activation="tanh") if config.pooler else None
+        self.head = LabelHead(config.dim, labels, dropout=config.dropout) if labels else None
+        teaches = config.teacher == "head"
+        self.teacher_head = LabelHead(config.dim, labels, dropout=config.dropout) if teaches else None
+        glorot(self)
+        seek_likeness(self.encoder)
+        self.patches = PatchEmbedding(config.channels, config.patch, config.dim)
+        self.first = nn.Parameter(torch.randn(config.first, config.dim) * 0.02) if config.first else None
+
+    def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        """The tokens in front and a vector for each patch, with their positions."""
+        x = self.patches(pixels)
+        rows, columns = x.shape[2:]
+        position, x = self.encoder.position, x.flatten(2).mT
+        if isinstance(position, Grid) and position.columns != columns:
+            raise ValueError(
+                f"positions are for {position.columns} patches in a row, the image has {columns}; "
+                f"use position=grid:columns={columns} or learned"
+            )
+        if not isinstance(position, Learned):
+            x = position.embed(x)
+        if self.first is not None:
+            x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
+        if isinstance(position, Learned):
+            x = x + resample(position.table, self.grid, (rows, columns), first=self.config.first)
+        return dropout(x, self.config.dropout, self.training)
+
+    def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        """A vector for each token in front and for each patch."""
+        return self.encoder(self.tokens(pixels))
+
+    def pool(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        """One vector for each image, of those of its tokens."""
+        return x[:, 0] if self.config.pooling == "cls" else x.mean(1)
+
+    def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """One vector for each image."""
+        x = self.features(pixels)
+        return self.pool(x) if self.pooler is None else self.pooler(x)
+
+    def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B N"]:
+        """Scores over labels; without labels the vector of each image."""
+        if self.head is None:
+            return self.embed(pixels)
+        x = self.features(pixels)
+        scores = self.head(self.pool(x))
+        return scores if self.teacher_head is None else (scores + self.teacher_head(x[:, 1])) / 2

@@ -1,0 +1,141 @@
+"""Attention that pools queries, keys and values on their grid (MViT: Fan et al., 2021; improved, Li et al., 2022).
+
+Pooled queries make the grid smaller, pooled keys and values make looking at it cheaper.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.block import BlockConfig
+from regard.nn.dropout import drop_rows, dropout
+from regard.nn.feedforward import FeedForward
+from regard.nn.norm import build_norm
+
+Grid = tuple[int, int]
+
+
+def pooled(grid: Grid, stride: int) -> Grid:
+    """Rows and columns behind a pooling."""
+    return -(-grid[0] // stride), -(-grid[1] // stride)
+
+
+class Pool(nn.Module):
+    """A 3 × 3 convolution of each channel by itself, with the same numbers for every head, and a norm."""
+
+    def __init__(self, head_dim: int, stride: int, eps: float) -> None:
+        super().__init__()
+        self.convolve = nn.Conv2d(head_dim, head_dim, 3, stride=stride, padding=1, groups=head_dim, bias=False)
+        self.norm = build_norm("layer", head_dim, eps)
+
+    def forward(self, x: Float[Tensor, "B H T K"], grid: Grid) -> Float[Tensor, "B H S K"]:
+        maps = x.flatten(0, 1).mT.unflatten(2, grid)  # B·H K Y X
+        return self.norm(self.convolve(maps).flatten(2).mT.unflatten(0, x.shape[:2]))
+
+
+class GridOffsets(nn.Module):
+    """Decomposed relative positions: q · (row's vector + column's vector), by how far down and right the key stands.
+
+    The products of q stand beside q, and a mark of its row and column beside each key, so that their product adds
+    them to the score: a kernel needs no bias, and none is ever made for all pairs. Tables are interpolated for grids
+    other than planned.
+    """
+
+    def __init__(self, planned: Grid, head_dim: int) -> None:
+        super().__init__()
+        self.rows, self.columns = (nn.Parameter(torch.randn(2 * side - 1, head_dim) * 0.02) for side in planned)
+
+    def along(self, table: Float[Tensor, "N K"], queries: int, keys: int) -> Float[Tensor, "Q J K"]:
+        """A vector for each pair of places on one axis; the coarser of the two counts in steps of the finer."""
+        fine = max(queries, keys)
+        if len(table) != 2 * fine - 1:
+            table = F.interpolate(table.T[None], size=2 * fine - 1, mode="linear")[0].T
+        i, j = torch.arange(queries, device=table.device)[:, None], torch.arange(keys, device=table.device)
+        return table[(fine * keys * i + fine * queries * (keys - 1 - j)) // (queries * keys)]
+
+    def extend(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], at: Grid, keys_at: Grid, scale: float
+    ) -> tuple[Float[Tensor, "B H T E"], Float[Tensor, "B H S E"]]:
+        """Longer queries and keys, whose plain product is the scaled one and the positions'."""
+        on_grid = q.unflatten(2, at)  # B H Y X K
+        down = torch.einsum("bhyxk,yjk->bhyxj", on_grid, self.along(self.rows, at[0], keys_at[0]))
+        right = torch.einsum("bhyxk,xjk->bhyxj", on_grid, self.along(self.columns, at[1], keys_at[1]))
+        rows, columns = (torch.eye(side, dtype=k.dtype, device=k.device) for side in keys_at)
+        marks = torch.cat([rows.repeat_interleave(keys_at[1], 0), columns.repeat(keys_at[0], 1)], dim=1)
+        return (
+            torch.cat([on_grid * scale, down, right], dim=-1).flatten(2, 3),
+            torch.cat([k, marks.expand(*k.shape[:3], -1)], dim=-1),
+        )
+
+
+class PooledAttention(Attention):
+    """project → split heads → pool → positions → kernel → add the pooled queries → merge → project.
+
+    `inputs` is the width of what comes in; that of what goes out, `dim`, may be larger.
+    """
+
+    def __init__(
+        self, config: AttentionConfig, inputs: int, *, strides: tuple[int, int], planned: Grid | None, residual: bool,
+        eps: float,
+    ) -> None:  # fmt: skip
+        super().__init__(config)
+        self.query = nn.Linear(inputs, self.heads * self.head_dim)
+        self.strides, self.residual = strides, residual
+        whole = dict(query=strides[0], key=strides[1], value=strides[1])
+        self.pools = nn.ModuleDict({name: Pool(self.head_dim, stride, eps) for name, stride in whole.items()})
+        fine = pooled(planned, min(strides)) if planned is not None else None
+        self.offsets = GridOffsets(fine, self.head_dim) if fine is not None else None
+
+    def forward(self, x: Float[Tensor, "B T I"], *, grid: Grid) -> Float[Tensor, "B N D"]:
+        q = self.split(self.query(x))
+        k, v = self.keys_and_values(x, q, 0)
+        q, k, v = (self.pools[name](y, grid) for name, y in zip(("query", "key", "value"), (q, k, v), strict=True))
+        scale, asked, keys = self.head_dim**-0.5, q, k
+        if self.offsets is not None:
+            at, keys_at = (pooled(grid, stride) for stride in self.strides)
+            (asked, keys), scale = self.offsets.extend(q, k, at, keys_at, scale), 1.0
+            v = F.pad(v, (0, sum(keys_at)))  # PyTorch's fused kernel wants values as long as keys
+        mixed, _ = self.kernel(asked, keys, v, scale=scale, dropout=self.dropout if self.training else 0.0)
+        mixed = mixed[..., : self.head_dim]
+        mixed = mixed + q if self.residual else mixed
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class PooledBlock(nn.Module):
+    """Pooled attention and feed-forward. Where attention pools or widens, the residual stream does so beside it."""
+
+    def __init__(
+        self, config: BlockConfig, inputs: int, *, strides: tuple[int, int], planned: Grid | None, residual: bool,
+        path_dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.stride, self.dropout, self.path_dropout = strides[0], config.dropout, path_dropout
+        attention = AttentionConfig(
+            dim=config.dim, heads=config.heads, context_dim=inputs, dropout=config.attention_dropout,
+            kernel=config.kernel, needs=frozenset({"crosses"}),
+        )  # fmt: skip
+        how = dict(strides=strides, planned=planned, residual=residual, eps=config.norm_eps)
+        self.attention = PooledAttention(attention, inputs, **how)  # type: ignore[arg-type]
+        self.feedforward = FeedForward(config.dim, config.ffn_dim, activation=config.activation, bias=True)
+        widths = dict(attention=inputs, feedforward=config.dim)
+        self.norms = nn.ModuleDict({part: build_norm("layer", dim, config.norm_eps) for part, dim in widths.items()})
+        self.widen = nn.Linear(inputs, config.dim) if inputs != config.dim else None
+
+    def forward(self, x: Float[Tensor, "B T I"], grid: Grid) -> tuple[Float[Tensor, "B N D"], Grid]:
+        """The tokens behind the block, and their grid."""
+        y = self.norms["attention"](x)
+        x = self.skip(x if self.widen is None else self.widen(y), grid)
+        x = x + self.drop(self.attention(y, grid=grid))
+        return x + self.drop(self.feedforward(self.norms["feedforward"](x))), pooled(grid, self.stride)
+
+    def skip(self, x: Float[Tensor, "B T D"], grid: Grid) -> Float[Tensor, "B N D"]:
+        """The residual stream on the grid of the pooled queries: the largest of overlapping squares."""
+        if self.stride == 1:
+            return x
+        size = self.stride + 1
+        return F.max_pool2d(x.mT.unflatten(2, grid), size, self.stride, padding=size // 2).flatten(2).mT
+
+    def drop(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
+        return drop_rows(dropout(x, self.dropout, self.training), self.path_dropout, self.training)

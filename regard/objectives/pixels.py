@@ -1,0 +1,16 @@
+"""Pixels that were hidden."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.batches import Batch
+
+
+def hidden_pixels(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """The summed loss over hidden patches, each the mean squared error of its pixels."""
+    hidden = model.order(batch.inputs["noise"])[1]
+    guesses, wanted = model(**batch.inputs)[hidden], model.targets(batch.inputs["pixels"])[hidden]
+    return F.mse_loss(guesses, wanted, reduction="none").mean(-1).sum(), len(guesses)

@@ -1,0 +1,77 @@
+"""A trained model that sees: vectors of pictures, and labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from regard.data.images import Preparation, read_image
+from regard.tasks.readers import Label
+
+BATCH = 64
+Picture = str | Path | Image.Image
+
+
+class PictureEncoder:
+    """What `regard.load` returns for a model that sees: a vector for each picture."""
+
+    def __init__(self, model: Any, preparation: Preparation) -> None:
+        self.model, self.preparation = model.eval(), preparation
+
+    def pixels(self, pictures: Sequence[Picture]) -> list[np.ndarray]:
+        """Image files, or images of Pillow's, as the model reads them."""
+        if isinstance(pictures, (str, Path)):
+            raise ValueError(f"pictures is a list; put a single one in brackets: [{str(pictures)!r}]")
+        return [self.preparation(one if isinstance(one, Image.Image) else read_image(one)) for one in pictures]
+
+    def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
+        """Bytes (number, rows, columns, channels) that have their size already, as the model reads them."""
+        return list(self.preparation.numbers(arrays))
+
+    @torch.inference_mode()
+    def outputs(self, function: Any, pixels: Sequence[np.ndarray]) -> list[Tensor]:
+        """What `function` gives for each picture, those of one size together."""
+        found: list[Tensor] = [torch.empty(0)] * len(pixels)
+        like = next(self.model.parameters())
+        for shape in dict.fromkeys(one.shape for one in pixels):
+            places = [i for i, one in enumerate(pixels) if one.shape == shape]
+            for first in range(0, len(places), BATCH):
+                group = places[first : first + BATCH]
+                batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
+                for place, row in zip(group, function(batch), strict=True):
+                    found[place] = row
+        return found
+
+    def embed(self, pictures: Sequence[Picture], *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """A vector for each picture, of length 1 unless told otherwise."""
+        rows = self.outputs(self.model.embed, self.pixels(pictures))
+        vectors = torch.stack(rows) if rows else torch.empty(0, self.model.config.dim)
+        return F.normalize(vectors, dim=-1) if normalize else vectors
+
+
+class PictureClassifier(PictureEncoder):
+    """Labels pictures."""
+
+    def classify(self, pictures: Sequence[Picture], seconds: None = None) -> list[list[Label]]:
+        """All labels of each picture, the likeliest first."""
+        if seconds is not None:
+            raise ValueError("this model labels pictures one by one; leave out the second text")
+        return self.named(self.outputs(self.model, self.pixels(pictures)))
+
+    def classify_arrays(self, arrays: np.ndarray) -> list[list[Label]]:
+        """The same for bytes (number, rows, columns, channels) that have their size already."""
+        return self.named(self.outputs(self.model, self.numbers(arrays)))
+
+    def named(self, scores: Sequence[Tensor]) -> list[list[Label]]:
+        labels, results = self.model.config.labels, []
+        for row in scores:
+            best = row.softmax(-1).sort(descending=True)
+            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            results.append([Label(labels[i], p) for i, p in pairs])
+        return results

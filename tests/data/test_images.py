@@ -1,0 +1,168 @@
+"""Image files of every kind, good and bad: the right picture, or one line with the path."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.data import images
+from regard.data.images import Preparation, centre, read_image, short_side
+
+
+def smooth(rows=23, columns=37):
+    """A picture that survives JPEG: a different ramp in each channel."""
+    y, x = np.mgrid[0:rows, 0:columns]
+    channels = [y * 255 / (rows - 1), x * 255 / (columns - 1), (y + x) * 255 / (rows + columns - 2)]
+    return np.stack(channels, axis=-1).astype(np.uint8)
+
+
+def saved(path, image, **how):
+    image.save(path, **how)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".gif", ".bmp", ".webp", ".tiff", ".ppm"])
+def test_formats(tmp_path, suffix):
+    found = read_image(saved(tmp_path / f"a{suffix}", Image.fromarray(smooth())))
+    assert found.mode == "RGB" and found.size == (37, 23)
+    limit = {".jpg": 12, ".webp": 12, ".gif": 40}.get(suffix, 0)
+    assert np.abs(np.asarray(found).astype(int) - smooth()).max() <= limit
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_upright(tmp_path, turn):
+    """EXIF's eight ways to hold a camera: whatever is stored, the same picture is seen."""
+    upright = Image.fromarray(smooth())
+    ways = {
+        1: [], 2: [Image.Transpose.FLIP_LEFT_RIGHT], 3: [Image.Transpose.ROTATE_180],
+        4: [Image.Transpose.FLIP_TOP_BOTTOM], 5: [Image.Transpose.TRANSPOSE], 6: [Image.Transpose.ROTATE_90],
+        7: [Image.Transpose.TRANSVERSE], 8: [Image.Transpose.ROTATE_270],
+    }  # fmt: skip
+    stored = upright
+    for way in ways[turn]:
+        stored = stored.transpose(way)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    found = read_image(saved(tmp_path / "a.png", stored, exif=exif))
+    assert np.array_equal(np.asarray(found), smooth())
+
+
+def test_sixteen_bits(tmp_path):
+    values = np.linspace(0, 65535, 23 * 37).reshape(23, 37).astype(np.uint16)
+    found = read_image(saved(tmp_path / "a.png", Image.fromarray(values)))
+    assert found.mode == "L"
+    assert np.abs(np.asarray(found) - values / 257).max() <= 0.5 + 1e-9
+
+
+def test_floats(tmp_path):
+    values = np.linspace(0, 1, 23 * 37).reshape(23, 37).astype(np.float32)
+    found = np.asarray(read_image(saved(tmp_path / "a.tiff", Image.fromarray(values))))
+    assert np.abs(found - values * 255).max() <= 0.5 + 1e-4
+    found = np.asarray(read_image(saved(tmp_path / "b.tiff", Image.fromarray(values * 200))))
+    assert np.abs(found - values * 200).max() <= 0.5 + 1e-4
+
+
+def test_print_colours(tmp_path):
+    """No ink is white, all ink is black, cyan takes away red."""
+    for ink, wanted in [((0, 0, 0, 0), 255), ((0, 0, 0, 255), 0)]:
+        found = read_image(saved(tmp_path / "a.jpg", Image.new("CMYK", (9, 7), ink), quality=100))
+        assert found.mode == "RGB" and np.abs(np.asarray(found).astype(int) - wanted).max() <= 3
+    red, green, _ = read_image(saved(tmp_path / "c.tiff", Image.new("CMYK", (9, 7), (255, 0, 0, 0)))).getpixel((0, 0))
+    assert red < 50 < 200 < green
+
+
+def test_palette_and_transparency(tmp_path):
+    palette = Image.fromarray(smooth()).quantize(16)
+    wanted = np.asarray(palette.convert("RGB"))
+    assert np.array_equal(np.asarray(read_image(saved(tmp_path / "p.png", palette))), wanted)
+    pixels = np.dstack([smooth(), np.zeros((23, 37), np.uint8)])
+    pixels[5:, :, 3] = 255
+    found = np.asarray(read_image(saved(tmp_path / "t.png", Image.fromarray(pixels))))
+    assert (found[:5] == 255).all() and np.array_equal(found[5:], smooth()[5:])
+    grey = Image.fromarray(np.dstack([smooth()[..., 0], np.full((23, 37), 128, np.uint8)]))
+    half = np.asarray(read_image(saved(tmp_path / "la.png", grey))).astype(int)
+    assert np.abs(half[..., 0] - (smooth()[..., 0] + 255.0) / 2).max() <= 2
+    see_through = saved(tmp_path / "k.png", Image.new("L", (5, 5), 7), transparency=7)
+    assert (np.asarray(read_image(see_through)) == 255).all()
+
+
+def test_one_bit_and_one_pixel(tmp_path):
+    assert read_image(saved(tmp_path / "a.png", Image.new("1", (9, 7), 1))).getpixel((3, 3)) == 255
+    assert read_image(saved(tmp_path / "b.png", Image.new("RGB", (1, 1), "red"))).getpixel((0, 0)) == (255, 0, 0)
+    assert Preparation(size=(5, 3))(read_image(tmp_path / "b.png")).shape == (3, 5, 3)
+
+
+def png_that_claims(rows, columns):
+    """A few bytes that say they are a picture of this size."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("text.png", b"no picture at all\n", "is no image in a format that is known"),
+        ("empty.png", b"", "is no image in a format that is known"),
+        ("bomb.png", png_that_claims(60_000, 60_000), "has 60,000 × 60,000 pixels, at most 134,217,728 are read"),
+        ("hollow.png", png_that_claims(50, 50), "is cut short or damaged"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} {message}") as caught:
+        read_image(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".gif", ".webp", ".bmp", ".tiff"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_cut_short(tmp_path, suffix, share):
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (60, 70, 3), dtype=np.uint8))
+    whole = saved(tmp_path / f"whole{suffix}", noise).read_bytes()
+    (tmp_path / f"cut{suffix}").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ValueError, match=rf"cut\{suffix} is (cut short or damaged|no image)"):
+        read_image(tmp_path / f"cut{suffix}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_files_are_an_error_or_a_picture(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    suffix = [".jpg", ".png", ".gif", ".webp", ".bmp", ".tiff"][seed % 6]
+    content = bytearray(saved(tmp_path / f"a{suffix}", Image.fromarray(smooth())).read_bytes())
+    for place in rng.integers(0, len(content), 9):
+        content[place] = rng.integers(256)
+    (tmp_path / f"a{suffix}").write_bytes(content)
+    try:
+        assert read_image(tmp_path / f"a{suffix}").mode in ("L", "RGB")
+    except ValueError as error:
+        assert f"a{suffix}" in str(error)
+
+
+def test_what_is_not_there(tmp_path):
+    for path in (tmp_path / "none.png", tmp_path):
+        with pytest.raises(ValueError, match=f"no such image: {path}"):
+            read_image(path)
+
+
+def test_the_limit_of_pillow_is_put_back(tmp_path):
+    before = Image.MAX_IMAGE_PIXELS
+    read_image(saved(tmp_path / "a.png", Image.new("L", (3, 3))))
+    assert before == Image.MAX_IMAGE_PIXELS
+
+
+def test_sizes():
+    assert short_side((30, 20), 10) == (10, 15) and short_side((20, 30), 10) == (15, 10)
+    pixels = np.arange(5 * 7 * 1).reshape(5, 7, 1)
+    assert np.array_equal(centre(pixels, (3, 3)), pixels[1:4, 2:5])
+    wide = centre(pixels, (7, 3))
+    assert np.array_equal(wide[1:6], pixels[:, 2:5]) and (wide[[0, 6]] == 0).all()
+    with pytest.raises(ValueError, match="1 channel .* or 3 .*, the model reads 2"):
+        images.as_array(Image.new("L", (2, 2)), 2)
+    with pytest.raises(ValueError, match="not both"):
+        Preparation(size=(2, 2), shortest=3)

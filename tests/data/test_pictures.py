@@ -1,0 +1,212 @@
+"""Sets of labelled pictures: folders, tables, arrays, digits; and batches that resume."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.pictures import ImagesConfig, PictureStream, digits, preparation_for
+
+
+def paint(path, colour, size=(9, 7), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(12):
+        paint(tmp_path / "set" / "red" / f"{number:02}.png", (200 + number, 0, 0))
+        paint(tmp_path / "set" / "blue" / "more" / f"{number:02}.jpg", (0, 0, 200 + number))
+    (tmp_path / "set" / "red" / "notes.txt").write_text("no picture")
+    (tmp_path / "set" / ".hidden").mkdir()
+    return tmp_path / "set"
+
+
+def test_a_folder_of_classes(folder):
+    train, valid = ImagesConfig(images=str(folder)).split()
+    assert train.names == ("blue", "red") and (len(train), len(valid)) == (21, 3)
+    assert train.pixels.shape == (21, 7, 9, 3) and train.pixels.dtype == np.uint8
+    for one in (train, valid):
+        channel = np.where(one.labels == 0, 2, 0)
+        assert (one.pixels[np.arange(len(one)), 3, 4, channel] > 190).all()
+        assert (one.pixels[np.arange(len(one)), 3, 4, 2 - channel] < 10).all()
+
+
+@pytest.mark.parametrize("header", ["path,label\n", "label,image\n", ""])
+def test_a_table_of_paths(folder, header):
+    rows = [("red/00.png", "warm"), ("blue/more/00.jpg", "cold")] * 5
+    order = (lambda pair: pair[::-1]) if header.startswith("label") else tuple
+    (folder / "list.csv").write_text(header + "".join(",".join(order(row)) + "\n" for row in rows))
+    found = ImagesConfig(images=str(folder / "list.csv")).read(str(folder / "list.csv"))
+    assert found.names == ("cold", "warm") and found.labels.tolist() == [1, 0] * 5
+    assert (found.pixels[::2, 3, 3, 0] > 190).all()
+
+
+def test_sizes_and_channels(folder, tmp_path):
+    assert ImagesConfig(images=str(folder)).shape() == (7, 9, 3)
+    assert ImagesConfig(images=str(folder), size=5, channels=1).shape() == (5, 5, 1)
+    paint(folder / "red" / "wide.png", "red", (30, 20))
+    assert ImagesConfig(images=str(folder)).shape() == (64, 64, 3)
+    paint(tmp_path / "grey" / "a" / "1.png", 7, (100, 100), "L")
+    paint(tmp_path / "grey" / "b" / "1.png", 9, (100, 100), "L")
+    assert ImagesConfig(images=str(tmp_path / "grey")).shape() == (64, 64, 1)
+    assert ImagesConfig().shape() == (8, 8, 1) and ImagesConfig(size=12).split()[0].pixels.shape[1:] == (12, 12, 1)
+
+
+@pytest.mark.parametrize("layout", ["N Y X", "N Y X C", "N C Y X"])
+@pytest.mark.parametrize("kind", ["bytes", "fractions", "whole"])
+def test_arrays(tmp_path, layout, kind):
+    channels = 1 if layout == "N Y X" else 3
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 5, 7, channels), dtype=np.uint8)
+    pixels[0, 0, 0, 0] = 255
+    x = {"bytes": pixels, "fractions": (pixels / 255).astype(np.float32), "whole": pixels.astype(np.int64)}[kind]
+    x = {"N Y X": lambda: x[..., 0], "N Y X C": lambda: x, "N C Y X": lambda: np.moveaxis(x, -1, 1)}[layout]()
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(20) % 4 * 10)
+    found = ImagesConfig(images=str(tmp_path / "a.npz")).read(str(tmp_path / "a.npz"))
+    assert np.array_equal(found.pixels, pixels)
+    assert found.names == ("0", "10", "20", "30") and found.labels.tolist() == [i % 4 for i in range(20)]
+
+
+def test_arrays_with_a_test_set_and_names(tmp_path):
+    path, rng = tmp_path / "a.npz", np.random.default_rng(1)
+    x, y = rng.integers(0, 256, (30, 6, 6), dtype=np.uint8), rng.integers(0, 3, 30)
+    np.savez(path, x_train=x[:20], y_train=y[:20], x_test=x[20:], y_test=y[20:], labels=np.array(["a", "b", "c"]))
+    data = ImagesConfig(images=str(path))
+    assert np.array_equal(data.held_out().pixels[..., 0], x[20:]) and data.held_out().names == ("a", "b", "c")
+    assert len(data.split()[0]) == 18
+
+
+def test_digits_are_split_once_and_for_all():
+    parts = [digits(split) for split in ("train", "valid", "test")]
+    assert [len(part) for part in parts] == [1257, 180, 360]
+    everything = np.concatenate([part.pixels.reshape(len(part), -1) for part in parts])
+    assert len(everything) == 1797 and set(np.unique(everything)) <= {round(i * 255 / 16) for i in range(17)}
+    sums = [int(part.pixels.sum(dtype=np.int64)) for part in parts]
+    assert sums == [int(part.pixels.sum(dtype=np.int64)) for part in (digits("train"), digits("valid"), digits("test"))]
+    assert all(len(np.unique(part.labels)) == 10 for part in parts)
+
+
+def bad(tmp_path, what):
+    """A set that has something wrong with it."""
+    if what == "empty class":
+        paint(tmp_path / "a" / "1.png", "red")
+        (tmp_path / "b").mkdir()
+        return tmp_path
+    if what == "no classes":
+        paint(tmp_path / "1.png", "red")
+        return tmp_path
+    if what == "one class":
+        paint(tmp_path / "a" / "1.png", "red")
+        return tmp_path
+    if what == "text":
+        paint(tmp_path / "a" / "1.png", "red")
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b" / "2.png").write_text("text")
+        return tmp_path
+    if what == "missing file":
+        paint(tmp_path / "1.png", "red")
+        (tmp_path / "list.csv").write_text("path,label\n1.png,a\n2.png,b\n")
+        return tmp_path / "list.csv"
+    if what == "nothing":
+        return tmp_path / "nowhere"
+    if what == "other kind":
+        (tmp_path / "set.tar").write_text("")
+        return tmp_path / "set.tar"
+    if what == "no zip":
+        (tmp_path / "a.npz").write_text("text")
+    elif what == "pickle":
+        np.savez(tmp_path / "a.npz", x=np.array([object()]), y=np.zeros(1, int))
+    elif what == "names":
+        np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3)))
+    elif what == "shape":
+        np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), y=np.zeros(2, int))
+    elif what == "range":
+        np.savez(tmp_path / "a.npz", x=np.full((2, 3, 3), -1.0), y=np.zeros(2, int))
+    elif what == "labels":
+        np.savez(tmp_path / "a.npz", x=np.zeros((2, 3, 3)), y=np.zeros(3, int))
+    return tmp_path / "a.npz"
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("empty class", r"b holds no pictures \(.png.*; fill it or remove it"),
+        ("no classes", "has no folders; put the pictures of each class into a folder"),
+        ("one class", "has only the class 'a'"),
+        ("text", r"2.png is no image"),
+        ("missing file", r"list.csv, line 3: no such image: .*2.png"),
+        ("nothing", "no such folder: .*nowhere"),
+        ("other kind", "set.tar: pictures are a folder"),
+        ("no zip", "a.npz"),
+        ("pickle", "a.npz: .*[Oo]bject arrays"),
+        ("names", "a.npz: no arrays x and y, only images"),
+        ("shape", r"a.npz: x has shape \(2, 3\)"),
+        ("range", "a.npz: x holds other numbers"),
+        ("labels", "a.npz: y has shape"),
+    ],
+)
+def test_bad_sets(tmp_path, what, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        ImagesConfig(images=str(bad(tmp_path, what))).split()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_that_training_never_shows(folder, tmp_path):
+    paint(tmp_path / "other" / "green" / "1.png", "green")
+    with pytest.raises(ValueError, match="the class 'green' does not occur in training; known: blue, red"):
+        ImagesConfig(images=str(folder), valid=str(tmp_path / "other")).split()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(valid="x"), "validation pictures without training pictures"),
+        (dict(tune="lora"), "needs weights to start from"),
+        (dict(tune="some"), "tune takes"),
+        (dict(channels=2), "channels=2 must be 1"),
+        (dict(size=0), "size and rank must be at least 1"),
+        (dict(zoom=1.0), "zoom=1.0 must be below 1"),
+    ],
+)
+def test_fields_that_cannot_be(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ImagesConfig(**fields)
+
+
+def stream(rows=50, **changes):
+    data = ImagesConfig(**changes)
+    pictures = digits("valid")
+    return PictureStream(pictures, preparation_for(pictures), data.augmentation, rows, seed=3)
+
+
+def first(one, count, **start):
+    return list(itertools.islice(one.batches(**start), count))
+
+
+@pytest.mark.parametrize("changes", [{}, dict(mixup=0.5, cutmix=0.5, turn=10.0, flip=True, colour=0.3)])
+def test_a_stream_resumes_to_the_same_batch(changes):
+    one = stream(**changes)
+    batches = first(one, 7)
+    assert one.count() == 4 and [(epoch, index) for epoch, index, _ in batches[3:5]] == [(0, 4), (1, 1)]
+    torch.manual_seed(1)
+    for (epoch, index, was), (_, _, again) in zip(
+        batches[5:], first(stream(**changes), 2, epoch=1, index=1), strict=True
+    ):
+        assert epoch == 1 and index > 1
+        assert torch.equal(was.inputs["pixels"], again.inputs["pixels"]) and torch.equal(was.targets, again.targets)
+    seen = [place for _, _, batch in batches[:4] for place in batch.examples]
+    assert sorted(seen) == list(range(180))
+
+
+def test_pictures_are_centred_and_validated_as_they_are():
+    one = stream(shift=0.0, zoom=0.0)
+    everything = next(iter(one.once(one.pictures, 200)))
+    pixels = everything.inputs["pixels"]
+    assert pixels.shape == (180, 1, 8, 8) and everything.tokens == 180
+    assert abs(pixels.mean()) < 1e-2 and abs(pixels.std() - 1) < 1e-2
+    batch = first(one, 1)[0][2]
+    assert torch.allclose(batch.inputs["pixels"], pixels[list(batch.examples)], atol=1e-5)
+    assert torch.equal(batch.targets, everything.targets[list(batch.examples)])

@@ -1,0 +1,148 @@
+"""Pictures from folder to label: train, resume, load, classify, score, convert, start from another's weights."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.pictures import digits
+from regard.hub import export_model, load_model
+from regard.models import ViT, ViTConfig
+from regard.recipes import Recipe, fit, recipe
+from regard.recipes.scores import evaluate
+from regard.tasks import PictureClassifier, PictureEncoder, load
+from tests.cli.calling import call, fails, rows, said
+
+SMALL = {
+    "model.dim": 16, "model.heads": 2, "model.ffn_dim": 24, "model.depth": 1, "train.steps": 6,
+    "train.batch_tokens": 272, "train.eval_every": 3, "train.save_every": 3, "train.warmup": 2,
+}  # fmt: skip
+COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 210)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Noisy squares of three colours, 12 × 16."""
+    where, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(1)
+    for name, colour in COLOURS.items():
+        (where / name).mkdir()
+        for number in range(20):
+            noise = rng.integers(-30, 30, (12, 16, 3))
+            Image.fromarray((np.array(colour) + noise).clip(0, 255).astype(np.uint8)).save(
+                where / name / f"{number}.png"
+            )
+    return where
+
+
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "colours"
+    fit(recipe("vit", SMALL | {"data.images": str(folder), "train.steps": 60, "train.lr": 1e-2}), out, quiet=True)
+    return out
+
+
+def test_the_model_follows_from_the_pictures(folder, tmp_path):
+    plan = recipe("vit", {"data.images": str(folder)})
+    assert (plan.model.image, plan.model.channels, plan.model.patch) == ((12, 16), 3, 2) and plan.data.flip
+    assert recipe("vit", {"data.images": str(folder), "data.size": 48}).model.patch == 6
+    given = recipe("vit", {"data.images": str(folder), "model.patch": 4, "model.depth": 3, "data.flip": False})
+    assert (given.model.patch, given.model.depth, given.data.flip) == (4, 3, False)
+    digits = recipe("vit")
+    assert (digits.model.image, digits.model.channels, digits.model.patch, digits.data.flip) == (8, 1, 2, False)
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 28, 28), np.uint8), y=np.arange(4))
+    assert recipe("vit", {"data.images": str(tmp_path / "a.npz")}).model.patch == 4
+
+
+def test_a_run_is_loaded_and_knows_colours(run, folder):
+    loaded = load(run)
+    assert isinstance(loaded, PictureClassifier) and loaded.model.config.labels == ("blue", "green", "red")
+    files = [folder / name / "3.png" for name in COLOURS]
+    assert [best[0].label for best in loaded.classify(files)] == list(COLOURS)
+    for labels in loaded.classify([Image.new("RGB", (5, 9), "red"), files[2]]):
+        assert sum(one.probability for one in labels) == pytest.approx(1, abs=1e-5)
+    assert loaded.embed(files).norm(dim=1).tolist() == pytest.approx([1] * 3, abs=1e-5)
+    with pytest.raises(ValueError, match="put a single one in brackets"):
+        loaded.classify("a.png")
+    assert evaluate(run, {}).scores["examples"] == 6
+    assert evaluate(run, {"data.images": str(folder)}).scores["examples"] == 60
+
+
+def test_at_the_command_line(capsys, run, folder, tmp_path):
+    red, blue = (folder / name / "3.png" for name in ("red", "blue"))
+    assert said(capsys, "classify", run, red)[0].startswith("red\t")
+    found = rows(capsys, "classify", run, red, blue)
+    assert [max(row["labels"], key=row["labels"].get) for row in found] == ["red", "blue"]
+    scores = rows(capsys, "eval", run, "--data.images", folder)[0]
+    assert scores["examples"] == 60 and scores["accuracy"] > 80
+    (tmp_path / "text.png").write_text("text")
+    assert "text.png is no image" in fails(capsys, "classify", run, tmp_path / "text.png")
+    assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png")
+    assert "it does not tag; choose another model" in fails(capsys, "tag", run, red)
+    assert "give --task classify" in fails(capsys, "finetune", run)
+    assert "reads pictures; what it looks at cannot be drawn yet" in fails(capsys, "look", run, red)
+    assert "reads pictures, which are not served" in fails(capsys, "serve", run)
+
+
+def test_converted_it_is_read_by_others(run, folder, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    call("convert", str(run), str(tmp_path / "theirs"))
+    image = Image.open(folder / "green" / "3.png")
+    pixels = transformers.ViTImageProcessorPil.from_pretrained(tmp_path / "theirs")(image, return_tensors="pt")
+    theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "theirs").eval()
+    with torch.no_grad():
+        wanted = theirs(**pixels).logits.softmax(-1)[0]
+    found = {one.label: one.probability for one in load(run).classify([image])[0]}
+    assert [found[theirs.config.id2label[i]] for i in range(3)] == pytest.approx(wanted.tolist(), abs=1e-5)
+    assert load(tmp_path / "theirs").preparation == load(run).preparation
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(folder, tmp_path):
+    plan = SMALL | {"data.images": str(folder), "data.mixup": 0.4, "train.schedule": "constant"}
+    fit(recipe("vit", plan), tmp_path / "whole", quiet=True)
+    fit(recipe("vit", plan | {"train.steps": 3}), tmp_path / "parts", quiet=True)
+    fit(recipe("vit", plan), tmp_path / "parts", resume=True, quiet=True)
+    one, other = (load_model(tmp_path / name).state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert Recipe.load(tmp_path / "whole" / "recipe.toml").model.labels == ("blue", "green", "red")
+
+
+@pytest.mark.parametrize("tune", ["all", "head", "lora"])
+def test_a_model_is_taught_other_pictures_at_another_size(run, tmp_path, tune):
+    images = digits("valid").take(slice(40))
+    np.savez(tmp_path / "digits.npz", x=np.repeat(images.pixels, 3, axis=3), y=images.labels)
+    fields = {"train.steps": 4, "train.warmup": 1, "train.eval_every": 2, "train.save_every": 2, "data.size": 24}
+    words = [word for key, value in fields.items() for word in (f"--{key}", str(value))]
+    out = tmp_path / "out"
+    call(
+        "finetune",
+        str(run),
+        "--tune",
+        tune,
+        "--data.images",
+        str(tmp_path / "digits.npz"),
+        "--out",
+        str(out),
+        "--quiet",
+        *words,
+    )
+    loaded = load(out)
+    assert loaded.model.config.image == 24 and loaded.model.grid == (12, 12) and len(loaded.model.config.labels) == 10
+    kept, now = (load_model(one).state_dict()["encoder.blocks.0.attention.query.weight"] for one in (run, out))
+    assert torch.equal(kept, now) == (tune == "head")
+
+
+def test_a_checkpoint_without_labels_embeds_and_learns(tmp_path, folder):
+    export_model(ViT(ViTConfig(image=12, patch=4, dim=16, heads=2, depth=1, ffn_dim=24)), tmp_path / "body")
+    loaded = load(tmp_path / "body")
+    assert type(loaded) is PictureEncoder and loaded.embed([folder / "red" / "1.png"]).shape == (1, 16)
+    fields = {"data.images": str(folder), "data.base": str(tmp_path / "body"), "train.steps": 3, "train.warmup": 1}
+    fit(recipe("vit", fields), tmp_path / "out", quiet=True)
+    assert load(tmp_path / "out").model.config.labels == ("blue", "green", "red")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_digits_are_learned(tmp_path):
+    """The docstring's figure, with a little room for another machine."""
+    fit(recipe("vit"), tmp_path, quiet=True)
+    assert evaluate(tmp_path, {}).scores["accuracy"] >= 98
