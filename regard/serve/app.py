@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from regard.serve import readings, replies, texts
-from regard.serve.errors import Refused, on_http, on_invalid
+from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard
 from regard.serve.metrics import Metrics
 from regard.serve.settings import Settings
@@ -108,8 +108,8 @@ def add_page(app: FastAPI) -> None:
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    """A fault of ours; its traceback goes to the log."""
-    return Refused(500, "something went wrong in the server; its log says what").response
+    """Its traceback goes to the log."""
+    return broken().response
 
 
 def describe(app: FastAPI, shelf: Shelf, keys: bool) -> dict[str, Any]:

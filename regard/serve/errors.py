@@ -41,6 +41,11 @@ def timed_out(limit: float) -> Refused:
     return Refused(408, f"not done after {limit:g} seconds; ask for less at once", code="timeout")
 
 
+def broken() -> Refused:
+    """A fault of ours."""
+    return Refused(500, "something went wrong in the server; its log says what")
+
+
 def closing() -> Refused:
     return Refused(503, "the server is being stopped; ask another one, or later", code="closing", retry_after="5")
 

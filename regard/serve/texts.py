@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from regard.decode.requests import Request as Asked
 from regard.serve import replies, schemas
-from regard.serve.answers import Events, begun, unless_gone
+from regard.serve.answers import stream, unless_gone
 from regard.serve.errors import Refused
 from regard.serve.shelf import Served
 from regard.serve.state import State, state_of
@@ -127,20 +128,22 @@ async def answer(request: Request, state: State, order: Order) -> Response:
     """The texts of an order: whole, or piece by piece."""
     pieces = write(state, order.served, order.requests, order.body.stops)
     if order.body.stream:
-        return Events(await begun(request, chunks(order, pieces)), state.settings.timeout)
+        return await stream(request, chunks(order, pieces), state.settings.timeout)
     found = await unless_gone(request, all_of(pieces, len(order.requests)))
     told = {"choices": [order.choice(piece, True, True) for piece in found]}
     return JSONResponse(order.head | told | {"usage": order.usage(sum(len(piece.tokens) for piece in found))})
 
 
-async def chunks(order: Order, pieces: AsyncIterator[Piece]) -> AsyncIterator[dict[str, Any]]:
-    written, begun_ = 0, set[int]()
+async def chunks(order: Order, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[dict[str, Any], None]:
+    """What is new, as records."""
+    written, begun = 0, set[int]()
     options = order.body.stream_options
     with_usage = {"usage": None} if options and options.include_usage else {}
-    async for piece in pieces:
-        written += len(piece.tokens)
-        first = piece.index not in begun_
-        begun_.add(piece.index)
-        yield order.head | {"choices": [order.choice(piece, False, first)]} | with_usage
+    async with aclosing(pieces):
+        async for piece in pieces:
+            written += len(piece.tokens)
+            first = piece.index not in begun
+            begun.add(piece.index)
+            yield order.head | {"choices": [order.choice(piece, False, first)]} | with_usage
     if with_usage:
         yield order.head | {"choices": [], "usage": order.usage(written)}

@@ -273,6 +273,16 @@ def writer(kind):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "char", "word"])
+def test_behind_many_bytes_in_a_row(kind):
+    """A prompt of characters that were never seen in training goes on with such ones."""
+    one = writer(kind)
+    prompt, ids = one.tokenizer.encode("漢字漢字漢字漢字漢字"), one.tokenizer.encode("漢字!")
+    assert len(prompt) == 30
+    assert joined(say(one, ids, [], prompt=prompt)[0]) == "漢字!"
+    assert joined(say(one, ids, ["字"], prompt=prompt)[0]) == "漢"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char", "word"])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_of_any_ids_pieces_joined_are_the_whole(block, kind, data):

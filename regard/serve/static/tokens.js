@@ -55,7 +55,7 @@ export function createTokenText(context, name) {
   }
 
   function addSpan(part, tokens) {
-    const span = make("span", { class: "token" }, part);
+    const span = make("span", { class: part.startsWith("\n") ? "token newline" : "token" }, part);
     if (tokens.length > 0) {
       const product = tokens.reduce((product, token) => product * token.probability, 1);
       span.style.setProperty("--surprise", String(1 - product));

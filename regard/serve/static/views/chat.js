@@ -75,7 +75,6 @@ export const view = {
         }
         written.add(piece);
         answer.content += piece.text;
-        keep();
         task.say("Writing…");
       }
     }
