@@ -1,0 +1,31 @@
+"""A thread for an engine, while there is something to do."""
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+
+class Driver:
+    """Steps an engine until nothing runs or waits any more."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begins, or goes on."""
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.run, name="regard-engine", daemon=True)
+                self.thread.start()
+
+    def run(self) -> None:
+        engine = self.engine
+        while True:
+            with suppress(Exception):  # whoever waits for a ticket finds the error there
+                engine.step()
+            with self.lock:
+                if not (engine.waiting or engine.running or engine.gone):
+                    self.thread = None
+                    return
