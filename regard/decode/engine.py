@@ -296,6 +296,7 @@ class Engine:
         if len(texts) == 1:
             known = self.pages.find(job.names) if self.runner.paged else []
             self.tables.hold(slots[0], known)
+            job.named = len(known)
             job.computed = self.pages.size * (len(known) or self.runner.recall(job))
         job.pending = [[*text[job.computed :], *job.guesses] for text in texts]
 
