@@ -21,7 +21,7 @@ AT_ONCE = 32
 
 
 @router.post("/embeddings", **replies.may(replies.Embeddings))
-async def embeddings(body: schemas.Embedding, request: Request) -> dict[str, Any]:
+async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> dict[str, Any]:
     """Vectors of texts, of length 1."""
     shelf = state_of(request).shelf
     served, texts = await shelf.take(body.model, "embed"), listed(body.input)
@@ -40,7 +40,7 @@ def coded(vector: Any, form: str) -> list[float] | str:
 
 
 @router.post("/classifications", **replies.may(replies.Classifications))
-async def classifications(body: schemas.Classification, request: Request) -> dict[str, Any]:
+async def classifications(body: schemas.ClassificationRequest, request: Request) -> dict[str, Any]:
     """The labels of texts, or of pairs of texts, with their probabilities."""
     shelf = state_of(request).shelf
     served, texts = await shelf.take(body.model, "classify"), listed(body.input)
@@ -89,7 +89,7 @@ def count(served: Served, texts: list[str], seconds: list[str] | None, cut: bool
 
 
 @router.post("/translations", **replies.may(replies.Translations))
-async def translations(body: schemas.Translation, request: Request) -> dict[str, Any]:
+async def translations(body: schemas.TranslationRequest, request: Request) -> dict[str, Any]:
     """Translations of texts, the best first, with which source tokens each target token looked at on request."""
     state = state_of(request)
     served, texts = await state.shelf.take(body.model, "translate"), listed(body.input)
@@ -101,7 +101,7 @@ async def translations(body: schemas.Translation, request: Request) -> dict[str,
 
 
 async def translate(
-    state: State, served: Served, texts: list[str], body: schemas.Translation
+    state: State, served: Served, texts: list[str], body: schemas.TranslationRequest
 ) -> tuple[list[list[dict[str, Any]]], int, int]:
     """Translations, and how many tokens were read and written. A blank text has a blank translation."""
     asked = body.temperature is not None or body.top_p is not None or body.top_k is not None or body.min_p is not None
@@ -142,7 +142,7 @@ def aligned(served: Served, text: str, ids: tuple[int, ...]) -> dict[str, Any]:
 
 
 @router.post("/tokenize", **replies.may(replies.Tokens))
-async def tokenize(body: schemas.Tokenization, request: Request) -> dict[str, Any]:
+async def tokenize(body: schemas.TokenizationRequest, request: Request) -> dict[str, Any]:
     """The tokens of a text."""
     served = state_of(request).shelf.find(body.model)
     await served.load()

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Reply(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class Problem(Reply):

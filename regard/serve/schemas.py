@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from regard.decode.sample import Sampling
 
+STRICT = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
 MOST_TEXTS = 2048
 """Inputs of one request."""
 MOST_CHOICES = 128
@@ -41,7 +42,7 @@ Nothing = Annotated[Any, neutral(None, [], {}, False)]
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(**STRICT, allow_inf_nan=False)
 
     model: Text
     """One of the names that /v1/models lists."""
@@ -73,7 +74,7 @@ class Drawn(Body):
 
 
 class StreamOptions(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(**STRICT)
 
     include_usage: bool = False
     """One chunk more at the end, with the numbers of tokens."""
@@ -101,7 +102,7 @@ class Written(Drawn):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class Completion(Written):
+class CompletionRequest(Written):
     prompt: Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
     """One text, several, or token ids."""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -113,21 +114,21 @@ class Completion(Written):
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(**STRICT)
 
     type: Literal["text"]
     text: Text
 
 
 class Message(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(**STRICT)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | Annotated[list[Part], Field(min_length=1)]
     name: Text | None = None
 
 
-class Chat(Written):
+class ChatRequest(Written):
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TEXTS)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     """The newer name of max_tokens."""
@@ -143,7 +144,7 @@ class Chat(Written):
     """Taken, and not used."""
 
 
-class Embedding(Body):
+class EmbeddingRequest(Body):
     input: Texts
     encoding_format: Literal["float", "base64"] = "float"
     """Numbers, or the bytes of 32-bit floats in base64."""
@@ -152,7 +153,7 @@ class Embedding(Body):
     """Cut what is longer than the model's context, instead of refusing it."""
 
 
-class Translation(Drawn):
+class TranslationRequest(Drawn):
     input: Texts
     beams: Annotated[int, Field(ge=1, le=32)] | None = None
     """1 is greedy; without, as the model was made for."""
@@ -165,7 +166,7 @@ class Translation(Drawn):
     """Tell which source tokens the model looked at for each target token."""
 
 
-class Classification(Body):
+class ClassificationRequest(Body):
     input: Texts
     second: Texts | None = None
     """For a model of pairs: the second text of each."""
@@ -173,5 +174,5 @@ class Classification(Body):
     """Cut what is longer than the model's context, instead of refusing it."""
 
 
-class Tokenization(Body):
+class TokenizationRequest(Body):
     text: Text

@@ -41,7 +41,7 @@ class Order:
 
 
 @router.post("/completions", **replies.may(replies.Completion, streams=True))
-async def completions(body: schemas.Completion, request: Request) -> Response:
+async def completions(body: schemas.CompletionRequest, request: Request) -> Response:
     """Continues texts."""
     state = state_of(request)
     served = await state.shelf.take(body.model, "generate")
@@ -65,7 +65,7 @@ async def completions(body: schemas.Completion, request: Request) -> Response:
 
 
 @router.post("/chat/completions", **replies.may(replies.Chat, streams=True))
-async def chat(body: schemas.Chat, request: Request) -> Response:
+async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     """Answers a conversation, which is written as the model's own chat template says."""
     state = state_of(request)
     served = await state.shelf.take(body.model, "chat")

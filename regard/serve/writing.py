@@ -113,25 +113,21 @@ async def all_of(pieces: AsyncIterator[Piece], count: int) -> list[Piece]:
 
 
 class Wording:
-    """How tokens are told in answers."""
+    """How tokens are told in answers; the mark of the end is one too."""
 
     def __init__(self, served: Served) -> None:
-        self.tokenizer, self.ends = served.speaker.tokenizer, set(getattr(served.speaker, "ends", ()))
-
-    def shown(self, tokens: Sequence[Token]) -> list[Token]:
-        """Without the mark of the end."""
-        return [token for token in tokens if token.id not in self.ends]
+        self.tokenizer = served.speaker.tokenizer
 
     def completion(self, tokens: Sequence[Token], offset: int) -> dict[str, Any]:
         """The older form: lists side by side."""
-        shown, offsets = self.shown(tokens), []
-        for token in shown:
+        offsets = []
+        for token in tokens:
             offsets.append(offset)
             offset += len(token.text)
         return {
-            "tokens": [self.text(token.id) for token in shown],
-            "token_logprobs": [max(token.log_prob, LOWEST) for token in shown],
-            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in shown],
+            "tokens": [self.text(token.id) for token in tokens],
+            "token_logprobs": [max(token.log_prob, LOWEST) for token in tokens],
+            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in tokens],
             "text_offset": offsets,
         }
 
@@ -141,7 +137,7 @@ class Wording:
             "content": [
                 self.record(token.id, token.log_prob)
                 | {"top_logprobs": [self.record(id, p) for id, p in token.likely[:count]]}
-                for token in self.shown(tokens)
+                for token in tokens
             ],
             "refusal": None,
         }
