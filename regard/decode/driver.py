@@ -1,7 +1,6 @@
 """A thread for an engine, while there is something to do."""
 
 import threading
-from contextlib import suppress
 from typing import Any
 
 
@@ -23,8 +22,11 @@ class Driver:
     def run(self) -> None:
         engine = self.engine
         while True:
-            with suppress(Exception):  # whoever waits for a ticket finds the error there
+            try:
                 engine.step()
+            except Exception as error:  # those who were running find it in their tickets
+                if engine.waiting and not engine.running:  # else the next one would never be taken up
+                    engine.waiting.popleft().ticket.finish(error=error)
             with self.lock:
                 if not (engine.waiting or engine.running or engine.gone):
                     self.thread = None

@@ -33,7 +33,7 @@ class Engine:
     """Writes texts for any number of requests with one model.
 
     `submit` takes a request and returns its ticket; `step` does one step for all. `generate`, `wait` and `stream` do so
-    until theirs are done, so no thread is needed unless `stream` is used.
+    until theirs are done, so no thread is needed unless `stream` or `follow` is used.
     """
 
     def __init__(
