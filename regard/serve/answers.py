@@ -9,11 +9,16 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from regard.serve.errors import Refused, broken
 
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+ABORT = "regard.abort"
+"""Where a request's scope has what hangs up at once."""
+LAST_WORDS = 5.0
+"""Seconds that an answer has to say that its time is over."""
 
 Result = TypeVar("Result")
 Record = dict[str, Any]
@@ -47,7 +52,7 @@ async def stream(request: Request, records: AsyncGenerator[Record, None], limit:
 
 
 class Events(StreamingResponse):
-    """The source of events is closed with the connection, or after `limit` seconds: some clients stop reading."""
+    """The source of events is closed with the connection, or soon after `limit` seconds: some clients stop reading."""
 
     media_type = "text/event-stream"
 
@@ -55,11 +60,18 @@ class Events(StreamingResponse):
         super().__init__(source, headers={"X-Accel-Buffering": "no"})  # proxies are to pass them on at once
         self.source, self.limit = source, limit
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.hang_up = scope.get(ABORT, lambda: None)
+        await super().__call__(scope, receive, send)
+
     async def stream_response(self, send: Send) -> None:
         async with aclosing(self.source):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.limit):
+            try:
+                async with asyncio.timeout(self.limit + LAST_WORDS):
                     await super().stream_response(send)
+            except TimeoutError:
+                self.hang_up()
+                await asyncio.sleep(0.1)  # until the server knows that nobody is there
 
 
 async def events(first: Record, records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:

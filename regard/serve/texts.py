@@ -16,7 +16,7 @@ from regard.serve.answers import stream, unless_gone
 from regard.serve.errors import Refused
 from regard.serve.shelf import Served
 from regard.serve.state import State, state_of
-from regard.serve.writing import Piece, Wording, all_of, new_id, new_seed, write
+from regard.serve.writing import Piece, Wording, all_of, new_id, write
 
 router = APIRouter(prefix="/v1", tags=["texts"])
 
@@ -45,9 +45,11 @@ async def completions(body: schemas.CompletionRequest, request: Request) -> Resp
     """Continues texts."""
     state = state_of(request)
     served = await state.shelf.take(body.model, "generate")
+    if body.echo and body.logprobs is not None:
+        raise Refused(400, "echo does not go with logprobs: only what is written has them; leave one out", param="echo")
     prompts = prompts_of(body.prompt)
     served.check_length([one for one in prompts if isinstance(one, str)], "prompt")
-    requests = await asyncio.to_thread(ask, served, prompts, body, 16, body.logprobs or 0)
+    requests = await asyncio.to_thread(ask, served, prompts, body, body.max_tokens or 16, body.logprobs or 0)
     wording, n, told = Wording(served), body.n or 1, [0] * len(requests)
     echoes = [one if isinstance(one, str) else served.speaker.tokenizer.decode(one) for one in prompts if body.echo]
 
@@ -71,18 +73,16 @@ async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     served = await state.shelf.take(body.model, "chat")
     if body.top_logprobs and not body.logprobs:
         raise Refused(400, "top_logprobs goes with logprobs: true", param="top_logprobs")
-    messages = [
-        one.model_dump(exclude_none=True)
-        | {"content": one.content if isinstance(one.content, str) else "".join(part.text for part in one.content)}
-        for one in body.messages
-    ]
+    if body.max_tokens and body.max_completion_tokens:
+        raise Refused(400, "max_tokens is the old name of max_completion_tokens; send one of them", param="max_tokens")
+    messages = [one.plain for one in body.messages]
     served.check_length([one["content"] for one in messages], "messages")
     try:
         prompt = await asyncio.to_thread(served.speaker.encode_chat, messages)
     except ValueError as error:
         raise Refused(400, str(error), param="messages") from None
     wording, count = Wording(served), body.top_logprobs or 0
-    most = body.max_completion_tokens or 2**31
+    most = body.max_completion_tokens or body.max_tokens
     requests = await asyncio.to_thread(ask, served, [prompt], body, most, count)
 
     def choice(piece: Piece, whole: bool, first: bool) -> dict[str, Any]:
@@ -103,22 +103,23 @@ def prompts_of(prompt: Any) -> list[str | list[int]]:
 
 
 def ask(
-    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int, alternatives: int
+    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int | None, alternatives: int
 ) -> list[Asked]:
-    """What is asked of the engine: each prompt `n` times."""
-    n = body.n or 1
-    if len(prompts) * n > schemas.MOST_CHOICES:
-        raise Refused(400, f"{len(prompts)} prompts times n={n} are more than {schemas.MOST_CHOICES} texts; ask twice",
-                      param="n")  # fmt: skip
-    how = dict(max_new_tokens=body.max_tokens or most, sampling=body.sampling(1.0, new_seed()))
-    how |= dict(alternatives=alternatives) | (dict(beams=1) if hasattr(served.speaker, "translate") else {})
+    """What is asked of the engine: each prompt `n` times; at `most` None as much as there is room for."""
+    n, limit = body.n or 1, min(schemas.MOST_CHOICES, served.settings.queue)
+    if len(prompts) * n > limit:
+        raise Refused(400, f"{len(prompts)} prompts times n={n} are more than {limit} texts; ask twice", param="n")
+    how = dict(max_new_tokens=most or 2**31, sampling=body.sampling, alternatives=alternatives)
+    how |= dict(beams=1) if hasattr(served.speaker, "translate") else {}
     requests: list[Asked] = []
     for number, prompt in enumerate(prompts, 1):
         try:
             one = served.speaker.request(prompt, **how)
+            one = one if most else replace(one, max_len=min(one.max_len, served.room(one)))
+            served.check(one, prompt)
         except ValueError as error:
             which = f"prompt {number}: " if len(prompts) > 1 else ""
-            code = "context_length_exceeded" if "context" in str(error) or "tokens" in str(error) else None
+            code = "context_length_exceeded" if "context" in str(error) else None
             raise Refused(400, f"{which}{error}", param="prompt", code=code) from None
         requests += [replace(one, row=row) for row in range(len(requests), len(requests) + n)]
     return requests
@@ -126,7 +127,7 @@ def ask(
 
 async def answer(request: Request, state: State, order: Order) -> Response:
     """The texts of an order: whole, or piece by piece."""
-    pieces = write(state, order.served, order.requests, order.body.stops)
+    pieces = write(state, order.served, order.requests, order.read, order.body.stops)
     if order.body.stream:
         return await stream(request, chunks(order, pieces), state.settings.timeout)
     found = await unless_gone(request, all_of(pieces, len(order.requests)))

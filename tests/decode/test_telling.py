@@ -6,12 +6,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.native import compiled
 from regard.decode import Sampling, telling
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import until
 from regard.decode.speculative import Lookup
 from regard.decode.telling import Told, overlap
+from regard.native import compiled
 from regard.tasks import Writer
 from regard.tokens import Tokenizer
 from tests.decode.texts import ENDS, FORBIDDEN, VOCAB, check_empty, engine_for, model_of, reads_source, scores_after
@@ -240,9 +240,7 @@ def test_any_text_cut_anywhere_is_told_up_to_its_stop(block, text, stop, data):
     cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)), max_size=9)))
     pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
     breaks = data.draw(st.sets(st.integers(1, len(pieces))))
-    said, stopped = say(
-        Spelled(pieces), list(range(len(pieces))), [stop], breaks, last_alone=data.draw(st.booleans())
-    )
+    said, stopped = say(Spelled(pieces), list(range(len(pieces))), [stop], breaks, last_alone=data.draw(st.booleans()))
     assert joined(said) == text.partition(stop)[0]
     assert stopped == (stop in text)
 
@@ -257,7 +255,9 @@ def test_of_several_stops_the_first_that_is_complete_counts(block, text, stops, 
             wanted = text[: min(found)]
             break
     breaks = data.draw(st.sets(st.integers(1, max(1, len(text)))))
-    said, stopped = say(Spelled([letter.encode() for letter in text] or [b""]), list(range(max(1, len(text)))), stops, breaks)
+    said, stopped = say(
+        Spelled([letter.encode() for letter in text] or [b""]), list(range(max(1, len(text)))), stops, breaks
+    )
     assert joined(said) == wanted and stopped == any(stop in text for stop in stops)
 
 

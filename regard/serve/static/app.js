@@ -99,8 +99,10 @@ function showNothing() {
 }
 
 function showNavigation(current) {
+  const focused = navigation.contains(document.activeElement);
   navigation.replaceChildren(...offered().map((view) =>
     make("a", { href: address(view, model.id), "aria-current": view === current ? "page" : null }, view.title)));
+  if (focused) navigation.querySelector("[aria-current]")?.focus();
 }
 
 function showFacts() {

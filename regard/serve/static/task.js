@@ -4,10 +4,11 @@ import { make } from "./make.js";
 
 /**
  * @typedef {{label: string, context: import("./views/index.js").Context, work: (signal: AbortSignal) => Promise<void>,
- *            summary?: () => string}} Task
- * @param {Task} task  `work` asks and shows; `summary` says what came, also when it was stopped
+ *            summary?: () => string, again?: boolean}} Task
+ * @param {Task} task  `work` asks and shows; `summary` says what came, also when it was stopped; Go while it works begins
+ *                     `again`, or does nothing
  */
-export function createTask({ label, context, work, summary }) {
+export function createTask({ label, context, work, summary, again = true }) {
   const status = make("p", { class: "status", role: "status" });
   const problem = make("div", { hidden: true });
   const goButton = make("button", { type: "button", class: "primary go", onclick: go }, label);
@@ -16,6 +17,7 @@ export function createTask({ label, context, work, summary }) {
   let running = null;
 
   async function go() {
+    if (running && !again) return;
     stop();
     const own = new AbortController();
     running = own;

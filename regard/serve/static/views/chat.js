@@ -26,7 +26,7 @@ export const view = {
     const settings = createSettings("chat", SETTINGS);
     const log = make("div", { class: "log", role: "group", "aria-label": "Conversation" });
     const copy = createCopyPanel();
-    const task = createTask({ label: "Send", context, work, summary: () => meter?.summary() ?? "" });
+    const task = createTask({ label: "Send", context, work, summary: () => meter?.summary() ?? "", again: false });
     const over = make("button", { type: "button", onclick: startOver }, "Start over");
     const shade = createShadeBox((on) => log.classList.toggle("shaded", on));
     const after = make("div", { class: "stack" }, make("div", { class: "row" }, over, shade), copy.element);
@@ -47,7 +47,7 @@ export const view = {
     async function work(signal) {
       meter = null;
       const question = { role: "user", content: text.area.value };
-      if (question.content === "") throw new Error("The message is empty: write one first.");
+      if (question.content.trim() === "") throw new Error("The message is empty: write one first.");
       const asked = turn("user", make("p", {}, question.content));
       messages.push(question);
       text.set("");

@@ -9,8 +9,8 @@ import { createTask } from "../task.js";
 
 /** @type {import("../settings.js").Setting[]} */
 const SETTINGS = [
-  { name: "beams", label: "Beams", kind: "number", start: 4, min: 1, step: 1, note: "sentences looked at in parallel" },
-  { name: "n", label: "Translations", kind: "number", start: 1, min: 1, step: 1, note: "at most as many as beams" },
+  { name: "beams", label: "Beams", kind: "number", min: 1, step: 1, note: "empty: as the model was made for" },
+  { name: "n", label: "Translations", kind: "number", start: 1, min: 1, step: 1, note: "of each sentence" },
 ];
 
 /** @type {import("./index.js").View} */
