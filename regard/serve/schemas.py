@@ -70,7 +70,7 @@ class Strict(BaseModel):
             next((name for name in fields if name not in cls.model_fields), None) if type(fields) is dict else None
         )
         if unknown is not None:
-            name = unknown[:60]
+            name = unknown[:60].encode(errors="replace").decode()  # it may be no text
             told = {"name": name, "cure": nearest(name, cls.model_fields)}
             raise PydanticCustomError("unknown_field", "unknown field '{name}'; {cure}", told)
         return fields
