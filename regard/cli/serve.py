@@ -1,5 +1,6 @@
 """The command that serves models over HTTP."""
 
+import math
 from typing import Any
 
 import click
@@ -37,10 +38,17 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
         from regard.serve.shelf import name_models
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is missing, which serving needs: pip install 'regard[serve]'") from None
-    settings = Settings(memory=int(memory_gb * 2**30), max_body=int(max_body_mb * 2**20), **limits)
+    settings = Settings(memory=whole(memory_gb, 2**30), max_body=whole(max_body_mb, 2**20), **limits)
 
     def ready(address: str, shelf: Any) -> None:
         click.echo(f"serving {', '.join(one.name for one in shelf)}", err=True)
         click.echo(f"page {address}/  API {address}/v1  description {address}/docs  (Ctrl-C stops)", err=True)
 
     run(name_models(models), settings, preload=preload, ready=ready)
+
+
+def whole(size: float, unit: int) -> int:
+    """Bytes."""
+    if not math.isfinite(size):
+        raise ValueError(f"{size} is no size; give a number")
+    return int(size * unit)

@@ -12,6 +12,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
+from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.decode.choose import Chooser
+from regard.decode.driver import Driver
 from regard.decode.pages import Pages, Tables, name_after, names_of
 from regard.decode.requests import Cancelled, Full, Job, Request, Ticket, check_tokens
 from regard.decode.sample import Hypothesis, evaluating
@@ -31,7 +33,7 @@ class Engine:
     """Writes texts for any number of requests with one model.
 
     `submit` takes a request and returns its ticket; `step` does one step for all. `generate`, `wait` and `stream` do so
-    until theirs are done, so no thread is needed unless `stream` is used.
+    until theirs are done, so no thread is needed unless `stream` or `follow` is used.
     """
 
     def __init__(
@@ -73,8 +75,7 @@ class Engine:
         self.lock = threading.RLock()
         self.busy = False
         self.gone: deque[Ticket] = deque()
-        self.driver: threading.Thread | None = None
-        self.driving = threading.Lock()
+        self.driver = Driver(self)
 
     # What users call
 
@@ -182,7 +183,7 @@ class Engine:
         try:
             for request in requests:
                 tickets.append(self.submit(request, lambda _: loop.call_soon_threadsafe(news.set)))
-            self.drive()
+            self.driver.start()
             over = False
             while not over:
                 await news.wait()
@@ -201,22 +202,6 @@ class Engine:
         if self.speaker is None:
             raise ValueError("this engine knows ids, not texts; build it with what regard.load returns")
         return self.speaker.request(prompt, **how)
-
-    def drive(self) -> None:
-        """Starts a thread that works as long as there is something to do."""
-        with self.driving:
-            if self.driver is None:
-                self.driver = threading.Thread(target=self._drive, name="regard-engine", daemon=True)
-                self.driver.start()
-
-    def _drive(self) -> None:
-        while True:
-            with suppress(Exception):  # whoever waits for a ticket finds the error there
-                self.step()
-            with self.driving:
-                if not (self.waiting or self.running or self.gone):
-                    self.driver = None
-                    return
 
     def check(self, request: Request) -> None:
         """What can never be served is refused at once."""
@@ -276,19 +261,30 @@ class Engine:
             room = source + len(texts) * self.pages.pages_for(len(texts[0]) + 1)
             if len(self.free_slots) < request.beams or (self.running and room > self.pages.available):
                 return
+            # Behind the last token scores are wanted, so that is read in any case. Beams that waited are not named.
+            job.names = names_of(texts[0][:-1], self.pages.size, job.seed) if len(texts) == 1 else []
+            if self.runner.paged and self.is_being_read(job.names):
+                return
             self.waiting.popleft()
             if request.max_len == request.force_end:
                 job.ticket.finish()
             else:
                 self.start(job, texts)
 
+    def is_being_read(self, names: list[bytes]) -> bool:
+        """Whether someone reads half of these pages or more just now: to wait is cheaper than to read them too."""
+        for other in self.running:
+            shared = len(commonprefix([names, other.names])) if other.request.beams == 1 else 0
+            if other.named < shared and 2 * shared >= len(names):
+                return True
+        return False
+
     def start(self, job: Job, texts: list[list[int]]) -> None:
         """Gives a job its slots, and what is there already of texts that begin alike."""
         request, slots = job.request, [self.free_slots.pop() for _ in range(job.request.beams)]
-        job.slots, job.computed, job.named, job.names, job.encoded = slots, 0, 0, [], True
+        job.slots, job.computed, job.named, job.encoded = slots, 0, 0, True
         insort(self.running, job)
         if request.source is not None:
-            job.seed = name_after(b"source", request.source)
             names, pages = self.source_names(job), self.pages.find(self.source_names(job))
             job.encoded = len(pages) == len(names)
             if not job.encoded:
@@ -298,9 +294,9 @@ class Engine:
             self.tables.source[slots, : len(pages)] = pages
             self.tables.source_lengths[slots] = len(request.source)
         if len(texts) == 1:
-            job.names = names_of(texts[0][:-1], self.pages.size, job.seed)  # behind the last token, scores are wanted
             known = self.pages.find(job.names) if self.runner.paged else []
             self.tables.hold(slots[0], known)
+            job.named = len(known)
             job.computed = self.pages.size * (len(known) or self.runner.recall(job))
         job.pending = [[*text[job.computed :], *job.guesses] for text in texts]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.decode.beam import BeamRules, Beams, EarlyStopping, check_beams
+from regard.decode.pages import name_after
 from regard.decode.sample import Hypothesis, Sampling, until
 
 Likely = list[tuple[int, float]]
@@ -155,7 +156,7 @@ class Job:
     """The last of the pending tokens, where those are guesses."""
     likely: list[Likely] = field(default_factory=list)
     """The best tokens in each of this step's rows, where the request asks for them."""
-    seed: bytes = b""
+    seed: bytes = field(init=False)
     """Names its source."""
     names: list[bytes] = field(default_factory=list)
     """Of its full pages, in order: they tell all tokens up to there."""
@@ -169,6 +170,7 @@ class Job:
     """Comes from the seed and the request's own number, not from the rest of its batch."""
 
     def __post_init__(self) -> None:
+        self.seed = b"" if self.request.source is None else name_after(b"source", self.request.source)
         seed = self.request.sampling.seed if self.request.sampling else 0
         self.noise = np.random.default_rng([seed, self.request.row])
 

@@ -54,7 +54,7 @@ def filter_scores(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Ten
     if sampling.top_k is not None:
         worst = scores.topk(min(sampling.top_k, scores.shape[-1])).values[:, -1:]
         scores = scores.masked_fill(scores < worst, -math.inf)
-    if sampling.top_p is not None:
+    if sampling.top_p is not None and sampling.top_p < 1:
         scores = keep_top_p(scores, sampling.top_p)
     if sampling.min_p is not None:
         odds = (scores - scores.amax(dim=-1, keepdim=True)).exp()  # p / p of the best
@@ -66,19 +66,19 @@ FEW = 256
 """Tokens that hold most of the probability, as a rule."""
 
 
-def keep_top_p(scores: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]:
+def keep_top_p(scores: Float[Tensor, "B V"], top_p: float, few: int = FEW) -> Float[Tensor, "B V"]:
     """−∞ behind the best tokens that together reach `top_p`. To sort a whole vocabulary takes longer than a small
-    model's step, so the few best are tried first."""
-    total = scores.logsumexp(dim=-1, keepdim=True)
-    for count in (FEW, scores.shape[-1]):
-        best, places = best_tokens(scores, count)
-        probabilities = (best - total).exp()
-        reached = probabilities.cumsum(dim=-1)
-        if count >= scores.shape[-1] or bool((reached[:, -1] >= top_p).all()):
-            break
+    model's step, so a few of the best are tried first, and only rows that they are not enough for are sorted."""
+    best, places = best_tokens(scores, few)
+    probabilities = (best - scores.logsumexp(dim=-1, keepdim=True)).exp()
+    reached = probabilities.cumsum(dim=-1)
     gone = reached - probabilities >= top_p  # what stands before it is enough
     gone[:, 0] = False
-    return torch.full_like(scores, -math.inf).scatter(1, places, best.masked_fill(gone, -math.inf))
+    kept = torch.full_like(scores, -math.inf).scatter(1, places, best.masked_fill(gone, -math.inf))
+    more = reached[:, -1] < top_p
+    if few < scores.shape[-1] and bool(more.any()):
+        kept[more] = keep_top_p(scores[more], top_p, scores.shape[-1])
+    return kept
 
 
 def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

@@ -47,11 +47,15 @@ class Told:
             text = self.sayable(said(ticket, self.speaker, written, whole=whole, before=self.before), whole)
             self.tokens, self.letters = place + 1, self.letters + len(text)
             if self.tokens - self.before >= BLOCK and not self.stopped:
-                all_ = said(ticket, self.speaker, written, whole=True, before=self.before)
-                if len(all_) == self.letters:  # no character is open, and no stop
-                    self.before, self.letters = self.tokens, 0
+                self.move_on(written)
             likely = ticket.alternatives[place] if ticket.request.alternatives else []
             yield Token(ids[place], log_probs[place], text, likely)
+
+    def move_on(self, written: list[int]) -> None:
+        """What is said and done is not decoded again; only where no character is open."""
+        done = said(self.ticket, self.speaker, written, whole=True, before=self.before)
+        if len(done) == self.letters:
+            self.before, self.letters = self.tokens, 0
 
     def sayable(self, text: str, whole: bool) -> str:
         """What is new in a text, up to a stop, or to what may become one."""

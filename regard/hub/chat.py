@@ -6,7 +6,9 @@ goes wrong in it is a `ValueError` of one line. The result names special tokens,
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -20,6 +22,9 @@ from regard.tokens.published import ROLES, read_settings
 JINJA, CONFIG, LEGACY = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
 # Far more than any model reads, far less than a machine's memory.
 LONGEST = 16_000_000
+# Turns of loops and calls of macros: a template that has none of its output to show would else never come to an end.
+TURNS = 200_000
+_turns: ContextVar[int] = ContextVar("turns")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +50,7 @@ class ChatTemplate:
         # Templates ask whether these "is not none", which what is not defined would be.
         given = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
         pieces, length = [], 0
+        _turns.set(0)
         try:
             for piece in _compile(self.source).generate(**self.tokens, **given, messages=plain):
                 pieces.append(piece)
@@ -151,9 +157,33 @@ def _compile(source: str) -> Any:
                 raise jinja2.exceptions.SecurityError(f"it stores {name!r} in a namespace")
             super().__setitem__(name, value)
 
-    environment = sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols]
-    )
+    class Environment(sandbox.ImmutableSandboxedEnvironment):
+        """The sandbox, with an end to loops and to what an operator makes of two values."""
+
+        intercepted_binops = frozenset({"*", "**"})
+
+        def _parse(self, *args: Any) -> nodes.Template:
+            tree = super()._parse(*args)
+            for node in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
+                call = nodes.Call(nodes.EnvironmentAttribute("count_turn"), [], [], None, None)
+                node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno))  # type: ignore[attr-defined]
+            return tree
+
+        @staticmethod
+        def count_turn() -> None:
+            _turns.set(_turns.get() + 1)
+            if _turns.get() > TURNS:
+                raise jinja2.exceptions.SecurityError(f"it goes on after {TURNS:,} turns")
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            texts = [len(one) for one in (left, right) if isinstance(one, str | list | tuple)]
+            numbers = [abs(one) for one in (left, right) if isinstance(one, int)]
+            large = max(numbers, default=0) > (1000 if operator == "**" else 2**1000)
+            if large or (operator == "*" and texts and math.prod(texts + numbers) > LONGEST):
+                raise jinja2.exceptions.SecurityError(f"it makes a value that is too large by {operator}")
+            return super().call_binop(context, operator, left, right)
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols])
     environment.filters["tojson"] = _to_json
     environment.globals |= {"raise_exception": _object, "strftime_now": _now, "namespace": Namespace}
     return environment.from_string(source)

@@ -1,6 +1,7 @@
 """A recipe is a frozen record of model, data and training; any field can be overridden by its dotted name."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,10 +69,18 @@ SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_
 """A preset of only these is a size; others say more of a model."""
 
 
+def reads(family: str) -> list[str]:
+    """What a family is given in training."""
+    return sorted(inspect.signature(models[family].features).parameters.keys() - {"self", "cache"})
+
+
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
     changes = dict(changes)
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
+    if reads(family) != reads(base.family):
+        able = [name for name in models if reads(name) == reads(base.family)]
+        raise ValueError(f"{family} is no model for the data of {base.name}; use {' or '.join(able)}")
     size = changes.pop("model.preset", None)
     if "train.steps" in changes and "train.epochs" not in changes:
         changes["train.epochs"] = None  # steps that are asked for count, not the recipe's passes over the data

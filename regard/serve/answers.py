@@ -2,19 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+import logging
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
-from regard.serve.errors import Refused
+from regard.serve.errors import Refused, broken
 
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+ABORT = "regard.abort"
+"""Where a request's scope has what hangs up at once."""
+LAST_WORDS = 5.0
+"""Seconds that an answer has to say that its time is over."""
+
 Result = TypeVar("Result")
+Record = dict[str, Any]
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
@@ -38,42 +45,49 @@ async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
                     await one
 
 
+async def stream(request: Request, records: AsyncGenerator[Record, None], limit: float) -> Response:
+    """Records as server-sent events. The first one is waited for: what is wrong by then is an answer of its own."""
+    first = await unless_gone(request, anext(records))
+    return Events(events(first, records), limit)
+
+
 class Events(StreamingResponse):
-    """Records as server-sent events. Their source is closed with the connection, or after `limit` seconds."""
+    """The source of events is closed with the connection, or soon after `limit` seconds: some clients stop reading."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, records: AsyncIterator[dict[str, Any]], limit: float) -> None:
-        super().__init__(events(records), headers={"X-Accel-Buffering": "no"})  # proxies are to pass them on at once
-        self.limit = limit
+    def __init__(self, source: AsyncGenerator[bytes, None], limit: float) -> None:
+        super().__init__(source, headers={"X-Accel-Buffering": "no"})  # proxies are to pass them on at once
+        self.source, self.limit = source, limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.hang_up = scope.get(ABORT, lambda: None)
+        await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
-        async with aclosing(self.body_iterator), asyncio.timeout(self.limit):  # type: ignore[type-var]
-            await super().stream_response(send)
+        async with aclosing(self.source):
+            try:
+                async with asyncio.timeout(self.limit + LAST_WORDS):
+                    await super().stream_response(send)
+            except TimeoutError:
+                self.hang_up()
+                await asyncio.sleep(0.1)  # until the server knows that nobody is there
 
 
-async def events(records: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
-    async with aclosing(records):  # type: ignore[type-var]
+async def events(first: Record, records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
+    """All records, or an error among them, and a mark of the end."""
+    async with aclosing(records):
+        yield event(first)
         try:
             async for record in records:
                 yield event(record)
         except Refused as error:
             yield event(error.body)
+        except Exception:
+            logging.getLogger("uvicorn.error").exception("a text broke off")
+            yield event(broken().body)
     yield b"data: [DONE]\n\n"
 
 
-def event(record: dict[str, Any]) -> bytes:
+def event(record: Record) -> bytes:
     return b"data: " + to_json(record).encode() + b"\n\n"
-
-
-async def begun(request: Request, source: AsyncIterator[Result]) -> AsyncIterator[Result]:
-    """The same source, with its first record already there: what is wrong by then is still an answer of its own."""
-    first = await unless_gone(request, anext(source))  # type: ignore[arg-type]
-
-    async def all_() -> AsyncIterator[Result]:
-        async with aclosing(source):  # type: ignore[type-var]
-            yield first
-            async for record in source:
-                yield record
-
-    return all_()

@@ -8,15 +8,15 @@ import fastapi_offline
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from regard.serve import readings, replies, texts
-from regard.serve.errors import Refused, on_http, on_invalid
-from regard.serve.guard import Guard
+from regard.serve.errors import broken, on_http, on_invalid
+from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
 from regard.serve.settings import Settings
 from regard.serve.shelf import Served, Shelf
@@ -25,7 +25,7 @@ from regard.serve.state import State, state_of
 STATIC = Path(__file__).parent / "static"
 NEEDS = {
     "/v1/completions": "generate", "/v1/chat/completions": "chat", "/v1/embeddings": "embed",
-    "/v1/translations": "translate", "/v1/classifications": "classify",
+    "/v1/translations": "translate", "/v1/classifications": "classify", "/v1/tokenize": "tokenize",
 }  # fmt: skip
 """What a model must be able to do."""
 
@@ -33,7 +33,7 @@ NEEDS = {
 def build_app(shelf: Shelf, settings: Settings) -> Guard:
     """The whole server, as an ASGI application."""
     app = FastAPI(
-        title="Regard", version=metadata.version("regard"), docs_url=None, redoc_url=None,
+        title="Regard", version=metadata.version("regard"), docs_url=None, redoc_url=None, redirect_slashes=False,
         description="Models on this machine, over the API that OpenAI's clients speak.",
     )  # fmt: skip
     app.state.parts = state = State(settings, shelf, Metrics(shelf))
@@ -42,20 +42,18 @@ def build_app(shelf: Shelf, settings: Settings) -> Guard:
     add_models(app)
     add_operations(app)
     add_page(app)
+    for route in [one for one in app.routes if isinstance(one, APIRoute) and one.methods == {"GET"}]:
+        app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False, response_model=None)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(Exception, on_failure)
     app.openapi = lambda: describe(app, shelf, bool(settings.api_keys))  # type: ignore[method-assign]
-    if settings.origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
-        )
 
     def count(scope: Scope, status: int) -> None:
         path = getattr(scope.get("route"), "path", "other")  # not what was asked for: that has no end
         state.metrics.answers.labels(scope["method"], path, status).inc()
 
-    return Guard(app, settings, count)
+    return Guard(shared(app, settings), settings, count)
 
 
 def add_models(app: FastAPI) -> None:
@@ -108,8 +106,8 @@ def add_page(app: FastAPI) -> None:
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    """A fault of ours; its traceback goes to the log."""
-    return Refused(500, "something went wrong in the server; its log says what").response
+    """Its traceback goes to the log."""
+    return broken().response
 
 
 def describe(app: FastAPI, shelf: Shelf, keys: bool) -> dict[str, Any]:
@@ -125,8 +123,8 @@ def describe(app: FastAPI, shelf: Shelf, keys: bool) -> dict[str, Any]:
             operation["responses"].pop("422", None)
             if path in NEEDS:
                 reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-                able = [one.name for one in shelf if NEEDS[path] in one.does]
-                schemas[reference.rsplit("/", 1)[1]]["properties"]["model"]["examples"] = able or ["none here"]
+                able = [one.name for one in shelf if NEEDS[path] in (*one.does, "tokenize")]
+                schemas[reference.rsplit("/", 1)[1]]["properties"]["model"]["enum"] = able or ["none here"]
             if keys and path.startswith(("/v1/", "/metrics")):
                 operation["security"] = [{"key": []}]
     if keys:

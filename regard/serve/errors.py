@@ -1,5 +1,6 @@
 """Refusals, in the words and the form that OpenAI's clients know."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -7,8 +8,6 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-
-from regard.config import nearest
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -38,7 +37,14 @@ def full() -> Refused:
 
 
 def timed_out(limit: float) -> Refused:
-    return Refused(408, f"not done after {limit:g} seconds; ask for less at once", code="timeout")
+    """Asked again, it would be no faster: OpenAI's clients know the header."""
+    told = f"not done after {limit:g} seconds; ask for less at once"
+    return Refused(408, told, code="timeout", x_should_retry="false")
+
+
+def broken() -> Refused:
+    """A fault of ours."""
+    return Refused(500, "something went wrong in the server; its log says what")
 
 
 def closing() -> Refused:
@@ -61,26 +67,19 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
     """A body that is not what the route takes: the first thing that is wrong with it."""
     assert isinstance(error, RequestValidationError)
-    return explain(error, known_fields(request)).response
+    return explain(error.errors()).response
 
 
-def explain(error: RequestValidationError, known: list[str]) -> Refused:
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")  # a slip of the pen explains the rest
-    place = [str(part) for part in first["loc"][1:] if not str(part)[:1].isupper() and "[" not in str(part)]
-    name = ".".join(place)
+def explain(errors: Sequence[Any]) -> Refused:
+    first = min(errors, key=lambda one: one["type"] != "unknown_field")  # a slip of the pen explains the rest
+    place = [str(part) for part in first["loc"][1:]]
+    name = ".".join(part for part in place if not part[:1].isupper() and "[" not in part)  # no names of types
     if first["type"] == "json_invalid":
         return Refused(400, f"the body is not valid JSON: {first['ctx']['error']} at byte {first['loc'][-1]}")
-    if first["type"] == "extra_forbidden":
-        cure = nearest(place[-1], known) if len(place) == 1 else "leave it out"
-        return Refused(400, f"unknown field {name!r}; {cure}", param=name)
-    if not place:
+    if first["type"] == "unknown_field":
+        param = first["ctx"]["name"] if not name else f"{name}.{first['ctx']['name']}"
+        return Refused(400, first["msg"] + (f" (in {name})" if name else ""), param=param)
+    if not name:
         return Refused(400, "the body must be a JSON object; send one with Content-Type: application/json")
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return Refused(400, f"{name} {reason[:1].lower()}{reason[1:]}", param=name)
-
-
-def known_fields(request: Request) -> list[str]:
-    """The fields of the body that the route takes."""
-    body = getattr(request.scope.get("route"), "body_field", None)
-    model = getattr(getattr(body, "field_info", None), "annotation", None)
-    return list(getattr(model, "model_fields", {}))

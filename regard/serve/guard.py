@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serve.errors import Refused
@@ -38,9 +40,10 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, count: Callable[[Scope, int], Any]) -> None:
         self.app, self.settings, self.count = app, settings, count
-        self.keys = [digest(key) for key in settings.api_keys]
+        self.keys = [digest(key.strip()) for key in settings.api_keys]
         checks_names = settings.is_local or settings.hosts
-        self.names = {*LOCAL, *(name.lower() for name in settings.hosts)} if checks_names else None
+        known = (*LOCAL, settings.host, f"[{settings.host}]", *settings.hosts)
+        self.names = {name.lower() for name in known} if checks_names else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,7 +62,7 @@ class Guard:
             self.check_key(scope, headers)
             body = await self.read(scope, headers, receive)
         except Refused as error:
-            await error.response(scope, receive, sealed)
+            await shared(error.response, self.settings)(scope, receive, sealed)
             return
         if body is None:  # the client left while it was sending
             return
@@ -69,6 +72,8 @@ class Guard:
         """A page elsewhere can make a browser call this machine by another name, and read what it answers."""
         host = headers.get("host", "").lower()
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if self.names is not None and not name:
+            raise Refused(400, "the request names no host; send a Host header")
         if self.names is not None and name not in self.names:
             raise Refused(400, f"this server is not called {name!r}; start it with --allow-host {name}")
 
@@ -86,7 +91,7 @@ class Guard:
     async def read(self, scope: Scope, headers: Headers, receive: Receive) -> bytes | None:
         """The body, if it is not too large, and comes in time."""
         limit = self.settings.max_body
-        told = int(length) if (length := headers.get("content-length", "")).isdigit() else 0
+        told = int(length) if re.fullmatch("[0-9]{1,18}", length := headers.get("content-length", "")) else 0
         pieces, size = [], 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
@@ -110,6 +115,13 @@ class Guard:
         if size and kind != "application/json":
             raise Refused(415, f"the body is {kind or 'of no type'}; send Content-Type: application/json")
         return b"".join(pieces)
+
+
+def shared(app: ASGIApp, settings: Settings) -> ASGIApp:
+    """Tells browsers which pages of other sites may read its answers."""
+    if not settings.origins:
+        return app
+    return CORSMiddleware(app, settings.origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
 def replay(body: bytes, receive: Receive) -> Receive:

@@ -73,7 +73,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-def fill(family: Metric, values: Mapping[str, float]) -> Metric:
+def fill(family: Metric, values: Mapping[str, float | int]) -> Metric:
     for model, value in values.items():
         family.add_metric([model], float(value))  # type: ignore[attr-defined]
     return family

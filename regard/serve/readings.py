@@ -13,7 +13,7 @@ from regard.serve.answers import unless_gone
 from regard.serve.errors import Refused, timed_out
 from regard.serve.shelf import Served, Shelf
 from regard.serve.state import State, state_of
-from regard.serve.writing import new_seed, search
+from regard.serve.writing import search
 
 router = APIRouter(prefix="/v1", tags=["readings"])
 AT_ONCE = 32
@@ -21,7 +21,7 @@ AT_ONCE = 32
 
 
 @router.post("/embeddings", **replies.may(replies.Embeddings))
-async def embeddings(body: schemas.Embedding, request: Request) -> dict[str, Any]:
+async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> dict[str, Any]:
     """Vectors of texts, of length 1."""
     shelf = state_of(request).shelf
     served, texts = await shelf.take(body.model, "embed"), listed(body.input)
@@ -40,7 +40,7 @@ def coded(vector: Any, form: str) -> list[float] | str:
 
 
 @router.post("/classifications", **replies.may(replies.Classifications))
-async def classifications(body: schemas.Classification, request: Request) -> dict[str, Any]:
+async def classifications(body: schemas.ClassificationRequest, request: Request) -> dict[str, Any]:
     """The labels of texts, or of pairs of texts, with their probabilities."""
     shelf = state_of(request).shelf
     served, texts = await shelf.take(body.model, "classify"), listed(body.input)
@@ -89,7 +89,7 @@ def count(served: Served, texts: list[str], seconds: list[str] | None, cut: bool
 
 
 @router.post("/translations", **replies.may(replies.Translations))
-async def translations(body: schemas.Translation, request: Request) -> dict[str, Any]:
+async def translations(body: schemas.TranslationRequest, request: Request) -> dict[str, Any]:
     """Translations of texts, the best first, with which source tokens each target token looked at on request."""
     state = state_of(request)
     served, texts = await state.shelf.take(body.model, "translate"), listed(body.input)
@@ -101,15 +101,18 @@ async def translations(body: schemas.Translation, request: Request) -> dict[str,
 
 
 async def translate(
-    state: State, served: Served, texts: list[str], body: schemas.Translation
+    state: State, served: Served, texts: list[str], body: schemas.TranslationRequest
 ) -> tuple[list[list[dict[str, Any]]], int, int]:
     """Translations, and how many tokens were read and written. A blank text has a blank translation."""
-    asked = body.temperature is not None or body.top_p is not None or body.top_k is not None or body.min_p is not None
-    sampling = body.sampling(1.0, new_seed()) if asked else None
+    asked = any(value is not None for value in (body.temperature, body.top_p, body.top_k, body.min_p))
+    sampling = body.sampling if asked else None
     if sampling and (body.n > 1 or (body.beams or 1) > 1):
         raise Refused(400, "sampling draws one translation; leave out beams and n", param="temperature")
-    beams = 1 if asked else body.beams
-    how = dict(beams=beams, n_best=body.n, length_penalty=body.length_penalty, max_new_tokens=body.max_tokens)
+    if body.seed is not None and not sampling:
+        raise Refused(400, "a seed is for draws; send a temperature above 0 with it", param="seed")
+    if body.alignment and len(texts) * body.n > schemas.MOST_CHOICES:
+        raise Refused(400, f"at most {schemas.MOST_CHOICES} translations are aligned at once; send less", param="input")
+    how = dict(beams=body.beams, n_best=body.n, length_penalty=body.length_penalty, max_new_tokens=body.max_tokens)
     real = [row for row, text in enumerate(texts) if text.strip()]
     try:
         requests = [
@@ -127,9 +130,8 @@ async def translate(
             blank | {"text": text, "score": one.score} for text, one in zip(outputs, found, strict=True)
         ]  # fmt: skip
         written += sum(len(one.ids) for one in found)
-        if body.alignment:
-            for result, one in zip(results[row], found, strict=True):
-                result["alignment"] = await state.shelf.read(aligned, served, texts[row], tuple(one.ids))
+        for result, one in zip(results[row], found, strict=True) if body.alignment else ():
+            result["alignment"] = await state.shelf.read(aligned, served, texts[row], tuple(one.ids))
     return results, sum(len(one.source or ()) for one in requests), written
 
 
@@ -142,7 +144,7 @@ def aligned(served: Served, text: str, ids: tuple[int, ...]) -> dict[str, Any]:
 
 
 @router.post("/tokenize", **replies.may(replies.Tokens))
-async def tokenize(body: schemas.Tokenization, request: Request) -> dict[str, Any]:
+async def tokenize(body: schemas.TokenizationRequest, request: Request) -> dict[str, Any]:
     """The tokens of a text."""
     served = state_of(request).shelf.find(body.model)
     await served.load()

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Reply(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class Problem(Reply):
@@ -199,5 +199,7 @@ def may(reply: type[Reply], *, streams: bool = False, refusals: tuple[int, ...] 
     }
     told[200] = {"model": reply, "description": "Done"}
     if streams:
-        told[200]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+        data = {"type": "string", "description": "What is new, as JSON; [DONE] is the last one"}
+        event = {"type": "object", "properties": {"data": data}, "required": ["data"]}
+        told[200]["content"] = {"text/event-stream": {"schema": event}}
     return {"responses": told, "response_model": None}

@@ -8,9 +8,12 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from regard.serve.answers import ABORT
 from regard.serve.app import build_app
 from regard.serve.errors import Refused
+from regard.serve.guard import BODY_SECONDS
 from regard.serve.settings import Settings
 from regard.serve.shelf import Shelf
 
@@ -27,8 +30,21 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         hurry = self.should_exit and sig == signal.SIGINT  # Ctrl-C twice
-        self.should_exit = True
-        asyncio.get_running_loop().call_later(0 if hurry else self.settings.grace, self.shelf.close)
+        self.should_exit = self.shelf.closing = True
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(loop.call_later, 0 if hurry else self.settings.grace, self.shelf.close)
+
+
+class Connection(HttpToolsProtocol):
+    """Hangs up on who connects and asks nothing, and lets an answer hang up on who stopped reading."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(BODY_SECONDS, lambda: None if self.cycle else transport.abort())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
 
 
 def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any]) -> None:
@@ -38,7 +54,7 @@ def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: C
     config = uvicorn.Config(
         build_app(shelf, settings), log_level="warning", access_log=False, server_header=False, date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
-        h11_max_incomplete_event_size=2**16, proxy_headers=False,
+        http=Connection, proxy_headers=False,
     )  # fmt: skip
 
     async def run() -> None:
@@ -48,7 +64,8 @@ def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: C
                     await served.load()
                 except Refused as error:
                     raise ValueError(error.detail) from None
-        name = f"[{settings.host}]" if ":" in settings.host else settings.host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # any address: this one works
+        name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{listener.getsockname()[1]}", shelf)
         await Server(config, shelf, settings).serve(sockets=[listener])
 
@@ -63,8 +80,12 @@ def listen(settings: Settings) -> socket.socket:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(BACKLOG)
+        try:
+            listener.bind((settings.host, settings.port))
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
     except OSError as error:
         raise ValueError(
             f"cannot listen on {where}: {error.strerror or error}; choose another --port or --host"

@@ -1,9 +1,20 @@
 """What requests hold. Types are taken strictly, and what is not known is refused: nothing is dropped silently."""
 
+import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
+from regard.config import nearest
 from regard.decode.sample import Sampling
 
 MOST_TEXTS = 2048
@@ -21,28 +32,51 @@ def writable(text: str) -> str:
     return text
 
 
-def neutral(*values: Any) -> AfterValidator:
-    """Fields that others have: taken where they change nothing."""
+class Neutral:
+    """Of a field that others have: it is taken where it changes nothing."""
 
-    def check(value: Any) -> Any:
-        if value not in values:
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def check(self, value: Any) -> Any:
+        if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in self.values):
             raise ValueError("is not supported here; leave it out")
         return value
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"enum": list(self.values)}
 
 
 Text = Annotated[str, AfterValidator(writable)]
-Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 Stop = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
-Zero = Annotated[float | None, neutral(None, 0)]
-Nothing = Annotated[Any, neutral(None, [], {}, False)]
+Zero = Annotated[float | None, Neutral(None, 0)]
+Nothing = Annotated[Any, Neutral(None, [], {}, False)]
 
 
-class Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+class Strict(BaseModel):
+    """Takes what it knows, as it is. It stops at the first mistake: to list all of a large body takes minutes."""
 
+    model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_unknown(cls, fields: Any) -> Any:
+        unknown = (
+            next((name for name in fields if name not in cls.model_fields), None) if type(fields) is dict else None
+        )
+        if unknown is not None:
+            name = unknown[:60].encode(errors="replace").decode()  # it may be no text
+            told = {"name": name, "cure": nearest(name, cls.model_fields)}
+            raise PydanticCustomError("unknown_field", "unknown field '{name}'; {cure}", told)
+        return fields
+
+
+class Body(Strict):
     model: Text
     """One of the names that /v1/models lists."""
     user: str | None = None
@@ -60,24 +94,23 @@ class Drawn(Body):
     """Draws among this many of the best tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     """Draws among tokens at least this fraction as probable as the best one."""
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    seed: int | None = None
     """The same seed gives the same text."""
 
-    def sampling(self, otherwise: float, seed: int) -> Sampling | None:
-        """How to draw, or None for the best tokens; what is not told is `otherwise` the temperature, and `seed`."""
-        temperature = otherwise if self.temperature is None else self.temperature
+    @property
+    def sampling(self) -> Sampling | None:
+        """How to draw, or None for the best tokens. Texts that nobody gave a seed are to differ."""
+        temperature = 1.0 if self.temperature is None else self.temperature
         if temperature < 1e-6 or self.top_p == 0:
             return None
-        seed = seed if self.seed is None else self.seed % 2**64
+        seed = secrets.randbits(63) if self.seed is None else self.seed % 2**64
         return Sampling(temperature=temperature, top_p=self.top_p, top_k=self.top_k, min_p=self.min_p, seed=seed)
 
 
-class StreamOptions(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class StreamOptions(Strict):
     include_usage: bool = False
     """One chunk more at the end, with the numbers of tokens."""
-    include_obfuscation: Annotated[bool, neutral(False)] = False
+    include_obfuscation: Annotated[bool, Neutral(False)] = False
 
 
 class Written(Drawn):
@@ -87,7 +120,7 @@ class Written(Drawn):
     """Most tokens to write; a text also ends where the model's context does."""
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     """How many texts to write."""
-    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16, fail_fast=True)] | None = None
     """A text ends before the first of these."""
     stream: bool | None = None
     """Send the text as it is written, as server-sent events."""
@@ -101,49 +134,70 @@ class Written(Drawn):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class Completion(Written):
-    prompt: Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS)]
+class CompletionRequest(Written):
+    prompt: Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     """One text, several, or token ids."""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     """Tell each token's log-probability, and this many of the likeliest beside it."""
     echo: bool | None = None
     """Begin with the prompt."""
-    best_of: Annotated[int | None, neutral(None, 1)] = None
+    best_of: Annotated[int | None, Neutral(None, 1)] = None
     suffix: Nothing = None
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class Part(Strict):
     type: Literal["text"]
     text: Text
 
 
-class Message(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class Message(Strict):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Text | Annotated[list[Part], Field(min_length=1)]
+    content: Text | Annotated[list[Part], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     name: Text | None = None
+    refusal: Nothing = None
+    tool_calls: Nothing = None
+    function_call: Nothing = None
+    audio: Nothing = None
+    annotations: Nothing = None
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """As chat templates know messages."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": self.role, "content": text} | ({} if self.name is None else {"name": self.name})
 
 
-class Chat(Written):
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TEXTS)]
+class ChatRequest(Written):
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     """The newer name of max_tokens."""
     logprobs: bool | None = None
     """Tell each token's log-probability."""
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     """And this many of the likeliest beside it."""
-    response_format: Annotated[dict[str, Any] | None, neutral(None, {"type": "text"})] = None
+    response_format: Annotated[dict[str, Any] | None, Neutral(None, {"type": "text"})] = None
     tools: Nothing = None
-    tool_choice: Annotated[Any, neutral(None, "none", "auto")] = None
+    tool_choice: Annotated[Any, Neutral(None, "none", "auto")] = None
+    functions: Nothing = None
+    function_call: Annotated[Any, Neutral(None, "none", "auto")] = None
+    parallel_tool_calls: bool | None = None
+    modalities: Annotated[Any, Neutral(None, ["text"])] = None
+    audio: Nothing = None
+    prediction: Nothing = None
+    reasoning_effort: Nothing = None
+    verbosity: Nothing = None
+    web_search_options: Nothing = None
+    service_tier: Annotated[Any, Neutral(None, "auto", "default")] = None
     store: Nothing = None
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None
+    """Taken, and not used."""
+    prompt_cache_key: str | None = None
+    """Taken, and not used: what texts have in common is always read once."""
+    safety_identifier: str | None = None
     """Taken, and not used."""
 
 
-class Embedding(Body):
+class EmbeddingRequest(Body):
     input: Texts
     encoding_format: Literal["float", "base64"] = "float"
     """Numbers, or the bytes of 32-bit floats in base64."""
@@ -152,7 +206,7 @@ class Embedding(Body):
     """Cut what is longer than the model's context, instead of refusing it."""
 
 
-class Translation(Drawn):
+class TranslationRequest(Drawn):
     input: Texts
     beams: Annotated[int, Field(ge=1, le=32)] | None = None
     """1 is greedy; without, as the model was made for."""
@@ -165,7 +219,7 @@ class Translation(Drawn):
     """Tell which source tokens the model looked at for each target token."""
 
 
-class Classification(Body):
+class ClassificationRequest(Body):
     input: Texts
     second: Texts | None = None
     """For a model of pairs: the second text of each."""
@@ -173,5 +227,5 @@ class Classification(Body):
     """Cut what is longer than the model's context, instead of refusing it."""
 
 
-class Tokenization(Body):
+class TokenizationRequest(Body):
     text: Text

@@ -1,6 +1,7 @@
 """What a server allows."""
 
 import ipaddress
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,12 +39,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("max_batch", "memory", "queue", "timeout", "max_body"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)} must be above 0, and have an end")
         if not 0 <= self.port < 2**16:
             raise ValueError(f"port={self.port} is none; use 1 to 65535, or 0 for a free one")
-        if self.grace < 0:
-            raise ValueError(f"grace={self.grace} must be 0 or more")
+        if not 0 <= self.grace < math.inf:
+            raise ValueError(f"grace={self.grace} must be 0 or more, and have an end")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ValueError("an API key is empty or has letters beyond ASCII; choose another one")
         for origin in self.origins:

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from regard.config import nearest
 from regard.decode.engine import Engine
+from regard.decode.requests import Request
 from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, peek_model
 from regard.hub.remote import find
 from regard.inside.alignments import twin_of
 from regard.models import T5
-from regard.serve.errors import Refused, full
+from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks import Translator
 from regard.tasks.loading import kind_of, load
@@ -67,7 +68,7 @@ class Served:
                     Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
                 )
             self.speaker, self.error = speaker, None
-        except (ValueError, OSError, ImportError) as error:
+        except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
             self.error = str(error)
             raise Refused(503, f"model {self.name!r} cannot be loaded: {error}", code="model_unavailable") from None
         finally:
@@ -83,12 +84,25 @@ class Served:
         """In characters."""
         return max(map(len, self.speaker.tokenizer.inner.get_vocab()))
 
+    def room(self, request: Request) -> int:
+        """Tokens that can be written behind a prompt, if all pages were its own."""
+        assert self.engine is not None
+        pages = self.engine.pages
+        return (pages.count - pages.pages_for(len(request.source or ()))) * pages.size - len(request.prompt)
+
+    def check(self, request: Request, prompt: str | Sequence[int]) -> None:
+        """A `ValueError` for what the engine would refuse, and for ids that have no text."""
+        assert self.engine is not None
+        self.engine.check(request)
+        if not isinstance(prompt, str):
+            self.speaker.tokenizer.decode(prompt)
+
     def check_length(self, texts: Sequence[str], name: str) -> None:
         """Refuses what cannot fit, before it is read: to split megabytes into tokens takes seconds."""
         if self.context is None:
             return
         for number, text in enumerate(texts, 1):
-            if len(text) > self.context * self.longest_token:
+            if len(text) > self.context and len(" ".join(text.split())) > self.context * self.longest_token:
                 which = f"{name} {number}" if len(texts) > 1 else name
                 raise Refused(
                     400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens",
@@ -118,7 +132,7 @@ class Shelf:
         self.models = {name: Served(name, where, settings) for name, where in models.items()}
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-reader")
         self.reading = 0
-        self.closing = False
+        self.closing = self.closed = False  # told to stop; and out of time
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self.models.values())
@@ -142,6 +156,8 @@ class Shelf:
 
     async def read(self, work: Callable[..., Result], *args: Any) -> Result:
         """Work that is done at once, in turn with that of others."""
+        if self.closed:
+            raise closing()
         if self.reading >= self.settings.queue:
             raise full()
         self.reading += 1
@@ -151,8 +167,8 @@ class Shelf:
             self.reading -= 1
 
     def close(self) -> None:
-        """Ends all that is still being written."""
-        self.closing = True
+        """Ends all that is still being written, and lets nothing begin."""
+        self.closing = self.closed = True
         for engine in [one.engine for one in self if one.engine is not None]:
             for job in [*engine.running, *engine.waiting]:
                 engine.cancel(job.ticket)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +12,11 @@ from fastapi.responses import JSONResponse
 
 from regard.decode.requests import Request as Asked
 from regard.serve import replies, schemas
-from regard.serve.answers import Events, begun, unless_gone
+from regard.serve.answers import stream, unless_gone
 from regard.serve.errors import Refused
 from regard.serve.shelf import Served
 from regard.serve.state import State, state_of
-from regard.serve.writing import Piece, Wording, all_of, new_id, new_seed, write
+from regard.serve.writing import Piece, Wording, all_of, new_id, write
 
 router = APIRouter(prefix="/v1", tags=["texts"])
 
@@ -40,13 +41,15 @@ class Order:
 
 
 @router.post("/completions", **replies.may(replies.Completion, streams=True))
-async def completions(body: schemas.Completion, request: Request) -> Response:
+async def completions(body: schemas.CompletionRequest, request: Request) -> Response:
     """Continues texts."""
     state = state_of(request)
     served = await state.shelf.take(body.model, "generate")
+    if body.echo and body.logprobs is not None:
+        raise Refused(400, "echo does not go with logprobs: only what is written has them; leave one out", param="echo")
     prompts = prompts_of(body.prompt)
     served.check_length([one for one in prompts if isinstance(one, str)], "prompt")
-    requests = await asyncio.to_thread(ask, served, prompts, body, 16, body.logprobs or 0)
+    requests = await asyncio.to_thread(ask, served, prompts, body, body.max_tokens or 16, body.logprobs or 0)
     wording, n, told = Wording(served), body.n or 1, [0] * len(requests)
     echoes = [one if isinstance(one, str) else served.speaker.tokenizer.decode(one) for one in prompts if body.echo]
 
@@ -64,24 +67,22 @@ async def completions(body: schemas.Completion, request: Request) -> Response:
 
 
 @router.post("/chat/completions", **replies.may(replies.Chat, streams=True))
-async def chat(body: schemas.Chat, request: Request) -> Response:
+async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     """Answers a conversation, which is written as the model's own chat template says."""
     state = state_of(request)
     served = await state.shelf.take(body.model, "chat")
     if body.top_logprobs and not body.logprobs:
         raise Refused(400, "top_logprobs goes with logprobs: true", param="top_logprobs")
-    messages = [
-        one.model_dump(exclude_none=True)
-        | {"content": one.content if isinstance(one.content, str) else "".join(part.text for part in one.content)}
-        for one in body.messages
-    ]
+    if body.max_tokens and body.max_completion_tokens:
+        raise Refused(400, "max_tokens is the old name of max_completion_tokens; send one of them", param="max_tokens")
+    messages = [one.plain for one in body.messages]
     served.check_length([one["content"] for one in messages], "messages")
     try:
         prompt = await asyncio.to_thread(served.speaker.encode_chat, messages)
     except ValueError as error:
         raise Refused(400, str(error), param="messages") from None
     wording, count = Wording(served), body.top_logprobs or 0
-    most = body.max_completion_tokens or 2**31
+    most = body.max_completion_tokens or body.max_tokens
     requests = await asyncio.to_thread(ask, served, [prompt], body, most, count)
 
     def choice(piece: Piece, whole: bool, first: bool) -> dict[str, Any]:
@@ -102,22 +103,23 @@ def prompts_of(prompt: Any) -> list[str | list[int]]:
 
 
 def ask(
-    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int, alternatives: int
+    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int | None, alternatives: int
 ) -> list[Asked]:
-    """What is asked of the engine: each prompt `n` times."""
-    n = body.n or 1
-    if len(prompts) * n > schemas.MOST_CHOICES:
-        raise Refused(400, f"{len(prompts)} prompts times n={n} are more than {schemas.MOST_CHOICES} texts; ask twice",
-                      param="n")  # fmt: skip
-    how = dict(max_new_tokens=body.max_tokens or most, sampling=body.sampling(1.0, new_seed()))
-    how |= dict(alternatives=alternatives) | (dict(beams=1) if hasattr(served.speaker, "translate") else {})
+    """What is asked of the engine: each prompt `n` times; at `most` None as much as there is room for."""
+    n, limit = body.n or 1, min(schemas.MOST_CHOICES, served.settings.queue)
+    if len(prompts) * n > limit:
+        raise Refused(400, f"{len(prompts)} prompts times n={n} are more than {limit} texts; ask twice", param="n")
+    how = dict(max_new_tokens=most or 2**31, sampling=body.sampling, alternatives=alternatives)
+    how |= dict(beams=1) if hasattr(served.speaker, "translate") else {}
     requests: list[Asked] = []
     for number, prompt in enumerate(prompts, 1):
         try:
             one = served.speaker.request(prompt, **how)
+            one = one if most else replace(one, max_len=min(one.max_len, served.room(one)))
+            served.check(one, prompt)
         except ValueError as error:
             which = f"prompt {number}: " if len(prompts) > 1 else ""
-            code = "context_length_exceeded" if "context" in str(error) or "tokens" in str(error) else None
+            code = "context_length_exceeded" if "context" in str(error) else None
             raise Refused(400, f"{which}{error}", param="prompt", code=code) from None
         requests += [replace(one, row=row) for row in range(len(requests), len(requests) + n)]
     return requests
@@ -125,22 +127,24 @@ def ask(
 
 async def answer(request: Request, state: State, order: Order) -> Response:
     """The texts of an order: whole, or piece by piece."""
-    pieces = write(state, order.served, order.requests, order.body.stops)
+    pieces = write(state, order.served, order.requests, order.read, order.body.stops)
     if order.body.stream:
-        return Events(await begun(request, chunks(order, pieces)), state.settings.timeout)
+        return await stream(request, chunks(order, pieces), state.settings.timeout)
     found = await unless_gone(request, all_of(pieces, len(order.requests)))
     told = {"choices": [order.choice(piece, True, True) for piece in found]}
     return JSONResponse(order.head | told | {"usage": order.usage(sum(len(piece.tokens) for piece in found))})
 
 
-async def chunks(order: Order, pieces: AsyncIterator[Piece]) -> AsyncIterator[dict[str, Any]]:
-    written, begun_ = 0, set[int]()
+async def chunks(order: Order, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[dict[str, Any], None]:
+    """What is new, as records."""
+    written, begun = 0, set[int]()
     options = order.body.stream_options
     with_usage = {"usage": None} if options and options.include_usage else {}
-    async for piece in pieces:
-        written += len(piece.tokens)
-        first = piece.index not in begun_
-        begun_.add(piece.index)
-        yield order.head | {"choices": [order.choice(piece, False, first)]} | with_usage
+    async with aclosing(pieces):
+        async for piece in pieces:
+            written += len(piece.tokens)
+            first = piece.index not in begun
+            begun.add(piece.index)
+            yield order.head | {"choices": [order.choice(piece, False, first)]} | with_usage
     if with_usage:
         yield order.head | {"choices": [], "usage": order.usage(written)}

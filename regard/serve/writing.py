@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from regard.decode.requests import Cancelled, Full, Request, Ticket
@@ -14,6 +15,10 @@ from regard.serve.errors import Refused, closing, full, timed_out
 from regard.serve.shelf import Served
 from regard.serve.state import State
 
+AT_ONCE = 32
+"""Tokens of a text that are told together."""
+LONGEST_TURN = 0.02
+"""Seconds that one answer may be busy while others wait."""
 LOWEST = -9999.0
 """What stands for a log-probability of −∞, which JSON cannot say."""
 
@@ -31,11 +36,15 @@ class Piece:
         return "".join(token.text for token in self.tokens)
 
 
-async def follow(state: State, served: Served, requests: Sequence[Request]) -> AsyncGenerator[list[Ticket], None]:
+async def follow(
+    state: State, served: Served, requests: Sequence[Request], deadline: float | None = None
+) -> AsyncGenerator[list[Ticket], None]:
     """The tickets of requests, again whenever there is something new. What goes wrong is an answer."""
     assert served.engine is not None
     limit = state.settings.timeout
-    deadline = asyncio.get_running_loop().time() + limit
+    deadline = asyncio.get_running_loop().time() + limit if deadline is None else deadline
+    if state.shelf.closed:
+        raise closing()
     async with aclosing(served.engine.follow(requests)) as followed:
         while True:
             try:
@@ -53,43 +62,67 @@ async def follow(state: State, served: Served, requests: Sequence[Request]) -> A
 
 
 async def write(
-    state: State, served: Served, requests: Sequence[Request], stops: Sequence[str] = ()
+    state: State, served: Served, requests: Sequence[Request], read: int, stops: Sequence[str] = ()
 ) -> AsyncGenerator[Piece, None]:
-    """All texts of some requests, as they are written."""
+    """All texts of some requests with `read` tokens in their prompts, as they are written."""
     assert served.engine is not None
-    watch = state.metrics.watch(served.name, sum(len(one.source or one.prompt) for one in requests))
+    watch = state.metrics.watch(served.name, read)
     tolds: list[Told] = []
     open_ = set(range(len(requests)))
-    async with aclosing(follow(state, served, requests)) as followed:
+    turn = Turn(state.settings.timeout)
+    async with aclosing(follow(state, served, requests, turn.deadline)) as followed:
         async for tickets in followed:
             tolds = tolds or [Told(ticket, served.speaker, stops) for ticket in tickets]
-            for told in [tolds[index] for index in sorted(open_)]:
-                ticket = told.ticket
-                done = ticket.done  # before the news: what comes later is said the next time
-                tokens = list(told.news())
-                watch.wrote(len(tokens))
-                if done and ticket.error is not None and not told.stopped:
-                    raise reason(ticket.error)
-                ended = told.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
-                finish = "stop" if ended else "length" if done else None
-                index = tolds.index(told)
-                if finish:
-                    open_.discard(index)
-                    served.engine.cancel(ticket)
-                if tokens or finish:
-                    yield Piece(index, tokens, finish)
+            for index in sorted(open_):
+                told, ticket, more = tolds[index], tickets[index], True
+                while more:
+                    done = ticket.done  # before the news: what comes later is said the next time
+                    tokens = list(islice(told.news(), AT_ONCE))
+                    more = len(tokens) == AT_ONCE and not told.stopped
+                    watch.wrote(len(tokens))
+                    if done and not more and ticket.error is not None and not told.stopped:
+                        raise reason(ticket.error)
+                    ended = told.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
+                    finish = None if more else "stop" if ended else "length" if done else None
+                    if finish:
+                        open_.discard(index)
+                        served.engine.cancel(ticket)
+                    if tokens or finish:
+                        yield Piece(index, tokens, finish)
+                    await turn.check()
             if not open_:
                 return
+
+
+class Turn:
+    """Who has much to tell lets others have their turn, and ends when its time is over."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit, self.clock = limit, asyncio.get_running_loop().time
+        self.since = self.clock()
+        self.deadline = self.since + limit
+
+    async def check(self) -> None:
+        now = self.clock()
+        if now > self.deadline:
+            raise timed_out(self.limit)
+        if now > self.since + LONGEST_TURN:
+            await asyncio.sleep(0)
+            self.since = self.clock()
 
 
 async def search(state: State, served: Served, requests: Sequence[Request]) -> list[list[Hypothesis]]:
     """What was found for each request, best first."""
     watch = state.metrics.watch(served.name, sum(len(one.source or one.prompt) for one in requests))
     tickets: list[Ticket] = []
-    if requests:
-        async with aclosing(follow(state, served, requests)) as followed:
-            async for news in followed:
-                tickets = news
+    deadline = asyncio.get_running_loop().time() + state.settings.timeout
+    at_once = max(1, state.settings.queue // 2)  # a request of many texts leaves room for others
+    for first in range(0, len(requests), at_once):
+        news: list[Ticket] = []
+        async with aclosing(follow(state, served, requests[first : first + at_once], deadline)) as followed:
+            async for latest in followed:
+                news = latest
+        tickets += news
     for ticket in tickets:
         if ticket.error is not None:
             raise reason(ticket.error)
@@ -113,25 +146,21 @@ async def all_of(pieces: AsyncIterator[Piece], count: int) -> list[Piece]:
 
 
 class Wording:
-    """How tokens are told in answers."""
+    """How tokens are told in answers; the mark of the end is one too."""
 
     def __init__(self, served: Served) -> None:
-        self.tokenizer, self.ends = served.speaker.tokenizer, set(getattr(served.speaker, "ends", ()))
-
-    def shown(self, tokens: Sequence[Token]) -> list[Token]:
-        """Without the mark of the end."""
-        return [token for token in tokens if token.id not in self.ends]
+        self.tokenizer = served.speaker.tokenizer
 
     def completion(self, tokens: Sequence[Token], offset: int) -> dict[str, Any]:
         """The older form: lists side by side."""
-        shown, offsets = self.shown(tokens), []
-        for token in shown:
+        offsets = []
+        for token in tokens:
             offsets.append(offset)
             offset += len(token.text)
         return {
-            "tokens": [self.text(token.id) for token in shown],
-            "token_logprobs": [max(token.log_prob, LOWEST) for token in shown],
-            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in shown],
+            "tokens": [self.text(token.id) for token in tokens],
+            "token_logprobs": [max(token.log_prob, LOWEST) for token in tokens],
+            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in tokens],
             "text_offset": offsets,
         }
 
@@ -141,7 +170,7 @@ class Wording:
             "content": [
                 self.record(token.id, token.log_prob)
                 | {"top_logprobs": [self.record(id, p) for id, p in token.likely[:count]]}
-                for token in self.shown(tokens)
+                for token in tokens
             ],
             "refusal": None,
         }
@@ -161,8 +190,3 @@ class Wording:
 
 def new_id(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(12)}"
-
-
-def new_seed() -> int:
-    """For texts that nobody gave one: they are to differ."""
-    return secrets.randbits(63)

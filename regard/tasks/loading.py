@@ -39,7 +39,7 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     `quantize` makes its matrices whole numbers.
     """
     path = find(directory)
-    model = load_model(path)
+    model: Any = load_model(path)
     if quantize is not None and quantize != "none":
         model = quantized.quantize(model, quantize)
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
@@ -50,7 +50,9 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     tokenizer = Tokenizer.load(path)
     if issubclass(kind, Encoder):
         return kind(model, tokenizer)
-    loaded = kind(model, tokenizer, load_generation(path))
+    generation = load_generation(path)
+    generation["forbidden"] += range(tokenizer.vocab_size, model.config.vocab_size)  # padding that stands for no token
+    loaded = kind(model, tokenizer, generation)
     if isinstance(loaded, Writer):
         loaded.template = find_chat_template(path)
     return loaded

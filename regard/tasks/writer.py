@@ -126,8 +126,15 @@ class Writer(Speaker):
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
         """The text of tokens that an engine wrote, behind the first `before`; without what is still open, unless that
         is the `whole`."""
-        front, ids = [*request.prompt[-NEAR:], *ids[:before]][-NEAR:], until(self.ends, ids)[before:]
+        front, ids = self.near([*request.prompt, *ids[:before]]), until(self.ends, ids)[before:]
         return self.continuation(front, ids) if whole else self.settled(front, ids)
+
+    def near(self, ids: list[int]) -> list[int]:
+        """The last tokens, and all bytes in a row where they begin among those: they are judged together."""
+        start = max(0, len(ids) - NEAR)
+        while self.tokenizer.spells_bytes and start and self.tokenizer.decode(ids[start : start + 1]) == "�":
+            start -= 1
+        return ids[start:]
 
     def check(self, prompts: Sequence[str]) -> None:
         """An error that names the first prompt that cannot be written behind."""

@@ -36,18 +36,12 @@ def write(page, text, **settings):
     expect(status(page)).to_contain_text(DONE)
 
 
-def test_tokens_come_one_after_the_other(visit):
+def test_a_text_is_written_on(visit):
     page = visit()
     expect(page.locator("#model")).to_have_value("writer")
-    page.evaluate("""() => {
-        window.lengths = new Set();
-        const look = () => window.lengths.add(document.querySelector(".tokens")?.textContent.length);
-        new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
-    }""")
     write(page, "<img src", Most_tokens=60, Temperature=0)
     text = page.locator(".tokens").text_content()
     assert text.startswith("=x onerror=alert(1)>") and len(text) > 60
-    assert page.evaluate("lengths.size") > 5
     assert page.locator(".token").count() == 60
     expect(status(page)).to_contain_text(re.compile(r"^60 tokens · first after \d+\.\d\d s · \d+\.\d tokens/s$"))
 
@@ -67,13 +61,15 @@ def test_what_a_model_writes_is_text(visit):
     assert page.locator("main img, main b").count() == 0
 
 
-def test_stop_ends_the_work(visit, server):
+def test_tokens_come_as_they_are_written_until_stop(visit, server):
     page = visit("#/write?model=endless")
     setting(page, "Most tokens", 90000)
     setting(page, "Temperature", 0)
     page.get_by_label("Text", exact=True).fill("The")
     page.get_by_role("button", name="Write on").click()
     expect(page.locator(".token").nth(40)).to_be_attached()
+    expect(page.locator(".token").nth(page.locator(".token").count() + 100)).to_be_attached()
+    expect(status(page)).to_have_text("Writing…")
     assert server.metric("regard_batch_size", "endless") == 1
     page.get_by_role("button", name="Stop").click()
     expect(status(page)).to_contain_text("Stopped.")
@@ -192,14 +188,14 @@ def test_each_model_opens_its_own_view_and_a_reload_keeps_it(visit):
         pick(page, model)
         expect(page.locator("nav a[aria-current=page]")).to_have_text(view.title())
         assert page.evaluate("location.hash").startswith(f"#/{view}?model=")
-    pick(page, "translator")
-    assert page.locator("nav a").all_text_contents() == ["Translate", "Write"]
+    pick(page, "chatter")
+    assert page.locator("nav a").all_text_contents() == ["Chat", "Write"]
     page.get_by_role("link", name="Write").click()
     page.get_by_label("Text", exact=True).fill("kept")
     setting(page, "Seed", 7)
     page.get_by_label("Dark").check()
     page.reload()
-    expect(page.locator("#model")).to_have_value("translator")
+    expect(page.locator("#model")).to_have_value("chatter")
     expect(page.locator("nav a[aria-current=page]")).to_have_text("Write")
     expect(page.get_by_label("Text", exact=True)).to_have_value("kept")
     expect(page.get_by_label("Seed")).to_have_value("7")

@@ -29,6 +29,18 @@ def test_a_shared_beginning_is_read_once(case):
     np.testing.assert_allclose(ticket.log_probs, log_probs, atol=1e-9)
 
 
+def test_a_beginning_that_is_being_read_is_waited_for():
+    engine = engine_for(model_of("gpt-1"), chunk=100, page=16)
+    beginning = np.random.default_rng(0).integers(VOCAB, size=600).tolist()
+    rows = count_rows(engine)
+    asked = [ask(*beginning, *tail, max_len=3) for tail in ([1], [2, 3], [1], [4] * 700)]
+    tickets = engine.serve(asked)
+    assert sum(rows) < 600 + 3 * 40 + 700 + 40, "read once, except by the one that is mostly of its own"
+    for ticket in tickets:
+        assert ticket.ids == written_by(model_of("gpt-1"), ticket.request)[0]
+    check_empty(engine)
+
+
 def test_a_source_is_read_once_for_all_beams_and_requests():
     engine = engine_for(model_of("transformer-0"), page=4)
     read, encode = [], engine.runner.encode

@@ -6,12 +6,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.native import compiled
 from regard.decode import Sampling, telling
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import until
 from regard.decode.speculative import Lookup
 from regard.decode.telling import Told, overlap
+from regard.native import compiled
 from regard.tasks import Writer
 from regard.tokens import Tokenizer
 from tests.decode.texts import ENDS, FORBIDDEN, VOCAB, check_empty, engine_for, model_of, reads_source, scores_after
@@ -240,9 +240,7 @@ def test_any_text_cut_anywhere_is_told_up_to_its_stop(block, text, stop, data):
     cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)), max_size=9)))
     pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
     breaks = data.draw(st.sets(st.integers(1, len(pieces))))
-    said, stopped = say(
-        Spelled(pieces), list(range(len(pieces))), [stop], breaks, last_alone=data.draw(st.booleans())
-    )
+    said, stopped = say(Spelled(pieces), list(range(len(pieces))), [stop], breaks, last_alone=data.draw(st.booleans()))
     assert joined(said) == text.partition(stop)[0]
     assert stopped == (stop in text)
 
@@ -257,7 +255,9 @@ def test_of_several_stops_the_first_that_is_complete_counts(block, text, stops, 
             wanted = text[: min(found)]
             break
     breaks = data.draw(st.sets(st.integers(1, max(1, len(text)))))
-    said, stopped = say(Spelled([letter.encode() for letter in text] or [b""]), list(range(max(1, len(text)))), stops, breaks)
+    said, stopped = say(
+        Spelled([letter.encode() for letter in text] or [b""]), list(range(max(1, len(text)))), stops, breaks
+    )
     assert joined(said) == wanted and stopped == any(stop in text for stop in stops)
 
 
@@ -270,6 +270,16 @@ def writer(kind):
         tokenizer = Tokenizer.train(texts=[TEXT], kind=kind, vocab_size=300)
         WRITERS[kind] = Writer(torch.nn.Identity(), tokenizer, MARKS)
     return WRITERS[kind]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char", "word"])
+def test_behind_many_bytes_in_a_row(kind):
+    """A prompt of characters that were never seen in training goes on with such ones."""
+    one = writer(kind)
+    prompt, ids = one.tokenizer.encode("漢字漢字漢字漢字漢字"), one.tokenizer.encode("漢字!")
+    assert len(prompt) == 30
+    assert joined(say(one, ids, [], prompt=prompt)[0]) == "漢字!"
+    assert joined(say(one, ids, ["字"], prompt=prompt)[0]) == "漢"
 
 
 @pytest.mark.parametrize("kind", ["bpe", "char", "word"])

@@ -124,6 +124,20 @@ def refusal(source: str, messages: list[dict[str, Any]] | None = None, **tokens:
     return str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(40) }}",
+        "{{ 'x' * 3000000000 }}",
+        "{{ 9 ** 9 ** 9 }}",
+    ],
+)
+def test_a_template_comes_to_an_end(source):
+    with pytest.raises(ValueError, match="what a template must not"):
+        ChatTemplate(source=source).render([{"role": "user", "content": "hi"}])
+
+
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_texts_and_ids_equal_those_of_transformers(theirs: Any, tmp_path: Path, name: str, conversation: str) -> None:

@@ -51,12 +51,13 @@ def save(folder: Path, model, **generation) -> Path:
 
 
 def make_models(folder: Path) -> dict[str, Path]:
-    """By name: writers (one of them endless, one that chats), a translator, and readers."""
+    """By name: writers (one of them endless, one that chats), encoder–decoders, and readers."""
     readers = dict(max_len=CONTEXT, position="learned")
     models = {
         "gpt": (model_of("gpt", 1, max_len=CONTEXT), dict(bos=1, eos=2)),
         "endless": (model_of("gpt", 2, max_len=LONG), dict(bos=None, eos=None, forbidden=[0, 1, 2])),
         "translate": (model_of("transformer", 3, max_len=CONTEXT), dict(bos=1, eos=2)),
+        "t5": (model_of("t5", 7, max_len=CONTEXT), dict(bos=0, eos=2)),
         "embed": (model_of("bert", 4, task="none", **readers), {}),
         "classify": (model_of("bert", 5, task="classify", labels=LABELS, **readers), {}),
     }

@@ -2,12 +2,12 @@
 
 import http.client
 import json
+import multiprocessing
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
@@ -19,10 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from regard.serve import run
 from regard.serve.settings import Settings
+from tests.serve.child import work
 
 PATIENCE = 60.0
 """Seconds after which something is taken for hung; nothing here should need them."""
-MAIN = "from regard.cli import main; main()"
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["regard.cli", "regard.serve.run", "regard.tasks"])  # a start takes seconds otherwise
 
 
 class Answer:
@@ -89,14 +91,18 @@ class Speaks:
         connection.settimeout(PATIENCE)
         if buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        connection.connect(self.place)
+        try:
+            connection.connect(self.place)
+        except OSError:
+            connection.close()
+            raise
         return connection
 
     def send(self, path: str, buffer: int | None = None, **fields) -> socket.socket:
         """A request whose answer the test reads itself, or leaves."""
         body, connection = json.dumps(fields).encode(), self.connect(buffer)
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
-        connection.sendall(head.encode() + f"{len(body)}\r\n\r\n".encode() + body)
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         return connection
 
     def figures(self, **headers: str) -> dict[str, float]:
@@ -110,10 +116,11 @@ class Speaks:
             for one in family.samples
         }
 
-    def wait_until_idle(self, *models: str) -> None:
+    def wait_until_idle(self, *models: str, **headers: str) -> None:
         """Nobody waits, nothing is written, no page is held."""
-        names = [f"regard_{what}[{m}]" for what in ("batch_size", "requests_waiting", "cache_pages_held") for m in models]
-        eventually(lambda: not any(map(self.figures().get, names)))
+        kinds = ("batch_size", "requests_waiting", "cache_pages_held")
+        names = [f"regard_{kind}[{model}]" for kind in kinds for model in models]
+        eventually(lambda: not any(map(self.figures(**headers).get, names)))
 
     def client(self, key: str = "none", **how) -> openai.OpenAI:
         return openai.OpenAI(base_url=self.address + "/v1", api_key=key, max_retries=0, timeout=PATIENCE, **how)
@@ -136,58 +143,49 @@ class Process(Speaks):
 
     def __init__(self, models: dict[str, Path], *options: str, before: str = "", **environment: str) -> None:
         words = ["serve", *words_for(models), "--port", "0", *map(str, options)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", before + "\n" + MAIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        )  # fmt: skip
-        self.said: list[str] = []
-        found, self.address = threading.Event(), ""
-
-        def listen() -> None:
-            for line in self.process.stderr:
-                self.said.append(line)
-                if match := re.search(r"http://[^/]+:\d+", line):
-                    self.address = match[0]
-                    found.set()
-            found.set()
-
-        self.ear = threading.Thread(target=listen, daemon=True)
-        self.ear.start()
-        assert found.wait(PATIENCE) and self.address, "".join(self.said)
+        handle, self.file = tempfile.mkstemp(suffix=".log")
+        os.close(handle)
+        self.process = FORKS.Process(target=work, args=(words, before, environment, self.file))
+        self.process.start()
+        eventually(lambda: "http://" in self.log or not self.process.is_alive())
+        found = re.search(r"http://[^/]+:\d+", self.log)
+        assert found, self.log
+        self.address, self.told = found[0], False
 
     @property
     def log(self) -> str:
-        return "".join(self.said)
+        return Path(self.file).read_text()
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        self.told = True
+        os.kill(self.process.pid, number)
 
     def end(self) -> int:
         """Waits for its end; returns the exit code."""
-        code = self.process.wait(PATIENCE)
-        self.ear.join(PATIENCE)
-        self.process.stdout.close()
-        self.process.stderr.close()
-        return code
+        self.process.join(PATIENCE)
+        return self.process.exitcode
 
 
 @contextmanager
-def serving(models: dict[str, Path], *options: str, before: str = "", **environment: str):
-    """A server for a while. In the end it must go in peace, and have had nothing to complain of."""
+def serving(models: dict[str, Path], *options: str, before: str = "", complaint: str = "", **environment: str):
+    """A server for a while. In the end it must go in peace, and have had nothing to complain of but one thing."""
     server = Process(models, *options, before=before, **environment)
     try:
         yield server
-        if server.process.poll() is None:
+        if not server.told:  # twice would be once too often: at its very end it no longer listens
             server.signal(signal.SIGTERM)
         assert server.end() == 0, server.log
-        check_log(server.log)
+        check_log(server.log, complaint)
     finally:
         server.process.kill()
+        os.unlink(server.file)
 
 
-def check_log(log: str) -> None:
-    """The two lines of the start, and nothing else: no traceback, no warning."""
-    assert len(log.splitlines()) == 2 and log.startswith("serving "), log
+def check_log(log: str, complaint: str = "") -> None:
+    """The two lines of the start, and who spoke no HTTP; no traceback, nothing else."""
+    first, _, *rest = log.splitlines()
+    left = {line for line in rest if line != "WARNING:  Invalid HTTP request received."}
+    assert first.startswith("serving ") and left <= {complaint}, log
 
 
 class Thread(Speaks):

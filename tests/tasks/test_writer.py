@@ -50,6 +50,16 @@ class Scripted(torch.nn.Module):
         return self.scores(len(ids))
 
 
+def test_a_conversation_is_written_as_the_model_was_trained():
+    plain, trained = writer(), writer(prompt_end="\n")
+    asked = [dict(role="user", content="the cat")]
+    assert trained.chats and trained.encode_chat(asked) == trained.encode("the cat")
+    longer = [*asked, dict(role="assistant", content="a hat"), dict(role="user", content="and")]
+    assert trained.tokenizer.decode(trained.encode_chat(longer)) == "the cat\na hat\nand\n"
+    with pytest.raises(ValueError, match="no chat template"):
+        plain.encode_chat(asked)
+
+
 @pytest.mark.parametrize("kind", ["bpe", "char", "word"])
 @pytest.mark.parametrize("new", [7, 40])
 @pytest.mark.parametrize("sampling", [None, DRAWN])

@@ -12,17 +12,20 @@ export function createAlignment({ source, target, weights }) {
   const above = source.map((piece) => make("li", { class: "piece" }, piece));
   const below = target.map((piece, row) => make("button", {
     type: "button", class: "piece", tabIndex: row === 0 ? 0 : -1, "aria-label": `${piece}, from ${strongest(row)}`,
-    onpointerenter: () => only(row), onpointerleave: rest, onfocus: () => only(row), onblur: rest, onclick: () => only(row),
+    onpointerenter: () => only(row), onfocus: () => only(row), onclick: () => only(row),
+    onpointerleave: rest, onblur: rest,
   }, piece));
   const lines = makeSvg("svg", { class: "lines", height: HEIGHT, "aria-hidden": "true" });
   const inner = make("div", { class: "inner" },
     make("ul", { class: "pieces", "aria-label": "Source" }, ...above), lines,
-    make("div", { class: "pieces", role: "group", "aria-label": "Translation; arrow keys walk through its pieces", onkeydown: walk }, ...below));
+    make("div", { class: "pieces", role: "group", "aria-label": "Translation; arrow keys walk through its pieces",
+      onkeydown: walk }, ...below));
   const element = make("div", { class: "alignment" }, inner);
 
   function strongest(row) {
     const ranked = weights[row].map((weight, column) => [weight, source[column]]).sort(([a], [b]) => b - a);
-    return ranked.slice(0, 3).filter(([weight]) => weight >= LEAST).map(([weight, piece]) => `${piece} ${percent(weight)}`).join(", ");
+    const strong = ranked.slice(0, 3).filter(([weight]) => weight >= LEAST);
+    return strong.map(([weight, piece]) => `${piece} ${percent(weight)}`).join(", ");
   }
 
   function draw() {
@@ -37,11 +40,14 @@ export function createAlignment({ source, target, weights }) {
     lines.replaceChildren(...weights.flatMap((row, to) => row.map((weight, from) => {
       if (weight < LEAST) return null;
       const bend = `C ${tops[from]} ${HEIGHT / 2}, ${bottoms[to]} ${HEIGHT / 2}, ${bottoms[to]} ${HEIGHT}`;
-      return makeSvg("path", { d: `M ${tops[from]} 0 ${bend}`, "data-row": to, "stroke-width": 0.5 + 3.5 * weight, "stroke-opacity": 0.12 + 0.88 * weight });
+      const line = makeSvg("path", { d: `M ${tops[from]} 0 ${bend}`, "data-row": to });
+      line.style.setProperty("--weight", String(weight));
+      return line;
     })).filter(Boolean));
   }
 
   function only(row) {
+    lines.classList.add("one");
     for (const line of lines.children) line.classList.toggle("away", Number(line.dataset.row) !== row);
     for (const [to, piece] of below.entries()) piece.classList.toggle("current", to === row);
     for (const [from, piece] of above.entries()) piece.style.setProperty("--weight", String(weights[row][from]));
@@ -50,6 +56,7 @@ export function createAlignment({ source, target, weights }) {
   function rest() {
     const focused = below.indexOf(document.activeElement);
     if (focused >= 0) return only(focused);
+    lines.classList.remove("one");
     for (const line of lines.children) line.classList.remove("away");
     for (const piece of below) piece.classList.remove("current");
     for (const piece of above) piece.style.removeProperty("--weight");

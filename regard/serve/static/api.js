@@ -5,7 +5,7 @@ import { recall } from "./memory.js";
 /** Where the page lives; also right behind a proxy that serves it below a path. */
 export const BASE = new URL(".", location.href).href.replace(/\/$/, "");
 
-/** What went wrong, in the server's words; `param` is the field of the request that it is about, where it is about one. */
+/** What went wrong, in the server's words; `param` is the field of the request that it is about, if any. */
 export class ApiError extends Error {
   constructor(message, param = null) {
     super(message);
@@ -28,8 +28,8 @@ async function request(path, { body, signal } = {}) {
   if (body) headers["Content-Type"] = "application/json";
   let response;
   try {
-    const method = body ? "POST" : "GET";
-    response = await fetch(BASE + path, { method, headers, signal, body: body && JSON.stringify(body), cache: "no-store" });
+    const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
+    response = await fetch(BASE + path, { ...sent, headers, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError("The server does not answer. Is it still running?");
@@ -58,7 +58,10 @@ export async function post(path, body, signal) {
   return (await request(path, { body, signal })).json();
 }
 
-/** Yields the objects of a streamed answer as they come. @param {string} path  @param {object} body  @param {AbortSignal} [signal] */
+/**
+ * Yields the objects of a streamed answer as they come.
+ * @param {string} path  @param {object} body  @param {AbortSignal} [signal]
+ */
 export async function* stream(path, body, signal) {
   const response = await request(path, { body, signal });
   try {

@@ -95,17 +95,20 @@ function leave() {
 
 function showNothing() {
   leave();
-  host.append(make("p", {}, `This page has no view for what ${model.id} does${model.does.length > 0 ? `: ${model.does.join(", ")}` : ""}.`));
+  host.append(make("p", {}, `This page has no view for what ${model.id} does: ${model.does.join(", ") || "nothing"}.`));
 }
 
 function showNavigation(current) {
+  const focused = navigation.contains(document.activeElement);
   navigation.replaceChildren(...offered().map((view) =>
     make("a", { href: address(view, model.id), "aria-current": view === current ? "page" : null }, view.title)));
+  if (focused) navigation.querySelector("[aria-current]")?.focus();
 }
 
 function showFacts() {
-  const known = [model.loaded ? "loaded" : "is loaded when first asked", model.context ? `reads ${model.context} tokens` : null, `does ${model.does.join(", ")}`];
-  facts.textContent = model.error ?? known.filter(Boolean).join(" · ");
+  const known = [model.loaded ? "loaded" : "is loaded when first asked", `does ${model.does.join(", ") || "nothing"}`];
+  if (model.context) known.push(`reads ${model.context} tokens`);
+  facts.textContent = model.error ?? known.join(" · ");
   facts.classList.toggle("bad", Boolean(model.error));
 }
 
@@ -144,7 +147,9 @@ picker.addEventListener("change", () => {
   location.hash = address(null, picker.value);
 });
 at("theme").addEventListener("change", (event) => setTheme(event.target.value));
-for (const radio of at("theme").querySelectorAll("input")) radio.checked = radio.value === (document.documentElement.dataset.theme ?? "system");
+for (const radio of at("theme").querySelectorAll("input")) {
+  radio.checked = radio.value === (document.documentElement.dataset.theme ?? "system");
+}
 at("key").value = apiKey();
 at("key-button").addEventListener("click", () => showKeyForm(at("key-form").hidden));
 at("key-form").addEventListener("submit", useKey);

@@ -12,10 +12,10 @@ export function createBars({ name, onpick }) {
   function row({ label, probability, chosen, disabled }, index) {
     const fill = make("span", { class: "fill" });
     fill.style.width = `${100 * probability}%`;
-    const parts = [make("span", { class: "label" }, label), make("span", { class: "track" }, fill), make("span", { class: "number" }, percent(probability))];
-    const body = onpick
-      ? make("button", { type: "button", class: "bar", disabled: Boolean(disabled), onclick: () => onpick(index) }, ...parts)
-      : make("div", { class: "bar" }, ...parts);
+    const parts = [make("span", { class: "label" }, label), make("span", { class: "track" }, fill),
+      make("span", { class: "number" }, percent(probability))];
+    const pick = { type: "button", disabled: Boolean(disabled), onclick: () => onpick(index) };
+    const body = onpick ? make("button", { class: "bar", ...pick }, ...parts) : make("div", { class: "bar" }, ...parts);
     return make("li", { class: chosen ? "chosen" : "" }, body);
   }
 

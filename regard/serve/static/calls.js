@@ -4,31 +4,30 @@ import { apiKey, BASE } from "./api.js";
 
 /** What Python does with the answer, for each kind of call. The first four go through the official `openai` client. */
 const PYTHON = {
-  written: {
-    method: "completions.create", result: "stream",
-    after: 'for chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].text, end="", flush=True)\n',
-  },
-  next: {
-    method: "completions.create", result: "answer",
-    after: "for token, logprob in answer.choices[0].logprobs.top_logprobs[0].items():\n    print(f\"{math.exp(logprob):.3f} {token!r}\")\n",
-    imports: "import math\n",
-  },
-  chat: {
-    method: "chat.completions.create", result: "stream",
-    after: 'for chunk in stream:\n    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)\n',
-  },
-  compare: {
-    method: "embeddings.create", result: "answer",
-    after: "vectors = [item.embedding for item in answer.data]\nfor a in vectors:\n"
-      + "    print(*(f\"{sum(x * y for x, y in zip(a, b)) / math.hypot(*a) / math.hypot(*b):.3f}\" for b in vectors))\n",
-    imports: "import math\n",
-  },
-  translate: {
-    after: 'for item in answer["data"]:\n    for found in item["translations"]:\n        print(found["score"], found["text"])\n',
-  },
-  classify: {
-    after: 'for found in answer["data"][0]["labels"]:\n    print(found["probability"], found["label"])\n',
-  },
+  written: { method: "completions.create", result: "stream", after: `for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].text, end="", flush=True)
+` },
+  chat: { method: "chat.completions.create", result: "stream", after: `for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)
+` },
+  next: { method: "completions.create", result: "answer", imports: "import math\n", after: `
+for token, logprob in answer.choices[0].logprobs.top_logprobs[0].items():
+    print(f"{math.exp(logprob):.3f} {token!r}")
+` },
+  compare: { method: "embeddings.create", result: "answer", imports: "import math\n", after: `
+vectors = [item.embedding for item in answer.data]
+for a in vectors:
+    print(*(f"{sum(x * y for x, y in zip(a, b)) / math.hypot(*a) / math.hypot(*b):.3f}" for b in vectors))
+` },
+  translate: { after: `for item in answer["data"]:
+    for found in item["translations"]:
+        print(found["score"], found["text"])
+` },
+  classify: { after: `for found in answer["data"][0]["labels"]:
+    print(found["probability"], found["label"])
+` },
 };
 
 /** For a POSIX shell: inside single quotes only the single quote itself is special. */
@@ -51,6 +50,7 @@ function literal(value, indent = "") {
   const items = list
     ? value.map((item) => deeper + literal(item, deeper))
     : Object.entries(value).map(([name, item]) => `${deeper}${JSON.stringify(name)}: ${literal(item, deeper)}`);
+  if (items.length === 0) return list ? "[]" : "{}";
   return `${list ? "[" : "{"}\n${items.join(",\n")},\n${indent}${list ? "]" : "}"}`;
 }
 
@@ -60,9 +60,18 @@ export function pythonCall({ kind, path, body }) {
   const key = apiKey() ? 'os.environ["REGARD_API_KEY"]' : null;
   if (!method) {
     const headers = `{"Content-Type": "application/json"${key ? `, "Authorization": "Bearer " + ${key}` : ""}}`;
-    return `import json\n${key ? "import os\n" : ""}import urllib.request\n\nbody = ${literal(body)}\n`
-      + `request = urllib.request.Request(\n    ${literal(BASE + path)},\n    data=json.dumps(body).encode(),\n    headers=${headers},\n)\n`
-      + `with urllib.request.urlopen(request) as response:\n    answer = json.load(response)\n${after}`;
+    return `import json
+${key ? "import os\n" : ""}import urllib.request
+
+body = ${literal(body)}
+request = urllib.request.Request(
+    ${literal(BASE + path)},
+    data=json.dumps(body).encode(),
+    headers=${headers},
+)
+with urllib.request.urlopen(request) as response:
+    answer = json.load(response)
+${after}`;
   }
   const fields = Object.entries(body).map(([name, value]) => `    ${name}=${literal(value, "    ")},\n`).join("");
   const head = imports + (key ? "import os\n" : "");

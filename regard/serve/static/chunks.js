@@ -1,7 +1,8 @@
 /** Pieces of streamed answers, in one form for completions and for chat. */
 
 /**
- * @typedef {{token: string, probability: number, others: {label: string, probability: number, chosen: boolean}[]}} Token
+ * @typedef {import("./bars.js").Bar} Bar
+ * @typedef {{token: string, probability: number, others: Bar[]}} Token
  * @typedef {{text: string, tokens: Token[]}} Piece
  */
 
@@ -44,8 +45,10 @@ export function createMeter() {
     summary() {
       if (first === null) return "No tokens.";
       const later = tokens - first.tokens; // the first ones show the wait, the others the speed
-      const speed = later > 0 && last > first.time ? ` · ${((1000 * later) / (last - first.time)).toFixed(1)} tokens/s` : "";
-      return `${tokens} ${tokens === 1 ? "token" : "tokens"} · first after ${((first.time - start) / 1000).toFixed(2)} s${speed}`;
+      const seconds = (last - first.time) / 1000;
+      const wait = `first after ${((first.time - start) / 1000).toFixed(2)} s`;
+      const speed = later > 0 && seconds > 0 ? [`${(later / seconds).toFixed(1)} tokens/s`] : [];
+      return [`${tokens} ${tokens === 1 ? "token" : "tokens"}`, wait, ...speed].join(" · ");
     },
   };
 }

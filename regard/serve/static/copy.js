@@ -11,7 +11,8 @@ export function createCopyPanel() {
   const code = make("code");
   const pre = make("pre", { tabIndex: 0, role: "tabpanel", "aria-label": "The call" }, code);
   const copied = make("span", { class: "note", role: "status" });
-  const tabs = Object.keys(LANGUAGES).map((name) => make("button", { type: "button", role: "tab", onclick: () => pick(name) }, name));
+  const tabs = Object.keys(LANGUAGES).map((name) =>
+    make("button", { type: "button", role: "tab", onclick: () => pick(name) }, name));
   const row = make("div", { role: "tablist", "aria-label": "Language", class: "tabs", onkeydown: walk }, ...tabs);
   const button = make("button", { type: "button", onclick: () => copyText(code, copied) }, "Copy");
   const element = make("details", { class: "copy", hidden: true },

@@ -1,4 +1,4 @@
-/** The most probable next tokens for a text; picking one adds it and asks again: writing with the model, token by token. */
+/** The most probable next tokens for a text; picking one adds it and asks again: writing with the model. */
 
 import { post } from "./api.js";
 import { createBars } from "./bars.js";
@@ -65,7 +65,8 @@ export function createNextTokens(context, text) {
     tokens = found;
     note.textContent = words;
     problem.replaceChildren();
-    bars.show(found.map(({ label, probability }) => ({ label: visible(label), probability, disabled: PART.test(label) })));
+    bars.show(found.map(({ label, probability }) => (
+      { label: visible(label), probability, disabled: PART.test(label) })));
   }
 
   function pick(index) {

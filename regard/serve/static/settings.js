@@ -4,14 +4,15 @@ import { make } from "./make.js";
 import { recall, remember } from "./memory.js";
 
 /**
- * @typedef {{name: string, label: string, kind: "number" | "lines" | "text", start?: number | string, min?: number, max?: number,
- *            step?: number | "any", note?: string}} Setting
+ * @typedef {{name: string, label: string, kind: "number" | "lines" | "text", start?: number, min?: number,
+ *            max?: number, step?: number, note?: string}} Setting
  */
 
 /** How every generating model is asked. @type {Setting[]} */
 export const SAMPLING = [
   { name: "max_tokens", label: "Most tokens", kind: "number", start: 128, min: 1, step: 1 },
-  { name: "temperature", label: "Temperature", kind: "number", start: 0.8, min: 0, max: 2, step: 0.1, note: "0: always the most probable" },
+  { name: "temperature", label: "Temperature", kind: "number", start: 0.8, min: 0, max: 2, step: 0.1,
+    note: "0: always the most probable" },
   { name: "top_p", label: "Top-p", kind: "number", start: 1, min: 0, max: 1, step: 0.05 },
   { name: "seed", label: "Seed", kind: "number", step: 1, note: "empty: another one each time" },
   { name: "stop", label: "Stop at", kind: "lines", note: "one a line; \\n is a new line" },
@@ -23,12 +24,13 @@ export const SAMPLING = [
  */
 export function createSettings(view, settings, title = "Settings") {
   const kept = recall(`settings.${view}`, {});
-  const inputs = new Map(settings.map((setting) => [setting, inputFor(setting, kept[setting.name] ?? setting.start ?? "")]));
+  const inputs = new Map(settings.map((each) => [each, inputFor(each, kept[each.name] ?? each.start ?? "")]));
   const summary = make("summary", {}, title);
   const fields = [...inputs].map(([setting, input]) =>
     make("label", { class: setting.kind === "number" ? "field" : "field wide" }, make("span", {}, setting.label), input,
       setting.note ? make("small", { class: "note" }, setting.note) : null));
-  const element = make("details", { class: "settings", oninput: keep }, summary, make("div", { class: "fields" }, ...fields));
+  const element = make("details", { class: "settings", oninput: keep }, summary,
+    make("div", { class: "fields" }, ...fields));
 
   function keep() {
     remember(`settings.${view}`, Object.fromEntries([...inputs].map(([{ name }, input]) => [name, input.value])));
@@ -37,22 +39,32 @@ export function createSettings(view, settings, title = "Settings") {
   /** The fields of a request; what is empty is left to the server. */
   function values() {
     const filled = [...inputs].filter(([, input]) => input.value !== "");
-    return Object.fromEntries(filled.map(([{ name, kind }, input]) => [name, kind === "number" ? Number(input.value) : kind === "lines" ? lines(input.value) : input.value]));
+    return Object.fromEntries(filled.map(([{ name, kind }, input]) => [name, READ[kind](input.value)]));
   }
 
   return { element, values };
 }
 
 function inputFor({ kind, min, max, step }, value) {
-  if (kind === "number") return make("input", { type: "number", min, max, step, value: String(value), inputMode: step === 1 ? "numeric" : "decimal" });
-  return make("textarea", { rows: 2, spellcheck: false, value });
+  if (kind !== "number") return make("textarea", { rows: 2, spellcheck: false, value });
+  const inputMode = step === 1 ? "numeric" : "decimal";
+  return make("input", { type: "number", min, max, step, value: String(value), inputMode });
 }
 
-const lines = (text) => text.split("\n").filter((line) => line !== "").map((line) => line.replaceAll("\\n", "\n"));
+/** What a field of each kind says. */
+const READ = {
+  number: Number,
+  text: String,
+  lines: (text) => text.split("\n").filter((line) => line !== "").map((line) => line.replaceAll("\\n", "\n")),
+};
 
-/** A labelled text area whose text outlives a reload and a change of view. @param {{name: string, label: string, rows?: number, placeholder?: string}} options */
+/**
+ * A labelled text area whose text outlives a reload and a change of view.
+ * @param {{name: string, label: string, rows?: number, placeholder?: string}} options
+ */
 export function createTextBox({ name, label, rows = 5, placeholder }) {
-  const area = make("textarea", { rows, placeholder, value: recall(`text.${name}`, "", "sessionStorage"), oninput: keep });
+  const value = recall(`text.${name}`, "", "sessionStorage");
+  const area = make("textarea", { rows, placeholder, value, oninput: keep });
 
   function keep() {
     remember(`text.${name}`, area.value, "sessionStorage");

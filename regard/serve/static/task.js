@@ -3,10 +3,12 @@
 import { make } from "./make.js";
 
 /**
- * @typedef {{label: string, context: object, work: (signal: AbortSignal) => Promise<void>, summary?: () => string}} Task
- * @param {Task} task  `work` asks and shows; `summary` says what came, also when it was stopped
+ * @typedef {{label: string, context: import("./views/index.js").Context, work: (signal: AbortSignal) => Promise<void>,
+ *            summary?: () => string, again?: boolean}} Task
+ * @param {Task} task  `work` asks and shows; `summary` says what came, also when it was stopped; Go while it works begins
+ *                     `again`, or does nothing
  */
-export function createTask({ label, context, work, summary = () => "" }) {
+export function createTask({ label, context, work, summary, again = true }) {
   const status = make("p", { class: "status", role: "status" });
   const problem = make("div", { hidden: true });
   const goButton = make("button", { type: "button", class: "primary go", onclick: go }, label);
@@ -15,6 +17,7 @@ export function createTask({ label, context, work, summary = () => "" }) {
   let running = null;
 
   async function go() {
+    if (running && !again) return;
     stop();
     const own = new AbortController();
     running = own;
@@ -25,7 +28,7 @@ export function createTask({ label, context, work, summary = () => "" }) {
     status.classList.add("busy");
     try {
       await work(own.signal);
-      if (running === own) status.textContent = summary();
+      if (running === own) status.textContent = summary?.() ?? "Done.";
     } catch (error) {
       if (running === own) fail(error);
     } finally {
@@ -39,7 +42,7 @@ export function createTask({ label, context, work, summary = () => "" }) {
     const own = running;
     rest();
     own.abort();
-    status.textContent = `Stopped. ${summary()}`;
+    status.textContent = `Stopped. ${summary?.() ?? ""}`;
   }
 
   function rest() {
@@ -59,9 +62,6 @@ export function createTask({ label, context, work, summary = () => "" }) {
     element: make("div", { class: "task" }, make("div", { class: "row" }, goButton, stopButton, status), problem),
     go,
     stop,
-    get running() {
-      return running !== null;
-    },
     /** The first piece is there: nobody waits for the model any more. @param {string} text */
     say(text) {
       if (running && status.textContent !== text) status.textContent = text;
@@ -71,5 +71,6 @@ export function createTask({ label, context, work, summary = () => "" }) {
 
 /** @param {Error} error  @param {() => void} retry */
 export function problemLine(error, retry) {
-  return make("div", { class: "problem", role: "alert" }, make("p", {}, error.message), make("button", { type: "button", onclick: retry }, "Retry"));
+  const button = make("button", { type: "button", onclick: retry }, "Retry");
+  return make("div", { class: "problem", role: "alert" }, make("p", {}, error.message), button);
 }

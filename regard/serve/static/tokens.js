@@ -4,11 +4,15 @@ import { createBars } from "./bars.js";
 import { make, percent, visible } from "./make.js";
 import { recall, remember } from "./memory.js";
 
+const MOST_BITS = 8; // a token of 1/256 is shaded fully
+
 /** @param {{announce: (text: string) => void}} context  @param {string} name */
 export function createTokenText(context, name) {
   const bubble = make("div", { class: "bubble", hidden: true });
-  const text = make("div", { class: "tokens", tabIndex: 0, role: "group", "aria-label": `${name}; arrow keys walk through its tokens`,
-    onkeydown: walk, onblur: hide, onpointerleave: hide, onpointerover: point, onclick: point });
+  const text = make("div", {
+    class: "tokens", tabIndex: 0, role: "group", "aria-label": `${name}; arrow keys walk through its tokens`,
+    onkeydown: walk, onblur: hide, onpointerleave: hide, onpointerover: point, onclick: point,
+  });
   const element = make("div", { class: "written" }, text, bubble);
   /** @type {Map<HTMLElement, import("./chunks.js").Token[]>} */
   const details = new Map();
@@ -22,12 +26,14 @@ export function createTokenText(context, name) {
   function walk(event) {
     const spans = [...details.keys()];
     const at = spans.indexOf(current);
-    const next = { ArrowRight: at + 1, ArrowLeft: at < 0 ? spans.length - 1 : at - 1, Home: 0, End: spans.length - 1 }[event.key];
+    const last = spans.length - 1;
+    const next = { ArrowRight: at + 1, ArrowLeft: at < 0 ? last : at - 1, Home: 0, End: last }[event.key];
     if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     if (!spans[next]) return;
     show(spans[next]);
-    context.announce(details.get(spans[next]).map((token) => `${visible(token.token)}, ${percent(token.probability)}`).join("; "));
+    const said = details.get(spans[next]).map((token) => `${visible(token.token)}, ${percent(token.probability)}`);
+    context.announce(said.join("; "));
   }
 
   function hide() {
@@ -55,10 +61,10 @@ export function createTokenText(context, name) {
   }
 
   function addSpan(part, tokens) {
-    const span = make("span", { class: "token" }, part);
+    const span = make("span", { class: part.startsWith("\n") ? "token newline" : "token" }, part);
     if (tokens.length > 0) {
-      const product = tokens.reduce((product, token) => product * token.probability, 1);
-      span.style.setProperty("--surprise", String(1 - product));
+      const bits = tokens.reduce((sum, token) => sum - Math.log2(token.probability), 0);
+      span.style.setProperty("--surprise", String(Math.min(1, bits / MOST_BITS)));
       details.set(span, tokens);
     }
     text.append(span);
@@ -69,10 +75,10 @@ export function createTokenText(context, name) {
     /** @param {import("./chunks.js").Piece} piece */
     add(piece) {
       const tokens = [...waiting, ...piece.tokens];
-      waiting = [];
-      if (piece.text === "") waiting = tokens;
-      else if (tokens.map((token) => token.token).join("") === piece.text) for (const token of tokens) addSpan(token.token, [token]);
-      else addSpan(piece.text, tokens);
+      waiting = piece.text === "" ? tokens : [];
+      if (piece.text === "") return;
+      if (tokens.map((token) => token.token).join("") !== piece.text) return addSpan(piece.text, tokens);
+      for (const token of tokens) addSpan(token.token, [token]);
     },
     text: () => text.textContent,
     clear() {

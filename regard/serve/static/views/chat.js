@@ -9,7 +9,11 @@ import { createSettings, createTextBox, SAMPLING } from "../settings.js";
 import { createTask } from "../task.js";
 import { createShadeBox, createTokenText } from "../tokens.js";
 
-const SETTINGS = [{ name: "system", label: "System message", kind: "text", note: "stands before the conversation" }, ...SAMPLING];
+/** @type {import("../settings.js").Setting[]} */
+const SETTINGS = [
+  { name: "system", label: "System message", kind: "text", note: "stands before the conversation" },
+  ...SAMPLING,
+];
 
 /** @type {import("./index.js").View} */
 export const view = {
@@ -22,7 +26,7 @@ export const view = {
     const settings = createSettings("chat", SETTINGS);
     const log = make("div", { class: "log", role: "group", "aria-label": "Conversation" });
     const copy = createCopyPanel();
-    const task = createTask({ label: "Send", context, work, summary: () => meter?.summary() ?? "" });
+    const task = createTask({ label: "Send", context, work, summary: () => meter?.summary() ?? "", again: false });
     const over = make("button", { type: "button", onclick: startOver }, "Start over");
     const shade = createShadeBox((on) => log.classList.toggle("shaded", on));
     const after = make("div", { class: "stack" }, make("div", { class: "row" }, over, shade), copy.element);
@@ -34,7 +38,8 @@ export const view = {
 
     function turn(role, body) {
       after.hidden = false;
-      const element = make("article", { class: `turn ${role}` }, make("h2", {}, role === "user" ? "You" : "Model"), body);
+      const speaker = make("h2", {}, role === "user" ? "You" : "Model");
+      const element = make("article", { class: `turn ${role}` }, speaker, body);
       log.append(element);
       return element;
     }
@@ -42,7 +47,7 @@ export const view = {
     async function work(signal) {
       meter = null;
       const question = { role: "user", content: text.area.value };
-      if (question.content === "") throw new Error("The message is empty: write one first.");
+      if (question.content.trim() === "") throw new Error("The message is empty: write one first.");
       const asked = turn("user", make("p", {}, question.content));
       messages.push(question);
       text.set("");
@@ -62,7 +67,8 @@ export const view = {
     async function listen(answer, signal) {
       const { system, ...sampling } = settings.values();
       const whole = [...(system ? [{ role: "system", content: system }] : []), ...messages];
-      const body = { model: context.model.id, messages: whole, ...sampling, logprobs: true, top_logprobs: 5, stream: true };
+      const told = { logprobs: true, top_logprobs: 5, stream: true };
+      const body = { model: context.model.id, messages: whole, ...sampling, ...told };
       const written = createTokenText(context, "Answer");
       copy.show({ kind: "chat", path: "/v1/chat/completions", body });
       meter = createMeter();
@@ -75,7 +81,6 @@ export const view = {
         }
         written.add(piece);
         answer.content += piece.text;
-        keep();
         task.say("Writing…");
       }
     }

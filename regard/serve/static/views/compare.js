@@ -15,13 +15,14 @@ export const view = {
   mount(host, context) {
     const text = createTextBox({ name: "compare", label: "Sentences, one a line", rows: 5 });
     const table = make("table", { class: "likeness" });
-    const result = make("section", { class: "result scroll", hidden: true, tabIndex: 0, "aria-label": "Likeness of the sentences" }, table);
+    const name = "Likeness of the sentences";
+    const result = make("section", { class: "result scroll", hidden: true, tabIndex: 0, "aria-label": name }, table);
     const copy = createCopyPanel();
     const task = createTask({ label: "Compare", context, work });
 
     async function work(signal) {
       const input = text.area.value.split("\n").filter((line) => line.trim() !== "");
-      if (input.length < 2) throw new Error(`${input.length === 0 ? "No sentence" : "Only one sentence"}: write at least two, one a line.`);
+      if (input.length < 2) throw new Error("There is nothing to compare: write at least two sentences, one a line.");
       const body = { model: context.model.id, input };
       const { data } = await post("/v1/embeddings", body, signal);
       show(input, data.map(({ embedding }) => embedding));
@@ -30,10 +31,13 @@ export const view = {
     }
 
     function show(sentences, vectors) {
-      const head = make("tr", {}, make("td"), ...sentences.map((sentence, index) => make("th", { scope: "col", title: sentence }, String(index + 1))));
-      const rows = vectors.map((a, row) => make("tr", {},
-        make("th", { scope: "row" }, make("span", { class: "rank" }, String(row + 1)), sentences[row]), ...vectors.map((b) => cell(cosine(a, b)))));
-      table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...rows));
+      const heads = sentences.map((title, index) => make("th", { scope: "col", title }, String(index + 1)));
+      const rows = vectors.map((a, row) => {
+        const rank = make("span", { class: "rank" }, String(row + 1));
+        const head = make("th", { scope: "row" }, rank, sentences[row]);
+        return make("tr", {}, head, ...vectors.map((b) => cell(cosine(a, b))));
+      });
+      table.replaceChildren(make("thead", {}, make("tr", {}, make("td"), ...heads)), make("tbody", {}, ...rows));
     }
 
     function cell(likeness) {

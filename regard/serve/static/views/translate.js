@@ -9,8 +9,8 @@ import { createTask } from "../task.js";
 
 /** @type {import("../settings.js").Setting[]} */
 const SETTINGS = [
-  { name: "beams", label: "Beams", kind: "number", start: 4, min: 1, step: 1, note: "sentences looked at in parallel" },
-  { name: "n", label: "Translations", kind: "number", start: 1, min: 1, step: 1, note: "the best ones; at most as many as beams" },
+  { name: "beams", label: "Beams", kind: "number", min: 1, step: 1, note: "empty: as the model was made for" },
+  { name: "n", label: "Translations", kind: "number", start: 1, min: 1, step: 1, note: "of each sentence" },
 ];
 
 /** @type {import("./index.js").View} */
@@ -52,7 +52,9 @@ export const view = {
     function show({ text: translation, score, alignment }, rank) {
       return make("div", { class: "translation" }, make("p", { class: "sentence" }, translation),
         make("p", { class: "note" }, `Score ${score.toFixed(3).replace("-", "−")}`),
-        alignment ? make("details", { open: rank === 0 }, make("summary", {}, "Alignment"), createAlignment(alignment)) : null);
+        alignment
+          ? make("details", { open: rank === 0 }, make("summary", {}, "Alignment"), createAlignment(alignment))
+          : null);
     }
 
     host.append(make("div", { class: "stack" }, text.element, settings.element, task.element, results, copy.element));

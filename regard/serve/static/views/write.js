@@ -24,11 +24,13 @@ export const view = {
     const next = createNextTokens(context, text);
     const keep = make("button", { type: "button", onclick: addToText }, "Add to the text");
     const result = make("section", { class: "result", hidden: true, "aria-label": "Result" }, written.element,
+      make("p", { class: "note" }, "Point at a token, or walk with ← →, to see what else was probable."),
       make("div", { class: "row" }, keep, createShadeBox(written.shade)), copy.element);
     let meter = null;
 
     async function work(signal) {
-      const body = { model: context.model.id, prompt: text.area.value, ...settings.values(), logprobs: 5, stream: true };
+      const told = { logprobs: 5, stream: true };
+      const body = { model: context.model.id, prompt: text.area.value, ...settings.values(), ...told };
       let begun = false; // the last result stays until there is another
       meter = createMeter();
       for await (const event of stream("/v1/completions", body, signal)) {

@@ -1,0 +1,52 @@
+"""What tests of guests and of endings say to a server, and how they read what it answers."""
+
+import socket
+
+from tests.serve.made import LONG
+from tests.serve.running import Answer
+
+SLOW = """
+import time
+from regard.decode.engine import Engine
+step = Engine.step
+def slow(self):
+    time.sleep(0.01)
+    step(self)
+Engine.step = slow
+"""
+"""Put before a server's own code: its texts take a while, so that something can happen meanwhile."""
+GOOD = {
+    "/v1/completions": dict(model="gpt", prompt="The cat", max_tokens=3),
+    "/v1/chat/completions": dict(model="chat", messages=[{"role": "user", "content": "The cat"}]),
+    "/v1/embeddings": dict(model="embed", input="The cat"),
+    "/v1/translations": dict(model="translate", input="The cat"),
+    "/v1/classifications": dict(model="classify", input="The cat"),
+    "/v1/tokenize": dict(model="gpt", text="The cat"),
+}
+LONG_ONE = dict(model="endless", prompt="a", max_tokens=LONG, temperature=0)
+
+
+def refused(answer: Answer, status: int = 400) -> str:
+    """What a refusal says."""
+    assert answer.status == status, (answer.status, answer.body[:500])
+    return answer.error["message"]
+
+
+def still_serves(server) -> None:
+    assert server.post("/v1/completions", **GOOD["/v1/completions"]).status == 200
+
+
+def read_all(connection: socket.socket) -> bytes:
+    found = b""
+    while piece := connection.recv(65536):
+        found += piece
+    return found
+
+
+def first_event(connection: socket.socket) -> bytes:
+    found = b""
+    while b"\n\n" not in found.partition(b"\r\n\r\n")[2]:
+        piece = connection.recv(4096)
+        assert piece, found
+        found += piece
+    return found
