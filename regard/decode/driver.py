@@ -22,10 +22,11 @@ class Driver:
     def run(self) -> None:
         engine = self.engine
         while True:
+            stuck = engine.waiting[0] if engine.waiting and not engine.running else None
             try:
                 engine.step()
             except Exception as error:  # those who were running find it in their tickets
-                if engine.waiting and not engine.running:  # else the next one would never be taken up
+                if stuck is not None and engine.waiting and engine.waiting[0] is stuck:  # it would never be taken up
                     engine.waiting.popleft().ticket.finish(error=error)
             with self.lock:
                 if not (engine.waiting or engine.running or engine.gone):
