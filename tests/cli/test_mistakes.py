@@ -154,7 +154,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
             ["tag", "RUN", "x"],
             "RUN embeds and fills in hidden words, it does not tag; regard finetune RUN --task tag",
         ),
-        ("classify", ["generate", "RUN", "x"], "RUN embeds and labels texts, it does not generate"),
+        ("classify", ["generate", "RUN", "x"], "RUN embeds and labels, it does not generate"),
         ("t5", ["answer", "RUN", "x", "--passage", "y"], "RUN translates and writes, it does not answer"),
         (
             "lm",

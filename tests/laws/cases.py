@@ -120,7 +120,7 @@ def example(model: nn.Module, B: int = 3) -> dict[str, Tensor]:
     missing = [name for name in names if name not in ARGUMENTS]
     assert not missing, f"{type(model).__name__} takes {missing}; say in tests/laws/cases.py:ARGUMENTS what that may be"
     found = {name: ARGUMENTS[name](B, model.config) for name in names}
-    like = next(model.parameters())  # numbers come in the type of the weights, ids as they are
+    like = next(model.parameters(), torch.empty(0))  # numbers come in the type of the weights, ids as they are
     return {name: value.to(like) if value.is_floating_point() else value for name, value in found.items()}
 
 

@@ -9,7 +9,9 @@ from safetensors.torch import load_file
 from regard.hub import load_model
 from regard.hub.maps import MAPS
 from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5
+from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
+from tests.parity.test_windows import peer as window_model
 
 KINDS = {  # one block is enough, and many tensors fewer
     "gpt2": partial(gpt2, n_layer=1),
@@ -21,12 +23,16 @@ KINDS = {  # one block is enough, and many tensors fewer
     "roberta": partial(encoder, "roberta", "ForMaskedLM", num_hidden_layers=1),
     "distilbert": partial(encoder, "distilbert", "ForSequenceClassification", n_layers=1),
     "albert": partial(encoder, "albert", "ForPreTraining"),
+    "vit": partial(image_model, "ViT", "ForImageClassification", num_hidden_layers=1),
+    "deit": partial(image_model, "DeiT", "ForImageClassificationWithTeacher", num_hidden_layers=1),
+    "swin": partial(window_model, "swin", depths=[1, 1]),
+    "swinv2": partial(window_model, "swinv2", depths=[1, 1]),
 }
 OPTIONAL = "final_logits_bias"
 
 
 def test_every_kind_is_here():
-    assert KINDS.keys() == MAPS.keys()
+    assert KINDS.keys() | {"vit_mae"} == MAPS.keys()  # tests/parity/test_images.py has that one
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,7 +74,7 @@ def test_every_wrong_shape_is_named(tmp_path, kind):
 def test_weights_in_several_files(tmp_path, kind):
     theirs = KINDS[kind]()
     ours = saved(theirs, tmp_path / "one")
-    theirs.save_pretrained(tmp_path / "several", max_shard_size="6KB")
+    theirs.save_pretrained(tmp_path / "several", max_shard_size="4KB")
     shards = sorted((tmp_path / "several").glob("model-*.safetensors"))
     assert len(shards) > 2
     again = load_model(tmp_path / "several")
