@@ -21,7 +21,7 @@ from regard.cli.base import quantize_option, regard
 @click.option("--allow-host", "hosts", multiple=True, help="A name that the server may be called by.")
 @click.option("--max-batch", type=click.IntRange(1), default=256, show_default=True, help="Texts written at once.")
 @click.option("--memory-gb", type=float, default=1.0, show_default=True, help="For a model's keys and values.")
-@click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Requests that may wait.")
+@click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Texts that may wait.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one answer.")
 @click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Size of one request.")
 @click.option("--threads", type=click.IntRange(1), help="Cores for a model.  [default: all]")

@@ -120,7 +120,7 @@ async def translate(
             for row in real
         ]
     except ValueError as error:
-        raise Refused(400, str(error), param="input") from None
+        raise Refused(400, str(error), param="input", code="context_length_exceeded") from None
     blank = {"text": "", "score": 0.0, "alignment": None}
     results = [[blank] for _ in texts]
     written = 0

@@ -1,6 +1,7 @@
 """Starting a server, and stopping it so that nobody's answer breaks off without a word."""
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from regard.serve.guard import BODY_SECONDS
 from regard.serve.settings import Settings
 from regard.serve.shelf import Shelf
 
+log = logging.getLogger("regard.serve")
 BACKLOG = 2048
 """Connections that wait to be taken."""
 
@@ -30,6 +32,9 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         hurry = self.should_exit and sig == signal.SIGINT  # Ctrl-C twice
+        if not self.should_exit and (count := len(self.server_state.tasks)):
+            told = f"stopping: up to {self.settings.grace:g} s for {count} open answers"
+            log.info("%s%s", told, "; Ctrl-C again ends them now" if sig == signal.SIGINT else "")
         self.should_exit = self.shelf.closing = True
         loop = asyncio.get_running_loop()
         loop.call_soon_threadsafe(loop.call_later, 0 if hurry else self.settings.grace, self.shelf.close)
@@ -49,6 +54,8 @@ class Connection(HttpToolsProtocol):
 
 def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any]) -> None:
     """Serves until it is told to stop; `ready` is called with the address when it can be reached."""
+    logging.basicConfig(format="%(message)s")
+    log.setLevel(logging.INFO)
     shelf = Shelf(models, settings)
     listener = listen(settings)
     config = uvicorn.Config(
@@ -67,6 +74,8 @@ def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: C
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # any address: this one works
         name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{listener.getsockname()[1]}", shelf)
+        if not settings.is_local and not settings.api_keys:
+            log.warning("whoever reaches this machine can use it, without a key; give it one with --api-key")
         await Server(config, shelf, settings).serve(sockets=[listener])
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

@@ -141,6 +141,8 @@ class CompletionRequest(Written):
     """Tell each token's log-probability, and this many of the likeliest beside it."""
     echo: bool | None = None
     """Begin with the prompt."""
+    truncate: bool = False
+    """Read the end of a prompt that is longer than the model's context, instead of refusing it."""
     best_of: Annotated[int | None, Neutral(None, 1)] = None
     suffix: Nothing = None
 

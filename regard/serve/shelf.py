@@ -1,6 +1,7 @@
 """The models of a server, each loaded when it is first asked for."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ VERBS = {
 """What can be asked of a model over HTTP."""
 
 Result = TypeVar("Result")
+log = logging.getLogger("regard.serve")
 
 
 class Served:
@@ -60,6 +62,7 @@ class Served:
             await asyncio.shield(self.loading)  # others wait for it, even if this one goes
 
     async def _load(self) -> None:
+        begin = time.monotonic()
         try:
             speaker = await asyncio.to_thread(load, self.path, self.settings.quantize)
             if hasattr(speaker, "engine"):
@@ -68,8 +71,10 @@ class Served:
                     Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
                 )
             self.speaker, self.error = speaker, None
+            log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
         except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
             self.error = str(error)
+            log.error("%s cannot be loaded: %s", self.name, error)
             raise Refused(503, f"model {self.name!r} cannot be loaded: {error}", code="model_unavailable") from None
         finally:
             self.loading = None
@@ -96,6 +101,10 @@ class Served:
         self.engine.check(request)
         if not isinstance(prompt, str):
             self.speaker.tokenizer.decode(prompt)
+
+    def end_of(self, text: str) -> str:
+        """As much of the end of a text as a context can hold, at least."""
+        return text if self.context is None else text[-self.context * self.longest_token :]
 
     def check_length(self, texts: Sequence[str], name: str) -> None:
         """Refuses what cannot fit, before it is read: to split megabytes into tokens takes seconds."""

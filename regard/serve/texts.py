@@ -48,8 +48,12 @@ async def completions(body: schemas.CompletionRequest, request: Request) -> Resp
     if body.echo and body.logprobs is not None:
         raise Refused(400, "echo does not go with logprobs: only what is written has them; leave one out", param="echo")
     prompts = prompts_of(body.prompt)
+    if body.truncate:
+        prompts = [served.end_of(one) if isinstance(one, str) else one for one in prompts]
     served.check_length([one for one in prompts if isinstance(one, str)], "prompt")
-    requests = await asyncio.to_thread(ask, served, prompts, body, body.max_tokens or 16, body.logprobs or 0)
+    how: dict[str, Any] = dict(cut=True) if body.truncate and hasattr(served.speaker, "window") else {}
+    how |= dict(alternatives=body.logprobs or 0)
+    requests = await asyncio.to_thread(ask, served, prompts, body, body.max_tokens or 16, how)
     wording, n, told = Wording(served), body.n or 1, [0] * len(requests)
     echoes = [one if isinstance(one, str) else served.speaker.tokenizer.decode(one) for one in prompts if body.echo]
 
@@ -83,7 +87,7 @@ async def chat(body: schemas.ChatRequest, request: Request) -> Response:
         raise Refused(400, str(error), param="messages") from None
     wording, count = Wording(served), body.top_logprobs or 0
     most = body.max_completion_tokens or body.max_tokens
-    requests = await asyncio.to_thread(ask, served, [prompt], body, most, count)
+    requests = await asyncio.to_thread(ask, served, [prompt], body, most, dict(alternatives=count))
 
     def choice(piece: Piece, whole: bool, first: bool) -> dict[str, Any]:
         role = {"role": "assistant"} if whole or first else {}
@@ -103,13 +107,15 @@ def prompts_of(prompt: Any) -> list[str | list[int]]:
 
 
 def ask(
-    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int | None, alternatives: int
+    served: Served, prompts: Sequence[str | list[int]], body: schemas.Written, most: int | None, how: dict[str, Any]
 ) -> list[Asked]:
-    """What is asked of the engine: each prompt `n` times; at `most` None as much as there is room for."""
+    """What is asked of the engine: each prompt `n` times; at `most` None as much as there is room for. `how` is for the
+    model's `request`."""
     n, limit = body.n or 1, min(schemas.MOST_CHOICES, served.settings.queue)
     if len(prompts) * n > limit:
-        raise Refused(400, f"{len(prompts)} prompts times n={n} are more than {limit} texts; ask twice", param="n")
-    how = dict(max_new_tokens=most or 2**31, sampling=body.sampling, alternatives=alternatives)
+        told = f"{len(prompts) * n} texts are asked for, this server writes at most {limit} for one request"
+        raise Refused(400, f"{told}; lower n, or send fewer prompts at once", param="n")
+    how = how | dict(max_new_tokens=most or 2**31, sampling=body.sampling)
     how |= dict(beams=1) if hasattr(served.speaker, "translate") else {}
     requests: list[Asked] = []
     for number, prompt in enumerate(prompts, 1):

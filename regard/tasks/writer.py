@@ -41,9 +41,12 @@ class Writer(Speaker):
         row: int = 0,
         propose: Propose | None = None,
         alternatives: int = 0,
+        cut: bool = False,
     ) -> Request:
-        """What is asked of the engine for a prompt, as far as the context reaches."""
-        ids = self.fitting(self.encode(prompt) if isinstance(prompt, str) else prompt)
+        """What is asked of the engine for a prompt, as far as the context reaches; with `cut`, a prompt that is longer
+        than the context is read as `window` says."""
+        ids = self.read(prompt) if isinstance(prompt, str) else list(prompt)
+        ids = self.fitting(self.window(ids) if cut else ids)
         most = told_or(NEW_TOKENS, max_new_tokens)
         return Request(
             prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
@@ -171,13 +174,17 @@ class Writer(Speaker):
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt, begun as the model was trained to begin; too long is an error that says by how much."""
+        return self.fitting(self.read(prompt))
+
+    def read(self, prompt: str) -> list[int]:
+        """The same, however long."""
         ids = [*self.front, *self.tokenizer.encode(prompt + self.prompt_end)]
         if not ids:
             begin = self.generation["bos"] if self.generation["eos"] is not None else None
             if begin is None:
                 raise ValueError("the prompt is empty and this model knows no mark of a beginning; give it some text")
             ids = [begin]
-        return self.fitting(ids)
+        return ids
 
     def fitting(self, ids: Sequence[int]) -> list[int]:
         """The ids of a prompt, if there is room behind them."""

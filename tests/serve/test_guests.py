@@ -151,7 +151,7 @@ def test_numbers_out_of_range(server):
 
     for name, value in dict(max_tokens=-5, n=0, temperature=-1, top_p=1.1, logprobs=21, top_k=0, min_p=2).items():
         assert name in refused(ask(**{name: value}))
-    assert "texts; ask twice" in refused(ask(prompt=["a"] * 65, n=2))
+    assert "130 texts are asked for" in refused(ask(prompt=["a"] * 65, n=2))
     assert refused(ask(n=129)) and refused(ask(prompt=["a"] * 5000)) and refused(ask(stop=["a"] * 17))
     for huge in (10**9, 2**63, 10**40):
         answer = ask(max_tokens=huge, top_k=huge, temperature=0.5)

@@ -35,7 +35,11 @@ async function request(path, { body, signal } = {}) {
     throw new ApiError("The server does not answer. Is it still running?");
   }
   if (response.ok) return response;
-  if (response.status === 401) keyWanted();
+  if (response.status === 401) {
+    keyWanted();
+    throw new ApiError(apiKey() ? "The server does not know this API key: enter another one above."
+      : "The server wants an API key: enter it above.");
+  }
   throw await errorIn(response);
 }
 

@@ -73,7 +73,9 @@ with urllib.request.urlopen(request) as response:
     answer = json.load(response)
 ${after}`;
   }
-  const fields = Object.entries(body).map(([name, value]) => `    ${name}=${literal(value, "    ")},\n`).join("");
+  const { truncate, ...known } = body; // a field of ours, which their client takes apart from its own
+  const told = truncate === undefined ? known : { ...known, extra_body: { truncate } };
+  const fields = Object.entries(told).map(([name, value]) => `    ${name}=${literal(value, "    ")},\n`).join("");
   const head = imports + (key ? "import os\n" : "");
   return `${head}${head && "\n"}from openai import OpenAI\n\n`
     + `client = OpenAI(base_url=${literal(`${BASE}/v1`)}, api_key=${key ?? '"none"'})\n`

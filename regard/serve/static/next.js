@@ -46,7 +46,8 @@ export function createNextTokens(context, text) {
     element.setAttribute("aria-busy", "true");
     if (!context.model.loaded) note.textContent = "Loading the model…";
     const call = { kind: "next", path: "/v1/completions",
-      body: { model: context.model.id, prompt: text.area.value, max_tokens: 1, temperature: 0, logprobs: 10 } };
+      body: { model: context.model.id, prompt: text.area.value, max_tokens: 1, temperature: 0, logprobs: 10,
+        truncate: true } };
     try {
       const [token] = completionPiece(await post(call.path, call.body, own.signal)).tokens;
       if (running !== own) return;

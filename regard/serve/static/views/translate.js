@@ -51,7 +51,7 @@ export const view = {
     /** The best one shows its alignment; the others fold it away. */
     function show({ text: translation, score, alignment }, rank) {
       return make("div", { class: "translation" }, make("p", { class: "sentence" }, translation),
-        make("p", { class: "note" }, `Score ${score.toFixed(3).replace("-", "−")}`),
+        make("p", { class: "note" }, `Score ${score.toPrecision(2).replaceAll("-", "−")}`),
         alignment
           ? make("details", { open: rank === 0 }, make("summary", {}, "Alignment"), createAlignment(alignment))
           : null);

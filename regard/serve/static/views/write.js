@@ -29,7 +29,7 @@ export const view = {
     let meter = null;
 
     async function work(signal) {
-      const told = { logprobs: 5, stream: true };
+      const told = { logprobs: 5, truncate: true, stream: true };
       const body = { model: context.model.id, prompt: text.area.value, ...settings.values(), ...told };
       let begun = false; // the last result stays until there is another
       meter = createMeter();
