@@ -1,7 +1,7 @@
 """Labels of pictures, by a Vision Transformer.
 
 regard train vit
-    scikit-learn's 8 × 8 digits: 1,500 steps, 1 minute on two cores, 98.6 % of 360 held-out digits right
+    scikit-learn's 8 × 8 digits: 1,500 steps, one to two minutes on two cores, 98.6 % of 360 held-out digits right
 regard train vit --data.images FOLDER
     a sub-folder a class; or a .csv of path and label, or an .npz of x and y. Patch and depth follow from the pictures
 regard train vit --data.images mnist.npz --train.steps 6000
