@@ -1,0 +1,114 @@
+"""A set of things against a set of guesses: each thing gets the guess that suits it best, the others mean nothing.
+
+Targets are B M 5: the number of a thing's label, or IGNORE where a picture has fewer things, and its box as centre
+(column, row), width and height in shares of the picture's sides.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.batches import IGNORE, Batch
+from regard.nn.heads import apart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """What counts how much, in choosing guesses and in the loss."""
+
+    label: float = 1.0
+    """That the label is right."""
+    box: float = 5.0
+    """The distance of the four numbers of a box."""
+    overlap: float = 2.0
+    """How little the boxes have in common."""
+    nothing: float = 0.1
+    """A guess that should say nothing, beside one that should name a label: there are many more of them."""
+
+
+PUBLISHED = Weights()
+
+
+def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
+    """Centre, width and height as left, top, right and bottom."""
+    centre, size = boxes.split(2, dim=-1)
+    return torch.cat([centre - size / 2, centre + size / 2], dim=-1)
+
+
+def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
+    """Intersection over union, less the share of the box around both that neither covers (Rezatofighi et al., 2019).
+
+    Both are corners; axes are broadcast.
+    """
+
+    def area(low: Tensor, high: Tensor) -> Tensor:
+        return (high - low).clamp(min=0).prod(-1)
+
+    (a, b), (c, d) = one.split(2, dim=-1), other.split(2, dim=-1)
+    common = area(torch.maximum(a, c), torch.minimum(b, d))
+    union = area(a, b) + area(c, d) - common
+    around = area(torch.minimum(a, c), torch.maximum(b, d))
+    return common / union.clamp(min=1e-9) - (around - union) / around.clamp(min=1e-9)
+
+
+@torch.no_grad()
+def match(
+    scores: Float[Tensor, "*L B Q C"], boxes: Float[Tensor, "*L B Q 4"], targets: Float[Tensor, "B M 5"],
+    weights: Weights = PUBLISHED,
+) -> Int[Tensor, "*L B M"]:  # fmt: skip
+    """The guess for each thing, no guess for two, so that the sum of all costs is least; IGNORE where nothing is.
+
+    The cost of a label is 1 less its probability. Of more things than guesses, some get none.
+    """
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError:
+        raise ImportError("guesses are matched by SciPy: pip install 'regard[vision]'") from None
+
+    labels, wanted = targets[..., 0].long(), targets[..., 1:]
+    asked = labels.clamp(min=0)[:, None].expand(*scores.shape[:-1], -1)
+    cost = weights.label * -scores.softmax(-1).gather(-1, asked)
+    cost += weights.box * (boxes[..., :, None, :] - wanted[:, None]).abs().sum(-1)
+    cost -= weights.overlap * generalized_iou(corners(boxes)[..., :, None, :], corners(wanted)[:, None])
+    table = cost.nan_to_num(nan=1e6, posinf=1e6, neginf=1e6).float().cpu().numpy()  # *L B Q M
+    found = np.full((*table.shape[:-2], table.shape[-1]), IGNORE)
+    counts = (labels != IGNORE).sum(1).tolist()
+    for place in np.ndindex(table.shape[:-2]):
+        guesses, things = linear_sum_assignment(table[place][:, : counts[place[-1]]])
+        found[place][things] = guesses
+    return torch.from_numpy(found).to(labels.device)
+
+
+def set_loss(
+    answers: Float[Tensor, "L B Q N"], targets: Float[Tensor, "B M 5"], weights: Weights = PUBLISHED,
+    *, smoothing: float = 0.0,
+) -> Float[Tensor, ""]:  # fmt: skip
+    """The loss of each block's answers, each matched by itself, added up."""
+    scores, boxes = apart(answers)
+    chosen = match(scores, boxes, targets, weights)
+    layer, row, thing = (chosen != IGNORE).nonzero(as_tuple=True)
+    guess = chosen[layer, row, thing]
+    classes = scores.shape[-1]
+    labels = torch.full(scores.shape[:-1], classes - 1, device=scores.device)
+    labels[layer, row, guess] = targets[row, thing, 0].long()
+    balance = scores.new_ones(classes)
+    balance[-1] = weights.nothing
+    loss = scores.new_zeros(())
+    for one, right in zip(scores, labels, strict=True):  # the mean of each block by itself
+        loss = loss + F.cross_entropy(one.flatten(0, 1), right.flatten(), balance, label_smoothing=smoothing)
+    found, wanted = boxes[layer, row, guess], targets[row, thing, 1:]
+    far = (found - wanted).abs().sum()
+    apart_by = (1 - generalized_iou(corners(found), corners(wanted))).sum()
+    things = max(1, int((targets[..., 0] != IGNORE).sum()))
+    return weights.label * loss + (weights.box * far + weights.overlap * apart_by) / things
+
+
+def matched_boxes(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """The loss of all blocks of the decoder, summed over pictures."""
+    answers = model.answers(model.states(**batch.inputs))
+    return set_loss(answers, batch.targets, smoothing=smoothing) * len(batch.targets), len(batch.targets)

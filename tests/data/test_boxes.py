@@ -1,0 +1,224 @@
+"""Pictures with boxes: scenes, COCO's and VOC's files, batches of unequal sizes; and everything that can be wrong."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.batches import IGNORE
+from regard.data.boxes import Boxed, Boxes, BoxesConfig, BoxStream
+from regard.data.scenes import SHAPES, scenes
+
+VOC = """<annotation><filename>{name}</filename><size><width>40</width></size>{objects}</annotation>"""
+OBJECT = """<object><name>{label}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin><xmax>{box[2]}</xmax>
+<ymax>{box[3]}</ymax></bndbox></object>"""
+
+
+def save_picture(path, rows=20, columns=40):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.zeros((rows, columns, 3), np.uint8)).save(path)
+
+
+def coco(folder, **changes):
+    """Two pictures, one with two things (one of them a crowd, one over the border), one with none."""
+    save_picture(folder / "images" / "a.png")
+    save_picture(folder / "images" / "b.png", 30, 30)
+    stored = {
+        "images": [{"id": 7, "file_name": "a.png"}, {"id": 9, "file_name": "b.png"}],
+        "categories": [{"id": 3, "name": "cat"}, {"id": 1, "name": "dog"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 3, "bbox": [10, 5, 20, 10]},
+            {"id": 2, "image_id": 7, "category_id": 1, "bbox": [30, 10, 100, 100]},
+            {"id": 3, "image_id": 7, "category_id": 1, "bbox": [0, 0, 40, 20], "iscrowd": 1},
+            {"id": 4, "image_id": 7, "category_id": 1, "bbox": [5, 5, 0, 3]},
+        ],
+    }
+    (folder / "boxes.json").write_text(json.dumps(stored | changes))
+    return str(folder / "boxes.json")
+
+
+def test_coco(tmp_path):
+    for source in (coco(tmp_path), str(tmp_path)):
+        boxes = BoxesConfig(coco=source, size=40).read(source)
+        assert boxes.names == ("dog", "cat") and len(boxes) == 2
+        first, second = boxes.pictures
+        assert first.pixels.shape == (34, 67, 3)  # twice the size, but for the longer side
+        assert first.labels.tolist() == [1, 0] and len(second.labels) == 0 and second.boxes.shape == (0, 4)
+        shares = first.target()
+        assert np.allclose(shares[0], [1, 0.5, 0.5, 0.5, 0.5], atol=1e-6)
+        assert np.allclose(shares[1], [0, 0.875, 0.75, 0.25, 0.5], atol=1e-6)  # cut at the border
+
+
+def test_voc(tmp_path):
+    save_picture(tmp_path / "JPEGImages" / "a.png")
+    (tmp_path / "Annotations").mkdir()
+    objects = OBJECT.format(label="cat", box=(1, 1, 40, 20)) + OBJECT.format(label="ant", box=(11, 6, "20.0", 15))
+    (tmp_path / "Annotations" / "a.xml").write_text(VOC.format(name="a.png", objects=objects))
+    boxes = BoxesConfig(voc=str(tmp_path), size=20).read(str(tmp_path))
+    assert boxes.names == ("ant", "cat") and boxes.pictures[0].labels.tolist() == [1, 0]
+    # Their first column is 1, and the last belongs to the box: the cat fills the picture.
+    assert boxes.pictures[0].target()[0].tolist() == pytest.approx([1, 0.5, 0.5, 1, 1])
+    assert boxes.pictures[0].target()[1].tolist() == pytest.approx([0, 15 / 40, 10 / 20, 10 / 40, 10 / 20])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(categories=[]), "the list 'categories' is empty"),
+        (dict(images=3), "has no list 'images'"),
+        (dict(annotations=[{"id": 5, "image_id": 8, "category_id": 1, "bbox": [0, 0, 1, 1]}]),
+         "annotation 5: image_id 8 is none of the images"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 2, "bbox": [0, 0, 1, 1]}]),
+         "annotation 5: category_id 2 is none of the categories"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [0, 0, 1]}]),
+         "annotation 5: a box is four numbers, got"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1}]), "annotation 5: a box is four .*, got None"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [9, 9, -3, 1]}]),
+         "annotation 5: the box has size -3.0 × 1.0"),
+        (dict(annotations=[7]), "annotation: no 'image_id', got 7"),
+        (dict(categories=[{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]), "category 2: the name 'a' occurs twice"),
+        (dict(images=[{"id": 7, "file_name": "c.png"}], annotations=[]),
+         "image 7: no such image: .*c.png; name the folder of the pictures: --data.images"),
+        (dict(images=[{"id": 7}], annotations=[]), "image 7: no 'file_name'"),
+    ],
+)  # fmt: skip
+def test_a_coco_file_that_is_wrong_says_where(tmp_path, changes, message):
+    source = coco(tmp_path, **changes)
+    with pytest.raises(ValueError, match=f"boxes.json.*{message}"):
+        BoxesConfig(coco=source).read(source)
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text("[]")
+    for name, message in {"a": "a.json is not valid JSON", "b": "b.json has no list 'images'"}.items():
+        with pytest.raises(ValueError, match=message):
+            BoxesConfig(coco="x").read(str(tmp_path / f"{name}.json"))
+    with pytest.raises(ValueError, match="should hold one .json of annotations, it has a.json, b.json"):
+        BoxesConfig(coco="x").read(str(tmp_path))
+    with pytest.raises(ValueError, match="no such file: nowhere.json"):
+        BoxesConfig(coco="x").read("nowhere.json")
+    with pytest.raises(ValueError, match="no such folder: nowhere"):
+        BoxesConfig(voc="x").read("nowhere")
+    with pytest.raises(ValueError, match="holds no .xml files"):
+        BoxesConfig(voc="x").read(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<a>\n<b></a>", "a.xml, line 2: not valid XML"),
+        (VOC.format(name="", objects=""), "a.xml: no <filename>"),
+        (VOC.format(name="b.png", objects=OBJECT.format(label="cat", box=(1, 2, 3, 4))), "no such image: .*b.png"),
+        (VOC.format(name="a.png", objects=OBJECT.format(label="", box=(1, 2, 3, 4))), "a.xml, object 1: no <name>"),
+        (VOC.format(name="a.png", objects=OBJECT.format(label="x", box=(1, 2, 3, "y"))), "object 1: <bndbox> needs"),
+        (VOC.format(name="a.png", objects=OBJECT.format(label="x", box=(5, 2, 3, 4))), "object 1: .*ends before"),
+        (VOC.format(name="a.png", objects=""), "none of 1 files names an object"),
+    ],
+)
+def test_a_voc_file_that_is_wrong_says_where(tmp_path, text, message):
+    save_picture(tmp_path / "a.png")
+    (tmp_path / "a.xml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        BoxesConfig(voc=str(tmp_path)).read(str(tmp_path))
+
+
+def test_a_damaged_picture_names_the_annotation(tmp_path):
+    source = coco(tmp_path)
+    (tmp_path / "images" / "b.png").write_text("text")
+    with pytest.raises(ValueError, match="boxes.json, image 9: .*b.png is no image"):
+        BoxesConfig(coco=source).read(source)
+
+
+def test_labels_of_other_files_must_be_known(tmp_path):
+    source = coco(tmp_path)
+    with pytest.raises(ValueError, match="the label 'dog' does not occur in training; known: cat"):
+        BoxesConfig(coco=source).read(source, ("cat",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(coco="a", voc="b"), "not both"),
+        (dict(valid="a"), "give --data.coco or --data.voc too"),
+        (dict(crop=1.0), r"crop=1.0 is not in \[0, 1\)"),
+        (dict(things=7), "things=7: a scene has 1 to 6"),
+        (dict(channels=2), "channels=2 must be 1"),
+        (dict(colour=2.0), "colour=2.0 must be below 1"),
+    ],
+)
+def test_settings_that_do_not_fit(fields, message):
+    with pytest.raises(ValueError, match=message):
+        BoxesConfig(**fields)
+
+
+def test_scenes_are_the_drawn_ones():
+    train, _ = BoxesConfig(scenes=5, things=3).split()
+    drawn = scenes("train", 5, 64, 3)
+    for one, scene in zip(train.pictures, drawn, strict=True):
+        assert np.array_equal(one.pixels, scene.pixels)
+        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.things]
+        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.things]))
+
+
+def blocks(rows=24, columns=36):
+    """A picture that is black but for white boxes, so that boxes can be read off it again."""
+    pixels, boxes = np.zeros((rows, columns, 3), np.uint8), np.array([[2, 3, 11, 9], [20, 10, 36, 24]], float)
+    for left, top, right, bottom in boxes.astype(int):
+        pixels[top:bottom, left:right] = 255
+    return Boxed(pixels, np.array([0, 1]), boxes)
+
+
+def around(pixels):
+    rows, columns = (np.flatnonzero(pixels.any(axis)) for axis in ((1, 2), (0, 2)))
+    return [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+
+
+def test_what_training_does_to_pictures_it_does_to_boxes():
+    one = blocks()
+    for changed in (one.flipped(), one.cropped(1, 2, 30, 20), one.flipped().cropped(3, 0, 36, 20)):
+        for box in changed.boxes.astype(int):
+            left, top, right, bottom = box
+            inside = changed.pixels[top:bottom, left:right]
+            assert inside.min() == 255
+        hull = [*changed.boxes[:, :2].min(0), *changed.boxes[:, 2:].max(0)]
+        assert around(changed.pixels) == hull
+    assert one.cropped(9, 0, 36, 24).labels.tolist() == [1]  # less than four tenths of the first is left
+    data = BoxesConfig(crop=0.5, colour=0.3)
+    stream = BoxStream(Boxes([one] * 8, ("a", "b")), data, 4)
+    epoch, index, batch = next(stream.batches())
+    assert (epoch, index) == (0, 1) and "sizes" in batch.inputs and batch.tokens == 4
+    again = next(stream.batches(0, 0))[2]
+    assert torch.equal(again.inputs["pixels"], batch.inputs["pixels"]) and torch.equal(again.targets, batch.targets)
+    for row, (rows, columns) in enumerate(batch.inputs["sizes"].tolist()):
+        filled = batch.inputs["pixels"][row].clone()
+        filled[:, :rows, :columns] = 0
+        assert not filled.any()
+
+
+def test_batches_of_one_size_say_no_sizes_and_targets_are_filled_up():
+    one = blocks()
+    empty = Boxed(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
+    stream = BoxStream(Boxes([one, empty], ("a", "b")), BoxesConfig(flip=False), 2)
+    (batch,) = stream.once(stream.boxes)
+    assert "sizes" not in batch.inputs and batch.targets.shape == (2, 2, 5)
+    assert batch.targets[0].tolist()[0] == pytest.approx([0, 6.5 / 36, 6 / 24, 9 / 36, 6 / 24])
+    assert (batch.targets[1, :, 0] == IGNORE).all()
+
+
+def test_every_tenth_picture_is_held_out(tmp_path):
+    for number in range(12):
+        save_picture(tmp_path / f"{number:02}.png", 10, 10 + number)
+        box = OBJECT.format(label="x", box=(1, 1, 5, 5))
+        (tmp_path / f"{number:02}.xml").write_text(VOC.format(name=f"{number:02}.png", objects=box))
+    data = BoxesConfig(voc=str(tmp_path), size=10)
+    train, valid = data.split()
+    assert (len(train), [one.pixels.shape[1] for one in valid.pictures]) == (10, [11, 17])
+    assert len(data.held_out()) == 2
+    (tmp_path / "one").mkdir()
+    with pytest.raises(ValueError, match="cannot be split"):
+        save_picture(tmp_path / "one" / "00.png")
+        (tmp_path / "one" / "00.xml").write_text((tmp_path / "00.xml").read_text())
+        BoxesConfig(voc=str(tmp_path / "one"), size=10).split()
