@@ -31,7 +31,8 @@ def generate(
     `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
     `forbidden` tokens are never chosen; the others keep their probabilities.
     `rows` numbers the rows for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
-    the same samples. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder.
+    the same samples. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder, `pixels`
+    for one that sees.
     """
     how: dict[str, Any] = dict(max_len=max_len, sampling=sampling, force_end=force_end)
     found = _serve(model, prefix, eos, forbidden, rows or range(len(prefix)), inputs, how)
@@ -84,9 +85,10 @@ def _serve(
     if "source" in inputs:
         lengths = inputs["lengths"].tolist()
         sources = [ids[:length] for ids, length in zip(inputs["source"].tolist(), lengths, strict=True)]
+    pictures = list(inputs["pixels"]) if "pixels" in inputs else [None] * len(prefix)
     ends: dict[str, Any] = dict(ends=tuple(ends_of(eos)), forbidden=tuple(forbidden))
     requests = [
-        Request(prompt=prompt, source=source, row=row, **ends, **how)
-        for prompt, source, row in zip(prefix.tolist(), sources, rows, strict=True)
+        Request(prompt=prompt, source=source, pixels=pixels, row=row, **ends, **how)
+        for prompt, source, pixels, row in zip(prefix.tolist(), sources, pictures, rows, strict=True)
     ]
     return Engine(model).serve(requests)

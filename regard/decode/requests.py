@@ -1,11 +1,14 @@
 """What is asked of the engine, and what it hands back while it works."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from regard.decode.beam import BeamRules, Beams, EarlyStopping, check_beams
 from regard.decode.pages import name_after
@@ -27,6 +30,8 @@ class Request:
     """Most tokens to write, the end included."""
     source: Sequence[int] | None = None
     """What an encoder reads."""
+    pixels: Tensor | None = None
+    """Or what a model that sees reads: C Y X."""
     ends: tuple[int, ...] = ()
     """Tokens that end the text."""
     forbidden: tuple[int, ...] = ()
@@ -72,6 +77,9 @@ def check_tokens(request: Request, model: Any) -> None:
         raise ValueError("this model reads a source; give one of at least one token")
     if not hasattr(model, "encoder") and request.source is not None:
         raise ValueError("this model reads no source; put it into the prompt")
+    sees = "pixels" in inspect.signature(model.prefill).parameters
+    if sees != (request.pixels is not None):
+        raise ValueError(f"this model {'reads pictures; give its' if sees else 'reads no pictures; leave out'} pixels")
     parts = dict(prompt=request.prompt, source=request.source or (), forbidden=request.forbidden)
     for name, ids in parts.items():
         for id in (min(ids), max(ids)) if len(ids) else ():
@@ -171,6 +179,8 @@ class Job:
 
     def __post_init__(self) -> None:
         self.seed = b"" if self.request.source is None else name_after(b"source", self.request.source)
+        if self.request.pixels is not None:
+            self.seed = blake2b(self.request.pixels.cpu().double().numpy().tobytes(), digest_size=16).digest()
         seed = self.request.sampling.seed if self.request.sampling else 0
         self.noise = np.random.default_rng([seed, self.request.row])
 

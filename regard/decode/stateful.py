@@ -79,11 +79,12 @@ class Stateful:
 
     def run(self, plan: Plan, tables: Tables) -> Float[Tensor, "W V"]:
         scores: dict[int, Tensor] = {}
-        starting: dict[tuple[int, ...], list[Job]] = defaultdict(list)
+        starting: dict[tuple[Any, ...], list[Job]] = defaultdict(list)
         going = {id(group): group for group in self.homes.values()}
         for job, count in plan:
             if job.slots[0] not in self.homes:
-                starting[len(job.pending), count, job.request.beams].append(job)
+                shape = getattr(job.request.pixels, "shape", None)  # pictures of one size are one batch
+                starting[len(job.pending), count, job.request.beams, shape].append(job)
         pending = {slot: ids for job, _ in plan for slot, ids in zip(job.slots, job.pending, strict=False)}
         steps = [group for group in going.values() if all(len(pending[slot]) == 1 for slot in group.slots)]
         for group in [*self.joined(steps), *(group for group in going.values() if group not in steps)]:
@@ -109,12 +110,9 @@ class Stateful:
         """The next tokens of all sequences of a group, and with the first ones their sources."""
         group.settle()
         tokens, first = torch.tensor(texts, device=self.device), group.jobs[0]
-        if group.cache.length == 0 and first.request.source is not None:
-            each = len(group.slots) // len(group.jobs)  # beams that waited are read again one by one
-            sources = [list(job.request.source or ()) for job in group.jobs for _ in range(each)]
+        if group.cache.length == 0 and (given := self.given(group)):
+            each = len(group.slots) // len(group.jobs)
             group.sources = {job: list(range(i * each, i * each + each)) for i, job in enumerate(group.jobs)}
-            given = dict(source=pad(sources, 0), lengths=torch.tensor([len(source) for source in sources]))
-            given = {name: tensor.to(self.device) for name, tensor in given.items()}
             return self.model.prefill(tokens, group.cache, **given)
         if tokens.shape[1] == 1 and group.cache.length:
             return self.model.step(tokens[:, 0], group.cache)
@@ -122,6 +120,18 @@ class Stateful:
             scores = self.model.prefill(tokens[:, start:end], group.cache)
             self.remember(group, end)
         return scores
+
+    def given(self, group: Group) -> dict[str, Tensor]:
+        """What the model reads besides the texts of a group: sources or pictures, if it does."""
+        each = len(group.slots) // len(group.jobs)  # beams that waited are read again one by one
+        requests = [job.request for job in group.jobs for _ in range(each)]
+        found: dict[str, Tensor] = {}
+        if requests[0].source is not None:
+            sources = [list(request.source or ()) for request in requests]
+            found = dict(source=pad(sources, 0), lengths=torch.tensor([len(source) for source in sources]))
+        if requests[0].pixels is not None:
+            found["pixels"] = torch.stack([request.pixels for request in requests if request.pixels is not None])
+        return {name: tensor.to(self.device) for name, tensor in found.items()}
 
     def joined(self, groups: list[Group]) -> list[Group]:
         """States that know no position go on as one batch, whatever their lengths."""

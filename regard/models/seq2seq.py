@@ -63,32 +63,21 @@ class RecurrentCache:
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
         self.state = [part[:, rows] for part in self.state]
         if sources is not None:
-            assert self.keys is not None and self.values is not None and self.mask is not None
+            assert self.keys is not None and self.values is not None
             self.keys, self.values = self.keys[sources], self.values[sources]
-            self.mask = self.mask.select(sources)
+            self.mask = None if self.mask is None else self.mask.select(sources)
 
 
-@register_model("seq2seq")
-class Seq2Seq(nn.Module):
-    """A recurrent encoder and decoder, with or without attention between them."""
-
-    config_class = Seq2SeqConfig
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": dict(dim=128),
-        "small": dict(dim=256),
-        "base": dict(dim=512, depth=2),
-        "big": dict(dim=1024, depth=2),
-    }
+class RecurrentDecoder(nn.Module):
+    """A recurrent decoder that looks back at states in its cache; what those are of, a family says."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
         D, dropout = config.dim, config.dropout
-        cell: dict[str, Any] = dict(depth=config.depth, dropout=dropout)
         no_position = Position(dim=D, heads=1, head_dim=D, max_len=config.max_len)
         self.embedding = Embedding(config.vocab_size, D, no_position, dropout=dropout)
-        self.encoder = Recurrent(config.cell, D, D // 2, bidirectional=True, **cell)
-        self.bridge = Bridge(D, self.encoder.parts)
+        self.build_encoder()
         self.key = nn.Linear(D, D) if config.score == "additive" else nn.Identity()
         self.query = nn.Linear(D, D, bias=False) if config.score == "additive" else nn.Identity()
         self.kernel = None
@@ -97,17 +86,13 @@ class Seq2Seq(nn.Module):
             self.kernel = build_kernel(name, needs=("cached", "crosses"), heads=1, head_dim=D)
         # Luong attends with the state after the step, so the context is not among the step's inputs.
         self.feeds_context = config.score in ("none", "additive")
-        self.decoder = Recurrent(config.cell, 2 * D if self.feeds_context else D, D, **cell)
+        inputs = 2 * D if self.feeds_context else D
+        self.decoder = Recurrent(config.cell, inputs, D, depth=config.depth, dropout=dropout)
         self.readout = nn.Linear(2 * D, D)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
-    def read(self, cache: RecurrentCache, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> None:
-        """Encodes the source into the cache. Without attention all that remains of it is its last state."""
-        states, last = self.encoder(self.embedding(source), lengths=lengths)
-        cache.state = self.bridge(last)
-        if self.kernel is None:
-            states, lengths = cache.state[0][-1][:, None], torch.ones_like(lengths)
-        cache.keys, cache.values, cache.mask = self.key(states), states, padding(lengths)
+    def build_encoder(self) -> None:
+        """What makes the states and the first state of the decoder."""
 
     def write(self, ids: Int[Tensor, "B T"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
         """Runs the decoder over `ids` from the cached state; what the head scores."""
@@ -142,6 +127,38 @@ class Seq2Seq(nn.Module):
         assert cache.values is not None
         return cache.values.repeat_interleave(len(y) // len(cache.values), dim=0).expand(-1, y.shape[1], -1)
 
+    def new_cache(self, room: int) -> RecurrentCache:
+        return RecurrentCache()
+
+    def step(self, ids: Int[Tensor, "B"], cache: RecurrentCache) -> Float[Tensor, "B V"]:
+        return self.head(self.write(ids[:, None], cache)[:, -1])
+
+
+@register_model("seq2seq")
+class Seq2Seq(RecurrentDecoder):
+    """A recurrent encoder and decoder, with or without attention between them."""
+
+    config_class = Seq2SeqConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(dim=128),
+        "small": dict(dim=256),
+        "base": dict(dim=512, depth=2),
+        "big": dict(dim=1024, depth=2),
+    }
+
+    def build_encoder(self) -> None:
+        D, cell, config = self.config.dim, self.config.cell, self.config
+        self.encoder = Recurrent(cell, D, D // 2, depth=config.depth, dropout=config.dropout, bidirectional=True)
+        self.bridge = Bridge(D, self.encoder.parts)
+
+    def read(self, cache: RecurrentCache, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> None:
+        """Encodes the source into the cache. Without attention all that remains of it is its last state."""
+        states, last = self.encoder(self.embedding(source), lengths=lengths)
+        cache.state = self.bridge(last)
+        if self.kernel is None:
+            states, lengths = cache.state[0][-1][:, None], torch.ones_like(lengths)
+        cache.keys, cache.values, cache.mask = self.key(states), states, padding(lengths)
+
     def features(
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T D"]:
@@ -154,9 +171,6 @@ class Seq2Seq(nn.Module):
     ) -> Float[Tensor, "B T V"]:
         return self.head(self.features(source, lengths, target))
 
-    def new_cache(self, room: int) -> RecurrentCache:
-        return RecurrentCache()
-
     def prefill(
         self,
         prefix: Int[Tensor, "B T"],
@@ -167,6 +181,3 @@ class Seq2Seq(nn.Module):
     ) -> Float[Tensor, "B V"]:
         self.read(cache, source, lengths)
         return self.head(self.write(prefix, cache)[:, -1])
-
-    def step(self, ids: Int[Tensor, "B"], cache: RecurrentCache) -> Float[Tensor, "B V"]:
-        return self.head(self.write(ids[:, None], cache)[:, -1])

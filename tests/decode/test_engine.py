@@ -29,6 +29,11 @@ def run_all(engine):
         engine.step()
 
 
+def beginning(one, max_len):
+    """A plain request that reads the same and begins like another."""
+    return Request(prompt=[*one.prompt[:-1], 1], source=one.source, pixels=one.pixels, max_len=max_len)
+
+
 def forget(engine):
     """As if nothing had been read before."""
     engine.pages.clear()
@@ -113,7 +118,7 @@ def tiny_pages(model, asked, fast):
 def after_others(model, asked, fast, page=2):
     """All begin as texts that were there before; what those had read is not read again."""
     engine = engine_for(model, fast=fast, page=page, max_batch=20)
-    engine.serve(Request(prompt=[*request.prompt[:-1], 1], source=request.source, max_len=2) for request in asked)
+    engine.serve(beginning(request, max_len=2) for request in asked)
     rows = count_rows(engine)
     tickets = [engine.submit(request) for request in asked]
     engine.step()
@@ -139,7 +144,7 @@ def after_waiting(model, asked, fast, page=2):
 def crowded(model, asked, fast):
     """All of that at once."""
     engine = engine_for(model, fast=fast, page=2, pages=pages_needed(asked, 2), max_batch=20, chunk=40)
-    engine.serve(Request(prompt=[*one.prompt[:-1], 1], source=one.source, max_len=1) for one in asked[:2])
+    engine.serve(beginning(one, max_len=1) for one in asked[:2])
     tickets = []
     for number, request in enumerate(asked):
         tickets.append(engine.submit(request))

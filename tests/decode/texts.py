@@ -13,6 +13,7 @@ from regard.decode import Hypothesis, Sampling
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
 from regard.decode.sample import draw, filter_scores, until
+from regard.nn.patches import sides
 from regard.registry import models
 from tests.laws.cases import SMALL, make
 
@@ -62,6 +63,14 @@ def reads_source(model) -> bool:
     return hasattr(model, "encoder")
 
 
+def picture_for(model, noise: np.random.Generator) -> dict:
+    """A picture, if the model reads one."""
+    if not hasattr(model, "eye"):
+        return {}
+    like, config = next(model.parameters()), model.config
+    return dict(pixels=torch.from_numpy(noise.standard_normal((config.channels, *sides(config.image)))).to(like))
+
+
 def requests_for(model, *, seed: int = 0) -> list[Request]:
     """Greedy, drawn and searched texts; some begin alike, some have the same source."""
     noise = np.random.default_rng(seed)
@@ -82,6 +91,7 @@ def requests_for(model, *, seed: int = 0) -> list[Request]:
         given: dict = dict(prompt=prompt, ends=ENDS, forbidden=FORBIDDEN, max_len=int(noise.integers(4, 11)))
         if reads_source(model):
             given |= dict(prompt=prompt[:5], source=source if number % 3 == 1 else ids(noise.integers(1, 11)))
+        given |= picture_for(model, np.random.default_rng(number % 3))  # some are the same
         made.append(Request(**given | own))
     return made
 
@@ -93,7 +103,9 @@ def scores_after(model, request: Request, written: list[list[int]]) -> torch.Ten
     Forbidden tokens have none.
     """
     texts = torch.tensor([[*request.prompt, *ids] for ids in written])
-    if request.source is None:
+    if request.pixels is not None:
+        scores = model(request.pixels.expand(len(texts), -1, -1, -1), texts)
+    elif request.source is None:
         scores = model(texts)
     else:
         source = torch.tensor([list(request.source)]).expand(len(texts), -1)

@@ -1,0 +1,261 @@
+"""Pictures and what is said of them: a table of path and caption, or the scenes drawn here."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.augment import Augmentation
+from regard.data.batches import IGNORE, Batch, pad
+from regard.data.examples import read_cells, read_objects
+from regard.data.images import Preparation
+from regard.data.pictures import COLUMNS, TABLES, Listed, centred, read_listed, resized, shape_of
+from regard.data.scenes import scenes
+
+PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
+"""What the column of paths may be called."""
+CAPTIONS = ("caption", "text", "sentence", "description", "comment", "title")
+"""What columns of captions may be called, also in the plural, or several with numbers: caption1, caption_2 …"""
+HELD_OUT = 500
+"""Scenes for validation; twice as many for the scores at the end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captioned:
+    """Bytes (number, rows, columns, channels), and one caption or several of each picture."""
+
+    pixels: np.ndarray
+    captions: list[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def take(self, places: Sequence[int]) -> "Captioned":
+        return Captioned(self.pixels[list(places)], [self.captions[i] for i in places])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptionsConfig:
+    """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    own: ClassVar[tuple[str, ...]] = ("images",)
+
+    images: str | None = None
+    """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""
+    valid: str | None = None
+    """The same for validation (nothing given: every tenth picture is held out)."""
+    test: str | None = None
+    """The same for the scores at the end (nothing given: the pictures for validation)."""
+    size: int | None = None
+    """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
+    channels: int | None = None
+    """1 for grey, 3 for colours (none: as the pictures are)."""
+    count: int = 10_000
+    """Scenes drawn for training, where no pictures are given."""
+    most: int = 3
+    """Most things in a scene."""
+    tokenizer: str | None = None
+    """An existing tokenizer.json (none: one is trained on the captions)."""
+    kind: Literal["bpe", "word", "char"] = "word"
+    """Kind of tokenizer to train."""
+    vocab_size: int = 4000
+    """Most entries of the tokenizer to train."""
+    lowercase: bool = True
+    """Lower-case everything."""
+    max_len: int = 64
+    """Longest caption in tokens; longer ones are left out of training."""
+    shift: float = 0.0
+    """Largest move in training, as a share of the side."""
+    zoom: float = 0.0
+    """Largest change of size."""
+    flip: bool = False
+    """Mirror half of the pictures; wrong where captions say left or right, or name things in that order."""
+    colour: float = 0.0
+    """Largest change of brightness, contrast and saturation; wrong where captions name colours."""
+
+    def __post_init__(self) -> None:
+        if (self.valid or self.test) and not self.images:
+            raise ValueError("validation pictures without training pictures; give --data.images too")
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
+        if self.count < 2 or self.max_len < 4 or (self.size is not None and self.size < 1):
+            raise ValueError("count must be at least 2, max_len 4, and size 1")
+        if not 1 <= self.most <= 6:
+            raise ValueError(f"most={self.most}: a scene has 1 to 6 things")
+        self.augmentation  # noqa: B018  its own checks
+
+    @property
+    def embedded(self) -> bool:
+        return self.images is None
+
+    @property
+    def augmentation(self) -> Augmentation:
+        return Augmentation(shift=self.shift, zoom=self.zoom, flip=self.flip, colour=self.colour)
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels that all pictures get."""
+        rows, columns, channels = (64, 64, 3) if self.images is None else shape_of(list_captions(self.images)[0])
+        return self.size or rows, self.size or columns, self.channels or channels
+
+    def read(self, source: str, shape: tuple[int, int, int] | None = None) -> Captioned:
+        """All pictures of a table, at one size."""
+        listed, captions = list_captions(source)
+        return Captioned(read_listed(listed, shape or self.shape(), source), captions)
+
+    def drawn(self, split: str, count: int) -> Captioned:
+        """Scenes of a split."""
+        rows, _, channels = self.shape()
+        found = scenes(split, count, rows, self.most)
+        pixels = np.stack([one.pixels for one in found])
+        how = Preparation(channels=channels, size=(rows, rows))
+        return Captioned(resized(pixels, how), [(one.caption,) for one in found])
+
+    def split(self) -> tuple[Captioned, Captioned]:
+        """Pictures for training and for validation; no picture is in both, however many captions it has."""
+        if self.images is None:
+            return self.drawn("train", self.count), self.drawn("valid", HELD_OUT)
+        shape = self.shape()
+        found = self.read(self.images, shape)
+        if self.valid is not None:
+            return found, self.read(self.valid, shape)
+        if len(found) < 2:
+            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
+        held = [i for i in range(len(found)) if i % 10 == 1]
+        return found.take([i for i in range(len(found)) if i % 10 != 1]), found.take(held)
+
+    def held_out(self) -> Captioned:
+        """The pictures for the scores at the end."""
+        if self.images is None:
+            return self.drawn("test", 2 * HELD_OUT)
+        return self.read(self.test) if self.test is not None else self.split()[1]
+
+
+def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...]]]:
+    """The pictures of a table, each once, and their captions; paths are relative to the table."""
+    table = Path(source)
+    if table.suffix.lower() not in TABLES:
+        kinds = f"a table ({', '.join(TABLES)}) of path and caption"
+        raise ValueError(
+            f"{source}: pictures with captions are {kinds}" if table.exists() else f"no such file: {source}"
+        )
+    listed: dict[Path, Listed] = {}
+    captions: dict[Path, list[str]] = {}
+    rows = object_rows(table) if table.suffix.lower() == ".jsonl" else cell_rows(table)
+    for number, name, said in rows:
+        path, where = table.parent / name, f"{table}, line {number}: "
+        if not said:
+            raise ValueError(f"{where}the caption is empty; fill it, or leave out the line")
+        if not name or not path.is_file():
+            raise ValueError(f"{where}no such image: {path}; paths are relative to the table")
+        listed.setdefault(path, Listed(path, "", where))
+        captions.setdefault(path, []).extend(said)
+    if not listed:
+        raise ValueError(f"{table}: not one picture; a header alone is no data")
+    return list(listed.values()), [tuple(captions[path]) for path in listed]
+
+
+def object_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Line, path and captions of each object; captions are a text or a list of texts."""
+    for number, row in read_objects(table, ("path", "caption"), {}):
+        where = f"{table}, line {number}: "
+        name = next((row[key] for key in row if key.lower() in PATHS), None)
+        if not isinstance(name, str):
+            raise ValueError(where + missing("path", PATHS, row))
+        values = [row[key] for key in row if is_caption(key)]
+        if not values:
+            raise ValueError(where + missing("caption", CAPTIONS, row))
+        texts: list[Any] = [text for value in values for text in (value if isinstance(value, list) else [value])]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{where}a caption is a text or a list of texts; put it in quotes")
+        yield number, name.strip(), [text.strip() for text in texts if text.strip()]
+
+
+def cell_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """The same of a .csv or .tsv; without a header the path comes first and captions follow."""
+    rows = read_cells(table)
+    number, first = next(rows)
+    names = [cell.strip().lower() for cell in first]
+    place = next((i for i, name in enumerate(names) if name in PATHS), None)
+    said = [i for i, name in enumerate(names) if is_caption(name)]
+    if place is None and not said:
+        if len(first) < 2:
+            raise ValueError(f"{table}, line {number}: got one column; give the path and the caption")
+        place, said = 0, list(range(1, len(first)))
+        yield number, first[0].strip(), [cell.strip() for cell in first[1:] if cell.strip()]
+    elif place is None or not said:
+        lacks = missing("path", PATHS, names) if place is None else missing("caption", CAPTIONS, names)
+        raise ValueError(f"{table}, line {number}: the header has {lacks}")
+    for number, cells in rows:
+        if len(cells) != len(first):
+            raise ValueError(
+                f"{table}, line {number}: got {len(cells)} columns, but {len(first)} in the first line; "
+                "put captions with commas in quotes"
+            )
+        yield number, cells[place].strip(), [cells[i].strip() for i in said if cells[i].strip()]
+
+
+def is_caption(name: str) -> bool:
+    """Whether a column of this name holds captions: caption, captions, Caption 3 …"""
+    return name.lower().rstrip("0123456789").rstrip("_ -").removesuffix("s") in CAPTIONS
+
+
+def missing(what: str, known: Sequence[str], names: Any) -> str:
+    """What to say of a table without a column."""
+    return f"no {what}, only {', '.join(map(repr, names)) or 'nothing'}; call its column {' or '.join(known)}"
+
+
+@dataclass(frozen=True)
+class CaptionStream:
+    """Endless batches of pictures, each with one of its captions; where it stands is two numbers, so a run resumes."""
+
+    pictures: Captioned
+    ids: list[list[list[int]]]
+    """The captions of each picture as tokens."""
+    how: Preparation
+    augmentation: Augmentation
+    marks: tuple[int, int, int]
+    """What begins a caption, ends it, and fills up shorter ones."""
+    rows: int
+    """Pictures in a batch."""
+    seed: int = 0
+
+    def count(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.pictures) // self.rows)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """All bytes as B C Y X."""
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        """(epoch, index of the next batch, batch), from the given place on."""
+        while True:
+            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.pictures))
+            for position in range(index, self.count()):
+                places = order[position * self.rows : (position + 1) * self.rows].tolist()
+                rng = np.random.default_rng((self.seed, epoch, position))
+                x = centred(self.augmentation.change(self.tensor[places].float(), rng), self.how)
+                said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
+                yield epoch, position + 1, self.collate(x, said, places)
+            epoch, index = epoch + 1, 0
+
+    def once(self, pictures: Captioned, ids: list[list[list[int]]]) -> Iterator[Batch]:
+        """Every given picture with each of its captions: for validation."""
+        pairs = [(i, said) for i, captions in enumerate(ids) for said in captions]
+        rows = max(64, self.rows)
+        for some in (pairs[first : first + rows] for first in range(0, len(pairs), rows)):
+            places = [i for i, _ in some]
+            x = torch.from_numpy(self.how.numbers(pictures.pixels[places]))
+            yield self.collate(x, [said for _, said in some], places)
+
+    def collate(self, pixels: Tensor, said: Sequence[Sequence[int]], places: Sequence[int]) -> Batch:
+        """Teacher forcing: the decoder reads <bos> y₁ … yₙ and is to write y₁ … yₙ <eos>."""
+        bos, eos, fill = self.marks
+        inputs = {"pixels": pixels, "target": pad([[bos, *ids] for ids in said], fill)}
+        return Batch(inputs, pad([[*ids, eos] for ids in said], IGNORE), tuple(places))

@@ -1,0 +1,191 @@
+"""Captions of pictures with visual attention (Xu et al., 2015): each word looks at the picture anew.
+
+Unlike seq2seq.py and transformer.py: what is looked at are not words but places of the picture, a grid of convolutional
+features that see only their surroundings, so that where a word looks means something.
+pixels B C Y X → h B S D;
+recurrent: e_ti = f_att(s_{t−1}, h_i), α_t = softmax e_t, c_t = Σ α_ti h_i, s_t = RNN([y; c_t]);
+transformer: the decoder of transformer.py, whose cross-attention reads h
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.models.seq2seq import RecurrentCache, RecurrentDecoder, Seq2SeqConfig
+from regard.nn.block import BlockConfig
+from regard.nn.cache import Cache, KeyValues
+from regard.nn.convolution import Eye
+from regard.nn.embeddings import Embedding, Head
+from regard.nn.masks import causal
+from regard.nn.patches import Side, resample, sides
+from regard.nn.stack import Stack, build_position, glorot
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptionerConfig(BlockConfig):
+    """Sizes of the convolutions and of the decoder; heads, ffn_dim, kernel … are the Transformer decoder's."""
+
+    vocab_size: int = 4000
+    """Entries of the vocabulary."""
+    image: Side = 64
+    """Pixels of a side that positions are learned for, or rows,columns."""
+    channels: int = 3
+    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    widths: tuple[int, ...] = (24, 48, 96)
+    """Channels of the convolutions; each entry halves the picture's sides."""
+    decoder: Literal["recurrent", "transformer"] = "recurrent"
+    """What writes: a recurrent network with f_att, or Transformer blocks with cross-attention."""
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    """Kind of recurrent cell."""
+    layers: int = 1
+    """Recurrent layers."""
+    score: Literal["additive", "dot", "general"] = "additive"
+    """f_att of the recurrent decoder: a small network on state and place, or Luong's two products."""
+    depth: int = 3
+    """Blocks of the Transformer decoder."""
+    dim: int = 128
+    """Width of features, embeddings and states."""
+    heads: int = 4
+    """Attention heads."""
+    ffn_dim: int = 256
+    """Hidden width of the feed-forward layer."""
+    max_len: int = 64
+    """Longest caption planned for; a hard limit only for learned positions."""
+
+    def __post_init__(self) -> None:
+        BlockConfig.__post_init__(self)
+        for name in ("vocab_size", "channels", "layers", "depth"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"widths={self.widths} must be at least one positive number")
+        sides(self.image)
+        if self.decoder == "recurrent":
+            self.recurrent  # noqa: B018  its own checks
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of places."""
+        rows, columns = sides(self.image)
+        return -(-rows // self.cell_side), -(-columns // self.cell_side)
+
+    @property
+    def cell_side(self) -> int:
+        """Pixels from one place to the next."""
+        return 2 ** len(self.widths)
+
+    @property
+    def reach(self) -> int:
+        """Pixels of a side that a place's features see."""
+        return 1 + 2 * sum(2**i for i in range(len(self.widths))) + 2 * sum(2**i for i in range(1, len(self.widths)))
+
+    @property
+    def recurrent(self) -> Seq2SeqConfig:
+        """The recurrent decoder's config."""
+        return Seq2SeqConfig(
+            vocab_size=self.vocab_size, dim=self.dim, depth=self.layers, cell=self.cell, score=self.score,
+            dropout=self.dropout, max_len=self.max_len,
+        )  # fmt: skip
+
+
+class RecurrentWriter(RecurrentDecoder):
+    """Begins with the mean of all places, then looks at some of them for each word."""
+
+    def build_encoder(self) -> None:
+        parts = 2 if self.config.cell == "lstm" else 1
+        self.begin = nn.ModuleList(nn.Linear(self.config.dim, self.config.dim) for _ in range(parts))
+
+    def start(
+        self, places: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: RecurrentCache
+    ) -> Float[Tensor, "B T D"]:
+        mean = places.mean(1).expand(self.config.depth, -1, -1)
+        cache.state = [linear(mean).tanh() for linear in self.begin]
+        cache.keys, cache.values = self.key(places), places
+        return self.write(ids, cache)
+
+    def features(self, places: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return self.start(places, target, RecurrentCache())
+
+
+class TransformerWriter(nn.Module):
+    """Blocks that see the words so far and, through cross-attention, the places."""
+
+    def __init__(self, config: CaptionerConfig) -> None:
+        super().__init__()
+        position = build_position(config)
+        final = config.norm_place == "pre"
+        self.decoder = Stack(config, position, depth=config.depth, causal=True, cross=True, final_norm=final)
+        glorot(self)
+        self.embedding = Embedding(config.vocab_size, config.dim, position, dropout=config.dropout)
+        self.head = Head(config.vocab_size, config.dim, tied=self.embedding)
+
+    def new_cache(self, room: int) -> Cache:
+        return self.decoder.new_cache(room)
+
+    def start(self, places: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: Cache) -> Float[Tensor, "B T D"]:
+        cache.source = [KeyValues(places.shape[1], fixed=True) for _ in cache.own]
+        return self.write(ids, cache, places)
+
+    def write(
+        self, ids: Int[Tensor, "B T"], cache: Cache, places: Float[Tensor, "B S D"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        return self.decoder(self.embedding(ids, start=cache.length), places, mask=causal(), cache=cache)
+
+    def features(self, places: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return self.decoder(self.embedding(target), places, mask=causal())
+
+
+@register_model("captioner")
+class Captioner(nn.Module):
+    """Convolutions that see, and a decoder that says what there is."""
+
+    config_class = CaptionerConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(dropout=0.0),
+        "small": dict(dim=256, widths=(48, 96, 192), ffn_dim=1024),
+        "base": dict(dim=512, widths=(64, 128, 256, 512), heads=8, ffn_dim=2048, depth=6, image=128),
+    }
+
+    def __init__(self, config: CaptionerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.eye = Eye(config.channels, config.widths, config.dim)
+        rows, columns = config.grid
+        self.positions = nn.Parameter(torch.randn(rows * columns, config.dim) * 0.02)
+        recurrent = config.decoder == "recurrent"
+        self.writer = RecurrentWriter(config.recurrent) if recurrent else TransformerWriter(config)
+
+    @property
+    def head(self) -> Head:
+        return self.writer.head
+
+    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S D"]:
+        """The features h_i of each place, row by row, with where they are."""
+        x = self.eye(pixels)
+        rows, columns = x.shape[2:]
+        return x.flatten(2).mT + resample(self.positions, self.config.grid, (rows, columns))
+
+    def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """One vector for each picture: the mean of its places."""
+        return self.places(pixels).mean(1)
+
+    def features(self, pixels: Float[Tensor, "B C Y X"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return self.writer.features(self.places(pixels), target)
+
+    def forward(self, pixels: Float[Tensor, "B C Y X"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        return self.head(self.features(pixels, target))
+
+    def new_cache(self, room: int) -> Any:
+        return self.writer.new_cache(room)
+
+    def prefill(
+        self, prefix: Int[Tensor, "B T"], cache: Any, *, pixels: Float[Tensor, "B C Y X"]
+    ) -> Float[Tensor, "B V"]:
+        return self.head(self.writer.start(self.places(pixels), prefix, cache)[:, -1])
+
+    def step(self, ids: Int[Tensor, "B"], cache: Any) -> Float[Tensor, "B V"]:
+        return self.head(self.writer.write(ids[:, None], cache)[:, -1])
