@@ -1,7 +1,7 @@
 """Published tokenizers that have no `tokenizer.json`: vocabularies, merges and SentencePiece models beside the weights.
 
     vocab.txt                           WordPiece: BERT and its kin
-    vocab.json + merges.txt             byte-level BPE: GPT-2, RoBERTa, BART
+    vocab.json + merges.txt             byte-level BPE: GPT-2, RoBERTa, BART; CLIP, whose words end with </w>
     spiece.model, tokenizer.model, …    SentencePiece: T5, ALBERT, Llama, XLM-RoBERTa
     source.spm, target.spm, vocab.json  Marian: two SentencePiece models over one vocabulary
 
@@ -23,6 +23,7 @@ from regard.tokens.spm import CONTROL, UNKNOWN, Piece, build, read_pieces
 
 PIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 FILES = ("vocab.txt", "merges.txt", *PIECE_FILES, "source.spm")
+WORD_END = "</w>"
 SAVE = "open it once with transformers' AutoTokenizer and save_pretrained, which writes tokenizer.json"
 FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 # The order in which new special tokens are given ids.
@@ -122,7 +123,7 @@ def _read_wordpiece(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
     return inner, []
 
 
-def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+def _read_merges(place: Place) -> tuple[dict[str, int], list[tuple[str, str]]]:
     vocabulary = _read_json(_existing(place.directory / "vocab.json"))
     path = place.directory / "merges.txt"
     merges = []
@@ -134,10 +135,36 @@ def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
             raise ValueError(
                 f"{path}, line {number}: {line!r} does not fit the vocab.json beside it; download both again"
             )
-    inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
+    return vocabulary, merges
+
+
+def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    inner = tokenizers.Tokenizer(models.BPE(*_read_merges(place)))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=place.settings.get("add_prefix_space", False))
     inner.decoder = decoders.ByteLevel()
     return inner, []
+
+
+def _read_clip(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """Words in lower case, each with a mark at its end; the spaces between them are lost."""
+    names = dict.fromkeys(place.names[role] for role in ("bos", "eos"))
+    vocabulary, merges = _read_merges(place)
+    model = models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END, unk_token=place.names["unk"])
+    inner = tokenizers.Tokenizer(model)
+    spaces = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
+    inner.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
+    words = "|".join([*map(re.escape, names), r"'(?:s|t|re|ve|m|ll|d)", r"\p{L}+", r"\p{N}", r"[^\s\p{L}\p{N}]+"])
+    split = pre_tokenizers.Split(tokenizers.Regex(words), behavior="removed", invert=True)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    inner.decoder = decoders.ByteLevel()
+    return inner, list(names)
+
+
+def open_words(inner: tokenizers.Tokenizer) -> None:
+    """Lets decoding turn CLIP's mark at the end of a word into a space, of which its files say nothing."""
+    if getattr(inner.model, "end_of_word_suffix", None) == WORD_END and isinstance(inner.decoder, decoders.ByteLevel):
+        steps = [decoders.ByteLevel(), decoders.Replace(WORD_END, " "), decoders.Strip(" ", 0, 1)]
+        inner.decoder = decoders.Sequence(steps)
 
 
 def _read_pieces(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
@@ -227,6 +254,12 @@ FAMILIES = {
         names=BERT | {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>"},
         mask_strips=True,
         **SEGMENTS,
+    ),
+    "clip": Family(
+        read=_read_clip,
+        names={"bos": "<|startoftext|>"} | dict.fromkeys(("eos", "unk", "pad"), "<|endoftext|>"),
+        single="{bos} $A {eos}",
+        pair="{bos} $A {eos} {eos} $B {eos}",
     ),
     "xlmroberta": Family(read=_read_xlm_roberta, **NO_SEGMENTS),
     "marian": Family(

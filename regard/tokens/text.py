@@ -23,7 +23,7 @@ from regard.config import nearest
 from regard.files import write_atomically
 from regard.tokens.corpus import check_text, corpus
 from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
-from regard.tokens.published import has_files, read_files, read_settings
+from regard.tokens.published import has_files, open_words, read_files, read_settings
 from regard.tokens.spm import keep_names_apart
 
 KINDS = ("bpe", "word", "char")
@@ -127,6 +127,7 @@ class Tokenizer:
                 inner, settings = tokenizers.Tokenizer.from_file(str(path)), read_settings(path.parent)
             except Exception as error:  # the library raises bare Exception
                 raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
+        open_words(inner)
         keep_names_apart(inner)
         for role in names.keys() - USUAL_NAMES.keys():
             raise ValueError(f"{role!r} is no role of a special token; {nearest(role, USUAL_NAMES)}")

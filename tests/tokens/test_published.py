@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
 from regard.tokens import Tokenizer
 from regard.tokens.published import FAMILIES
@@ -143,6 +144,46 @@ def test_byte_level(kind: str, prefix: bool, hint: str, tmp_path: Path) -> None:
     if kind != "GPT2":
         masked = tokenizer.frame(["the <mask> sat"], parse_special=True)[0]
         assert masked.ids == [0, *tokenizer.encode("the"), 4, *tokenizer.encode(" sat"), 2]
+
+
+def clip_files(folder: Path) -> dict[str, int]:
+    """vocab.json and merges.txt as CLIP has them: all bytes, the same at the end of a word, what was learned, marks."""
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE(end_of_word_suffix="</w>"))
+    trained.normalizer = tokenizers.normalizers.Lowercase()
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=340, end_of_word_suffix="</w>", show_progress=False)
+    trained.train_from_iterator(LINES, trainer)
+    merges = [tuple(pair) for pair in json.loads(trained.to_str())["model"]["merges"]]
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    entries = dict.fromkeys([*letters, *(f"{letter}</w>" for letter in letters), *map("".join, merges)])
+    vocabulary = {entry: id for id, entry in enumerate([*entries, "<|startoftext|>", "<|endoftext|>"])}
+    lines = "\n".join(["#version: 0.2", *(" ".join(pair) for pair in merges)]) + "\n"
+    write(folder, {"vocab.json": vocabulary, "merges.txt": lines, "config.json": {"model_type": "clip"}})
+    return vocabulary
+
+
+@pytest.mark.parametrize("files", ["vocab.json", "tokenizer.json"])
+def test_clip(files: str, tmp_path: Path) -> None:
+    """Pieces that end a word, no spaces, no capitals; and the end of text fills up shorter texts."""
+    vocabulary = clip_files(tmp_path)
+    their = transformers.CLIPTokenizer.from_pretrained(tmp_path)
+    if files == "tokenizer.json":
+        their.save_pretrained(tmp_path / "saved")
+        tmp_path = tmp_path / "saved"
+    tokenizer = Tokenizer.load(tmp_path)
+    size = len(vocabulary)
+    assert len(tokenizer) == len(their) == size
+    assert (tokenizer.bos, tokenizer.eos, tokenizer.pad) == (size - 2, size - 1, size - 1)
+    texts = [*TEXTS, NAMES, "They're HERE; it's 1999's", "a <|endoftext|> b<|startoftext|>", *unicode_texts(200)]
+    for pair in ((texts,), (texts, texts[::-1])):
+        assert [row.ids for row in tokenizer.frame(*pair)] == their(*pair, split_special_tokens=True)["input_ids"]
+    ids = tokenizer.encode("The cat's hat fell.")
+    assert tokenizer.decode(ids) == their.decode(ids) == "the cat 's hat fell ."
+    cut = tokenizer.frame([LINES[0]], max_len=7)[0].ids
+    assert cut == their(LINES[0], max_length=7, truncation=True)["input_ids"] and cut[-1] == tokenizer.eos
+    again = Tokenizer.load(tokenizer.save(tmp_path / "again"))
+    assert [row.ids for row in again.frame(texts)] == [row.ids for row in tokenizer.frame(texts)]
+    assert again.decode(ids) == tokenizer.decode(ids)
 
 
 def test_t5(tmp_path: Path) -> None:
@@ -303,8 +344,8 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     raw = train(**MODELS["unigram"])
     llama = {"config.json": {"model_type": "llama"}}
     assert message({"merges.txt": ""}).startswith("here: no config.json says whose tokenizer this is")
-    assert "'clip' is not known without a tokenizer.json" in message(
-        {"merges.txt": "", "config.json": {"model_type": "clip"}}
+    assert "'ctrl' is not known without a tokenizer.json" in message(
+        {"merges.txt": "", "config.json": {"model_type": "ctrl"}}
     )
     strange = {"tokenizer_class": "BertJapaneseTokenizer"}
     assert "'BertJapanese' is not known" in message({"vocab.txt": "[UNK]", "tokenizer_config.json": strange})

@@ -1,0 +1,74 @@
+"""Pictures and texts that say the same, for models that compare the two."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import Batch, pad
+from regard.data.captions import Captioned, CaptionsConfig, CaptionStream
+from regard.data.scenes import COLOURS, SHAPES, Scene, Thing, scenes
+
+ALONE = 1000
+"""Scenes with one thing each, for the scores at the end."""
+LABELS = tuple(f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES)
+"""What such a thing may be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairedConfig(CaptionsConfig):
+    """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    max_len: int = 64
+    """Longest text in tokens; longer ones are cut."""
+
+    def drawn(self, split: str, count: int) -> Captioned:
+        """Scenes of a split. Of those for training it is also said briefly what they show, and of each thing alone.
+
+        Full captions differ in so much that shapes would hardly matter for telling pictures apart.
+        """
+        found = CaptionsConfig.drawn(self, split, count)
+        if split != "train":
+            return found
+        rows = found.pixels.shape[1]
+        said = [tuple(dict.fromkeys(texts_of(one))) for one in scenes(split, count, rows, self.most)]
+        return Captioned(found.pixels, said)
+
+    def alone(self, limit: int | None = None) -> tuple[Captioned, tuple[str, ...]]:
+        """Scenes of one thing each that no training saw, what it is, and everything that it might be."""
+        found = scenes("test", min(ALONE, limit or ALONE), self.shape()[0], 1)
+        things = [one.things[0] for one in found]
+        pictures = CaptionsConfig(size=self.size, channels=self.channels, most=1).drawn("test", len(found))
+        return Captioned(pictures.pixels, [(name_of(thing),) for thing in things]), LABELS
+
+
+def texts_of(scene: Scene) -> list[str]:
+    """What can be said of a scene: everything, all things without size and ground, and each of them."""
+    things = [name_of(thing) for thing in scene.things]
+    *first, last = things
+    return [scene.caption, f"{', '.join(first)}{' and ' if first else ''}{last}", *things]
+
+
+def name_of(thing: Thing) -> str:
+    return f"a {thing.colour} {thing.shape}"
+
+
+@dataclass(frozen=True)
+class PairStream(CaptionStream):
+    """Endless batches of pictures, each with one of its texts; these come with the tokens around them."""
+
+    def once(self, pictures: Captioned, ids: list[list[list[int]]]) -> Iterator[Batch]:
+        """Every given picture with each of its texts: for validation."""
+        return CaptionStream.once(replace(self, pictures=pictures, ids=ids), pictures, ids)
+
+    def collate(self, pixels: Tensor, said: Sequence[Sequence[int]], places: Sequence[int]) -> Batch:
+        """Targets B B say which texts (columns) are right for which pictures (rows): all that are said of them."""
+        texts = [tuple(ids) for ids in said]
+        own = [{tuple(ids) for ids in self.ids[place]} for place in places]
+        inputs = {
+            "pixels": pixels,
+            "ids": pad(texts, self.marks[2]),
+            "lengths": torch.tensor([len(text) for text in texts]),
+        }
+        return Batch(inputs, torch.tensor([[text in right for text in texts] for right in own]), tuple(places))

@@ -1,0 +1,110 @@
+"""CLIP (Radford et al., 2021): two towers, each with a part of config.json for itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+from regard.hub.maps.vit import FIXED
+from regard.nn.patches import sides
+
+CLASS = "CLIPModel"
+LARGEST = 2
+"""With this id for the end of text, they pool at the largest id of a text instead: so it stands in old files."""
+
+
+def tower(ours: str, stack: str, theirs: str, norm: str) -> tuple[Pair, ...]:
+    """A stack of blocks, the norm behind it, and its positions."""
+    block, layer = f"{ours}.{stack}.blocks.{{}}.", theirs + ".encoder.layers.{}."
+    return (
+        Pair(block + "attention.query.{}", layer + "self_attn.q_proj.{}"),
+        Pair(block + "attention.key_value.{}", (layer + "self_attn.k_proj.{}", layer + "self_attn.v_proj.{}"), "stack"),
+        Pair(block + "attention.out.{}", layer + "self_attn.out_proj.{}"),
+        Pair(block + "feedforward.up.{}", layer + "mlp.fc1.{}"),
+        Pair(block + "feedforward.down.{}", layer + "mlp.fc2.{}"),
+        Pair(block + "norms.attention.{}", layer + "layer_norm1.{}"),
+        Pair(block + "norms.feedforward.{}", layer + "layer_norm2.{}"),
+        Pair(f"{ours}.{stack}.norm.{{}}", f"{theirs}.{norm}.{{}}"),
+        Pair(f"{ours}.{stack}.position.table", theirs + ".embeddings.position_embedding.weight"),
+    )
+
+
+PAIRS = (
+    *tower("vision", "encoder", "vision_model", "post_layernorm"),
+    Pair("vision.norm.{}", "vision_model.pre_layrnorm.{}"),
+    Pair("vision.first", "vision_model.embeddings.class_embedding", "one-row"),
+    Pair("vision.patches.project.weight", "vision_model.embeddings.patch_embedding.weight"),
+    *tower("text", "stack", "text_model", "final_layer_norm"),
+    Pair("text.embedding.weight", "text_model.embeddings.token_embedding.weight"),
+    Pair("project_picture.weight", "visual_projection.weight"),
+    Pair("project_text.weight", "text_projection.weight"),
+    Pair("scale", "logit_scale"),
+)
+
+FIELDS = {
+    "dim": Field("vision_config.hidden_size", 768),
+    "heads": Field("vision_config.num_attention_heads", 12),
+    "depth": Field("vision_config.num_hidden_layers", 12),
+    "ffn_dim": Field("vision_config.intermediate_size", 3072),
+    "image": Field("vision_config.image_size", 224),
+    "patch": Field("vision_config.patch_size", 32),
+    "channels": Field("vision_config.num_channels", 3),
+    "activation": Field("vision_config.hidden_act", "quick_gelu", ACTIVATIONS),
+    "norm_eps": Field("vision_config.layer_norm_eps", 1e-5),
+    "attention_dropout": Field("vision_config.attention_dropout", 0.0),
+    "text_dim": Field("text_config.hidden_size", 512),
+    "text_heads": Field("text_config.num_attention_heads", 8),
+    "text_depth": Field("text_config.num_hidden_layers", 12),
+    "text_ffn_dim": Field("text_config.intermediate_size", 2048),
+    "vocab_size": Field("text_config.vocab_size", 49_408),
+    "max_len": Field("text_config.max_position_embeddings", 77),
+    "embedding_dim": Field("projection_dim", 512),
+}
+ALIKE = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "attention_dropout": 0.0}
+"""Settings that both parts have and our towers share, with what they are where a part leaves them out."""
+
+
+def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    built = (theirs.get("architectures") or [CLASS])[0]
+    if built != CLASS:
+        raise ValueError(f"architectures={built!r} is not known; known: {CLASS}")
+    parts = {name: theirs.get(name) or {} for name in ("vision_config", "text_config")}
+    for name, part in parts.items():
+        for field, value in (theirs.get(f"{name}_dict") or {}).items():  # of old files; what differs would count
+            if field in part and part[field] != value:
+                raise ValueError(f"{name}_dict and {name} give two values of {field}; remove the wrong one")
+    for field, usual in ALIKE.items():
+        one, other = (usual if part.get(field) is None else part[field] for part in parts.values())
+        if one != other:
+            raise ValueError(f"{field} is {one!r} for pictures and {other!r} for texts; only one for both can be read")
+    return {}
+
+
+def check(ours: Any) -> list[str]:
+    rows, columns = sides(ours.image)
+    return [f"image={ours.image} would have to be square"] if rows != columns else []
+
+
+def marked(theirs: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """A text is pooled at its end, so they must know that token."""
+    end = ids.get("eos_token_id")
+    if end is None:
+        raise ValueError("clip reads a text's vector at its end; give the id of that token: eos=…")
+    if end == LARGEST:
+        raise ValueError(
+            f"clip takes the end of text {LARGEST} for the largest id of a text; use a tokenizer that gives it another"
+        )
+    shared = {field: theirs["vision_config"][field] for field in ALIKE}
+    parts = {
+        "text_config": {"model_type": "clip_text_model", **theirs["text_config"], **shared, **ids},
+        "vision_config": {"model_type": "clip_vision_model", **theirs["vision_config"]},
+    }
+    width = {"projection_dim": theirs["projection_dim"]}
+    return theirs | {name: part | width for name, part in parts.items()}
+
+
+CLIP = Map(
+    kind="clip", family="clip", pairs=PAIRS, fields=FIELDS, ignored=("*.position_ids",), read=read,
+    write=lambda ours: {"architectures": [CLASS]}, marked=marked, check=check, fixed=FIXED,
+)  # fmt: skip

@@ -1,0 +1,165 @@
+"""CLIP: pictures and texts as vectors of one space (Radford et al., 2021).
+
+Unlike vit.py: a norm in front of the blocks, and patches without a bias. Beside it a stack that reads texts from left
+to right, as gpt.py; its last token, which has seen all others, stands for the text. Both are projected to one width.
+pixels B C Y X → patches → norm → blocks → class token → vector B E
+ids B T → embed + positions → blocks → norm → last token → vector B E
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.models.vit import ImageConfig, ViT, ViTConfig
+from regard.nn.block import Activation, BlockConfig
+from regard.nn.embeddings import Embedding
+from regard.nn.masks import causal
+from regard.nn.norm import build_norm
+from regard.nn.stack import Stack, build_position, glorot
+from regard.registry import register_model
+
+TEMPERATURE = 0.07
+"""To begin with."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CLIPConfig(ImageConfig):
+    """Sizes of the tower for pictures, as in ViT, and of that for texts; the defaults are `vit-b/32`."""
+
+    patch: int = 32
+    """Pixels of a patch's side."""
+    activation: Activation = "quick-gelu"
+    """Of the feed-forward layers."""
+    norm_eps: float = 1e-5
+    """Added to the variance under the root."""
+    vocab_size: int = 49_408
+    """Entries of the vocabulary."""
+    max_len: int = 77
+    """Longest text in tokens; a hard limit only for learned positions."""
+    text_dim: int = 512
+    """Width of the text's token vectors."""
+    text_depth: int = 12
+    """Blocks that read the text."""
+    text_heads: int = 8
+    """Their attention heads."""
+    text_ffn_dim: int = 2048
+    """Hidden width of their feed-forward layers."""
+    embedding_dim: int = 512
+    """Width of the vectors that pictures and texts become."""
+
+    def __post_init__(self) -> None:
+        ImageConfig.__post_init__(self)
+        for name in ("vocab_size", "text_depth", "embedding_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.head_dim is not None or self.kv_heads is not None:
+            raise ValueError("both towers have their own heads; leave head_dim and kv_heads unset")
+        if self.position.partition(":")[0] == "grid":
+            raise ValueError("position=grid is for pictures, and both towers have one kind; use sinusoidal or learned")
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of a picture."""
+        return self.vision.tokens
+
+    @property
+    def vision(self) -> ViTConfig:
+        """The config of the tower for pictures: a ViT without labels."""
+        return ViTConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageConfig)})
+
+    @property
+    def text(self) -> BlockConfig:
+        """The config of the tower for texts."""
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(BlockConfig)}
+        own = dict(dim=self.text_dim, heads=self.text_heads, ffn_dim=self.text_ffn_dim)
+        return BlockConfig(**shared | own)
+
+
+class Vision(ViT):
+    """A ViT whose tokens are normalised before the first block, which makes a bias of the patches needless."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
+        self.patches.project.bias = None
+        self.norm = build_norm(config.norm, config.dim, config.norm_eps)
+
+    def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        return self.norm(super().tokens(pixels))
+
+
+class Reader(nn.Module):
+    """A stack that reads a text from left to right."""
+
+    def __init__(self, config: BlockConfig, vocab_size: int, depth: int) -> None:
+        super().__init__()
+        position, final = build_position(config), config.norm_place == "pre"
+        self.stack = Stack(config, position, depth=depth, causal=True, final_norm=final)
+        glorot(self)
+        self.embedding = Embedding(vocab_size, config.dim, position, dropout=config.dropout, scaled=False)
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """A vector for each token. Rows are padded on the right, where the causal mask hides the padding."""
+        return self.stack(self.embedding(ids), mask=causal())
+
+
+@register_model("clip")
+class CLIP(nn.Module):
+    """Two towers, and how alike a picture and a text are."""
+
+    config_class = CLIPConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(
+            image=64, patch=8, dim=96, depth=4, heads=4, ffn_dim=384, max_len=64, text_dim=64, text_depth=2,
+            text_heads=4, text_ffn_dim=256, embedding_dim=64,
+        ),
+        "vit-b/32": dict(),
+        "vit-b/16": dict(patch=16),
+        "vit-l/14": dict(
+            patch=14, dim=1024, depth=24, heads=16, ffn_dim=4096, text_dim=768, text_heads=12, text_ffn_dim=3072,
+            embedding_dim=768,
+        ),
+    }  # fmt: skip
+
+    def __init__(self, config: CLIPConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.vision = Vision(config.vision)
+        self.text = Reader(config.text, config.vocab_size, config.text_depth)
+        self.project_picture = nn.Linear(config.dim, config.embedding_dim, bias=False)
+        self.project_text = nn.Linear(config.text_dim, config.embedding_dim, bias=False)
+        glorot(self.project_picture)
+        glorot(self.project_text)
+        self.scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
+
+    @property
+    def temperature(self) -> Float[Tensor, ""]:
+        """What likeness is divided by, e^−scale."""
+        return (-self.scale).exp()
+
+    def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B E"]:
+        """One vector for each picture."""
+        return self.project_picture(self.vision.embed(pixels))
+
+    def embed_text(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B E"]:
+        """One vector for each text: that of its last token, of which there are `lengths`."""
+        last = torch.arange(len(ids), device=ids.device), lengths - 1
+        return self.project_text(self.text(ids)[last])
+
+    def features(
+        self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
+    ) -> tuple[Float[Tensor, "B E"], Float[Tensor, "M E"]]:
+        """The vectors of pictures and of texts."""
+        return self.embed(pixels), self.embed_text(ids, lengths)
+
+    def forward(
+        self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
+    ) -> Float[Tensor, "B M"]:
+        """How alike each picture and each text are: the cosine of their vectors, over the temperature."""
+        pictures, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
+        return pictures @ texts.T / self.temperature
