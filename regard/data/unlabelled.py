@@ -1,0 +1,175 @@
+"""Pictures nobody labelled, as three ways to learn from them want them: with patches to hide, seen twice, and plain."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.augment import Augmentation
+from regard.data.batches import Batch
+from regard.data.images import SUFFIXES, Preparation
+from regard.data.pictures import (
+    Listed,
+    Pictures,
+    PictureStream,
+    centred,
+    digits,
+    list_pictures,
+    read_arrays,
+    read_listed,
+    resized,
+    shape_of,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnlabelledConfig:
+    """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
+
+    own: ClassVar[tuple[str, ...]] = ("images",)
+
+    images: str | None = None
+    """A folder of pictures, with or without sub-folders, a .csv, .tsv or .jsonl of path and label, or an .npz of x."""
+    valid: str | None = None
+    """The same for validation (nothing given: every tenth picture is held out)."""
+    test: str | None = None
+    """The same for the scores at the end (nothing given: x_test of an .npz, or the pictures for validation)."""
+    size: int | None = None
+    """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
+    channels: int | None = None
+    """1 for grey, 3 for colours (none: as the pictures are)."""
+    shift: float = 0.0
+    """Largest move in training, as a share of the side."""
+    zoom: float = 0.0
+    """Largest change of size."""
+    turn: float = 0.0
+    """Largest turn in degrees."""
+    flip: bool = False
+    """Mirror half of the pictures."""
+    colour: float = 0.0
+    """Largest change of brightness, contrast and saturation."""
+
+    def __post_init__(self) -> None:
+        if (self.valid or self.test) and not self.images:
+            raise ValueError("validation pictures without training pictures; give --data.images too")
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size={self.size} must be at least 1")
+        self.augmentation  # noqa: B018  its own checks
+
+    @property
+    def embedded(self) -> bool:
+        return self.images is None
+
+    @property
+    def augmentation(self) -> Augmentation:
+        names = ("shift", "zoom", "turn", "flip", "colour")
+        return Augmentation(**{name: getattr(self, name) for name in names})
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels that all pictures get."""
+        rows, columns, channels = 8, 8, 1
+        if self.images is not None and Path(self.images).suffix == ".npz":
+            rows, columns, channels = stored(self.images, "train").shape[1:]
+        elif self.images is not None:
+            rows, columns, channels = shape_of(list_any(self.images))
+        return self.size or rows, self.size or columns, self.channels or channels
+
+    def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
+        """All pictures of a source, or of the embedded part, at one size."""
+        shape = shape or self.shape()
+        if source is not None and Path(source).suffix != ".npz":
+            pixels = read_listed(list_any(source), shape, source)
+        else:
+            found = digits(part).pixels if source is None else stored(source, part)
+            pixels = resized(found, Preparation(channels=shape[2], size=shape[:2]))
+        return Pictures(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
+
+    def split(self) -> tuple[Pictures, Pictures]:
+        """Pictures for training and for validation."""
+        shape = self.shape()
+        pictures = self.read(self.images, shape=shape)
+        if self.images is None or self.valid is not None:
+            return pictures, self.read(self.valid, "valid" if self.images is None else "train", shape)
+        if len(pictures) < 2:
+            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
+        held = np.arange(len(pictures)) % 10 == 1
+        return pictures.take(~held), pictures.take(held)
+
+    def held_out(self) -> Pictures:
+        """The pictures for the scores at the end."""
+        if self.images is None or self.test is not None:
+            return self.read(self.test, "test" if self.images is None else "train")
+        if Path(self.images).suffix == ".npz" and self.valid is None and has_test(self.images):
+            return self.read(self.images, "test")
+        return self.split()[1]
+
+
+def list_any(source: str) -> list[Listed]:
+    """The pictures of a folder, wherever in it they lie, or of a table."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return list_pictures(source)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not files:
+        raise ValueError(f"{source} holds no pictures ({', '.join(SUFFIXES)}); put some into it")
+    return [Listed(path, "") for path in files]
+
+
+def stored(source: str, part: str) -> np.ndarray:
+    """The pictures of an .npz, which needs no labels."""
+    found = read_arrays(Path(source), part, labelled=False) if Path(source).is_file() else None
+    if found is None:
+        raise ValueError(f"no such file: {source}")
+    return found[0]
+
+
+def has_test(source: str) -> bool:
+    return read_arrays(Path(source), "test", labelled=False) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenStream(PictureStream):
+    """Pictures with a number for each patch: those with the largest are hidden."""
+
+    patches: int
+    """Of a picture."""
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
+            yield epoch, index, self.hide(batch, epoch, index)
+
+    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+        for number, batch in enumerate(super().once(pictures, rows)):
+            yield self.hide(batch, 0, number)
+
+    def hide(self, batch: Batch, *place: int) -> Batch:
+        rng = np.random.default_rng((self.seed, *place, 1))
+        noise = torch.from_numpy(rng.random((len(batch.targets), self.patches), dtype=np.float32))
+        return replace(batch, inputs=batch.inputs | {"noise": noise})
+
+
+class ViewStream(PictureStream):
+    """Each picture of a batch twice, changed in two ways: all first views above all second ones."""
+
+    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
+        for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
+            rng = np.random.default_rng((self.seed, epoch, index, 1))
+            second = self.view(self.tensor[list(batch.examples)], rng)
+            yield epoch, index, replace(batch, inputs={"pixels": torch.cat([batch.inputs["pixels"], second])})
+
+    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+        """The same two views of every picture each time."""
+        rng = np.random.default_rng((self.seed, 2))
+        plain = PictureStream(pictures, self.how, self.augmentation, self.rows)
+        for batch in super().once(pictures, self.rows):  # as many others as in training
+            views = [self.view(plain.tensor[list(batch.examples)], rng) for _ in range(2)]
+            yield replace(batch, inputs={"pixels": torch.cat(views)})
+
+    def view(self, bytes_: Tensor, rng: np.random.Generator) -> Tensor:
+        return centred(self.augmentation.change(bytes_.float(), rng), self.how)

@@ -1,0 +1,34 @@
+"""SimCLR: an encoder that learns to know a picture again (Chen et al., 2020).
+
+Unlike the others here it is no family: any encoder of pictures, and a small network on its vectors that only the loss
+reads. Afterwards that network is thrown away, so what remains is the encoder, and that is saved.
+pixels B C Y X → the encoder's vectors B D → wide → B P
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.patches import sides
+
+
+class SimCLR(nn.Module):
+    """An encoder and what it is trained with."""
+
+    def __init__(self, encoder: Any, projection: int) -> None:
+        super().__init__()
+        self.config, self.encoder = encoder.config, encoder
+        blank = next(encoder.parameters()).new_zeros(1, encoder.config.channels, *sides(encoder.config.image))
+        with torch.no_grad():
+            width = encoder.eval().embed(blank).shape[1]
+        self.project = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, projection))
+
+    def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """One vector for each image: the encoder's own."""
+        return self.encoder.embed(pixels)
+
+    def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B P"]:
+        """What the loss compares."""
+        return self.project(self.embed(pixels))

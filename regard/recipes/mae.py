@@ -1,0 +1,78 @@
+"""Pictures without labels, by hiding most of each: a masked autoencoder. A linear classifier shows what it learned.
+
+regard train mae --probe
+    scikit-learn's 8 × 8 digits; after 100 steps, 0.5 minutes of one core, a linear classifier on the best layer errs
+    in 12.8 % of 360 held-out digits, before training in 20.0 %
+regard train mae --data.images FOLDER
+    any folder of pictures, or an .npz of x
+regard eval runs/mae --probe --labels 1000
+regard finetune runs/mae --data.images FOLDER
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from regard.config import override
+from regard.data.pictures import preparation_for
+from regard.data.unlabelled import HiddenStream, UnlabelledConfig
+from regard.models import preset
+from regard.objectives.pixels import hidden_pixels
+from regard.recipes.base import Recipe
+from regard.recipes.run import Job, prepare
+from regard.recipes.vit import fitting
+from regard.registry import register_recipe
+from regard.train.config import TrainConfig
+from regard.train.progress import Line
+
+BATCH = 128
+"""Pictures in a batch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HiddenConfig(UnlabelledConfig):
+    """Pictures of which parts are hidden."""
+
+
+@register_recipe("mae")
+def mae(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
+    model = sized("mae", HiddenConfig(), given)
+    return Recipe(
+        name="mae", family="mae", model=model, data=HiddenConfig(shift=0.1, zoom=0.1),
+        train=TrainConfig(
+            steps=2000, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
+            smoothing=0.0, eval_every=500, save_every=500,
+        ),
+    )  # fmt: skip
+
+
+def sized(family: str, data: Any, given: Mapping[str, Any] | None, **changes: Any) -> Any:
+    """A small model for pictures of the size that `given`, fields of the data, lead to."""
+    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
+    rows, columns, channels = override(data, fields).shape()
+    sizes = dict(image=rows if rows == columns else (rows, columns), channels=channels)
+    return preset(family, "tiny", **sizes, **fitting("vit", rows, columns), **changes)
+
+
+def shaped(recipe: Recipe, pictures: Any) -> Recipe:
+    """The recipe for a model of these pictures' size."""
+    rows, columns, channels = pictures.pixels.shape[1:]
+    image = rows if rows == columns else (rows, columns)
+    return replace(recipe, model=replace(recipe.model, image=image, channels=channels))
+
+
+@prepare.register
+def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
+    """Pictures at the model's size, and for each patch a number that says whether it is hidden."""
+    pictures, valid = data.split()
+    recipe = shaped(recipe, pictures)
+    preparation, tokens = preparation_for(pictures), recipe.model.tokens
+    stream = HiddenStream(
+        pictures, preparation, data.augmentation, max(1, recipe.train.batch_tokens // tokens),
+        seed=recipe.train.seed, patches=tokens - 1,
+    )  # fmt: skip
+    return Job(
+        recipe=recipe, stream=stream, valid=lambda: stream.once(valid), objective=hidden_pixels,
+        preparation=preparation, about=f"{len(pictures):,} pictures",
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Pictures without labels: found wherever they lie, and batches that hide patches or show each picture twice."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from regard.data.augment import Augmentation
+from regard.data.pictures import Pictures, preparation_for
+from regard.data.unlabelled import HiddenStream, UnlabelledConfig, ViewStream
+
+
+@pytest.fixture
+def pictures():
+    pixels = np.random.default_rng(3).integers(0, 255, (11, 6, 9, 1), dtype=np.uint8)
+    return Pictures(pixels, np.zeros(11, dtype=np.int64), ("",))
+
+
+def test_where_pictures_come_from(tmp_path):
+    nothing = UnlabelledConfig()
+    assert [len(part) for part in nothing.split()] == [1257, 180] and len(nothing.held_out()) == 360
+    assert UnlabelledConfig(size=12).split()[0].pixels.shape == (1257, 12, 12, 1)
+    for number in range(20):
+        (tmp_path / str(number % 3)).mkdir(exist_ok=True)
+        Image.new("L", (5, 4), number).save(tmp_path / str(number % 3) / f"{number}.png")
+    train, valid = UnlabelledConfig(images=str(tmp_path)).split()
+    assert train.pixels.shape == (18, 4, 5, 1) and len(valid) == 2
+    assert len(UnlabelledConfig(images=str(tmp_path), valid=str(tmp_path / "1")).split()[1]) == 7
+    np.savez(tmp_path / "a.npz", x_train=np.zeros((30, 4, 4), np.uint8), x_test=np.ones((7, 4, 4), np.uint8))
+    assert UnlabelledConfig(images=str(tmp_path / "a.npz")).held_out().pixels.sum() == 7 * 16
+
+
+def test_mistakes(tmp_path):
+    def split(**fields):
+        return UnlabelledConfig(**fields).split()
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.npz").write_text("text")
+    np.savez(tmp_path / "y.npz", y=np.zeros(3))
+    np.savez(tmp_path / "one.npz", x=np.zeros((1, 4, 4), np.uint8))
+    for fields, message in [
+        (dict(images=str(tmp_path / "empty")), "holds no pictures"),
+        (dict(images=str(tmp_path / "nowhere")), "no such folder"),
+        (dict(images=str(tmp_path / "nowhere.npz")), "no such file"),
+        (dict(images=str(tmp_path / "text.npz")), "cannot be read as .npz|allow_pickle|no array"),
+        (dict(images=str(tmp_path / "y.npz")), "no array x, only y"),
+        (dict(images=str(tmp_path / "one.npz")), "one picture cannot be split"),
+        (dict(valid="somewhere"), "give --data.images too"),
+        (dict(channels=2), r"must be 1 \(grey\) or 3"),
+        (dict(size=0), "must be at least 1"),
+        (dict(zoom=1.5), "must be below 1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            split(**fields)
+
+
+def test_patches_get_their_noise_anew_and_again(pictures):
+    stream = HiddenStream(pictures, preparation_for(pictures), Augmentation(), 4, patches=6)
+    several = [batch for _, (_, _, batch) in zip(range(5), stream.batches(), strict=False)]
+    noises = [batch.inputs["noise"] for batch in several]
+    assert [noise.shape for noise in noises] == [(4, 6), (4, 6), (3, 6), (4, 6), (4, 6)]
+    assert not any(torch.equal(noises[0], other) for other in (noises[1], noises[3]))
+    _, _, again = next(stream.batches(1, 0))
+    assert torch.equal(again.inputs["noise"], noises[3])
+    one, two = (torch.cat([batch.inputs["noise"] for batch in stream.once(pictures)]) for _ in range(2))
+    assert one.shape == (11, 6) and torch.equal(one, two)
+
+
+def test_views_are_two_of_the_same_picture(pictures):
+    how = preparation_for(pictures)
+    same = ViewStream(pictures, how, Augmentation(), 4)
+    _, _, batch = next(same.batches())
+    first, second = batch.inputs["pixels"].chunk(2)
+    assert torch.equal(first, second) and batch.tokens == 4
+    wanted = torch.from_numpy(how.numbers(pictures.pixels[list(batch.examples)]))
+    torch.testing.assert_close(first, wanted)
+    changed = ViewStream(pictures, how, Augmentation(shift=0.2, colour=0.3), 4)
+    _, _, batch = next(changed.batches())
+    first, second = batch.inputs["pixels"].chunk(2)
+    assert not torch.equal(first, second) and not torch.equal(first, wanted)
+    for one, two in zip(changed.once(pictures), changed.once(pictures), strict=True):
+        assert torch.equal(one.inputs["pixels"], two.inputs["pixels"])
+    assert sum(len(batch.inputs["pixels"]) for batch in changed.once(pictures)) == 22
