@@ -1,0 +1,47 @@
+"""Tiny random models that see, as `regard.load` would hand them over, and a picture for them."""
+
+import numpy as np
+from PIL import Image
+
+from regard.data.images import Preparation
+from regard.models import DETR, CNNAttention, CNNAttentionConfig, DETRConfig, MViT, MViTConfig, Swin, SwinConfig, ViT
+from regard.models.vit import ViTConfig
+from regard.tasks import PictureEncoder
+from tests.inside.loaded import spread_out
+
+PATCHES = dict(image=(12, 20), channels=1, patch=4, dim=12, depth=2, heads=2, ffn_dim=17)
+STAGES = dict(image=(14, 18), channels=1, patch=2, dim=8)
+
+
+def picture(rows, columns, mode="L"):
+    pixels = np.random.default_rng(3).integers(0, 256, (rows, columns, len(mode)), dtype=np.uint8)
+    return Image.fromarray(pixels[..., 0] if mode == "L" else pixels)
+
+
+def loaded(model, size=None, kind=PictureEncoder):
+    channels = model.config.channels
+    return kind(model.eval(), Preparation(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels))
+
+
+def vit(**changes):
+    return spread_out(ViT(ViTConfig(**PATCHES | changes)))
+
+
+def swin(**changes):
+    return spread_out(Swin(SwinConfig(**STAGES | dict(depths=(2, 2), heads=(2, 4), window=4) | changes)))
+
+
+def mvit(**changes):
+    return spread_out(MViT(MViTConfig(**STAGES | dict(depths=(2, 2), heads=1, key_stride=2) | changes)))
+
+
+def cnn():
+    return spread_out(CNNAttention(CNNAttentionConfig(**STAGES | dict(depths=(1, 2), heads=2, attention=2))))
+
+
+def detr():
+    config = DETRConfig(
+        image=32, channels=1, stem=4, widths=(4, 8), blocks=(1, 1), bottleneck=False, queries=5, dim=12, depth=2,
+        decoder_depth=2, heads=3, ffn_dim=9, labels=("circle", "star"),
+    )  # fmt: skip
+    return spread_out(DETR(config))
