@@ -13,7 +13,7 @@ from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, 
 
 @regard.group(cls=Commands)
 def bench() -> None:
-    """Measure attention on this machine: growth with length, other architectures, what is learned."""
+    """Measure on this machine: growth with length and area, other architectures, what is learned."""
 
 
 kernels_option = click.option(
@@ -202,6 +202,75 @@ def decode(
         batches=read_lengths(batches), prompt=prompt, new=new, beams=beam, rounds=rounds, quantize=quantize
     )
     finish(measure_decode(model, config, quiet=quiet), as_json, render_decode)
+
+
+@bench.command(context_settings=OVERRIDES)
+@click.option("--by", type=click.Choice(["examples", "patch"]), default="examples", show_default=True)
+@click.option("--models", help="Recipes, or cnn, as vit,swin,cnn.  [default: these three; by patch vit]")
+@click.option("--values", help="Numbers of pictures or patches, as 100,1000.  [default: what suits the pictures]")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
+@click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Of training, for each run.")
+@click.option("--minutes", type=float, help="Of training, for each run, instead of steps.")
+@click.option("--runs", type=PATH, help="Keep the runs there; what is finished is not trained again.")
+@picture_option
+@quiet_option
+@json_option
+@click.pass_context
+def pictures(
+    ctx: click.Context, by: Any, models: str | None, values: str | None, seeds: int, steps: int, minutes: float | None,
+    runs: Path | None, out: Path | None, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """What labelled pictures teach each model.
+
+    Accuracy on held-out pictures by their number (who knows already what pictures are like needs fewer), or accuracy
+    and time by the size of the patches; every field of the recipes can be overridden.
+
+    \b
+    regard bench pictures --data.images mnist.npz --values 100,1000,10000 --out bias.png
+    regard bench pictures --by patch --data.images mnist.npz --out patch.png
+    """
+    check_picture(out)
+    from regard.bench import pictures as table
+    from regard.bench.measure import read_lengths, read_names
+
+    config = table.PicturesConfig(
+        by=by, models=read_names(models or ""), values=read_lengths(values) if values else (), seeds=seeds, steps=steps,
+        minutes=minutes,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as place:
+        found = table.measure_pictures(config, runs or Path(place), overrides(ctx.args), quiet=quiet)
+    finish(found, as_json, table.render_pictures, table.draw_pictures, out)
+
+
+@bench.command()
+@click.option("--sides", default="64..512", show_default=True, help="Of pictures: doubling from..to, or a list.")
+@click.option("--patch", type=click.IntRange(1), default=4, show_default=True, help="Pixels of a patch's side.")
+@click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Width.")
+@click.option("--depth", type=click.IntRange(1), default=4, show_default=True, help="Blocks.")
+@click.option("--window", type=click.IntRange(1), default=8, show_default=True, help="Patches of a window's side.")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
+@seconds_option
+@repeats_option
+@picture_option
+@quiet_option
+@json_option
+def area(
+    sides: str, patch: int, dim: int, depth: int, window: int, batch: int, max_seconds: float, repeats: int,
+    out: Path | None, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """How ViT and Swin grow with a picture's area.
+
+    Time of a forward pass, with fitted exponents, beside the FLOPs that are counted.
+    """
+    check_picture(out)
+    from regard.bench.area import AreaConfig, draw_area, measure_area, render_area
+    from regard.bench.measure import read_lengths
+
+    config = AreaConfig(
+        sides=read_lengths(sides), patch=patch, dim=dim, depth=depth, window=window, batch=batch,
+        max_seconds=max_seconds, repeats=repeats,
+    )  # fmt: skip
+    finish(measure_area(config, quiet=quiet), as_json, render_area, draw_area, out)
 
 
 def check_picture(out: Path | None) -> None:

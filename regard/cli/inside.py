@@ -27,6 +27,7 @@ def cost(
     regard cost base --batch 32 --length 128
     regard cost seq2seq:base --vocab-size 37000
     regard cost lr-net-50
+    regard cost pixel --image 128
     """
     from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost
     from regard.cost import cost as count
@@ -50,25 +51,40 @@ def cost(
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
 @click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
-@click.option("--view", type=click.Choice(["heads", "lines"]), default="heads", show_default=True)
-@click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png]")
+@click.option(
+    "--view", type=click.Choice(["heads", "lines", "rollout", "windows", "queries", "words"]),
+    help="heads; of a text lines between tokens; of a picture rollout, Swin's windows, DETR's queries, words.",
+)  # fmt: skip
+@click.option("--layer", type=int, help="Of a picture: this layer alone, from 0 (-1: the last).")
+@click.option("--head", type=click.IntRange(0), help="Of a picture: this head alone.")
+@click.option("--at", metavar="ROW,COLUMN", help="Of a picture: what this patch looks at, not the class token or all.")
+@click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png; of a picture: printed]")
 @quantize_option
 @json_option
 def look(
-    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str, out: Path | None,
-    quantize: Any, as_json: bool,
+    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str | None,
+    layer: int | None, head: int | None, at: str | None, out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
-    """Draw every layer and head of the model in RUN at work on TEXT (or on a pair of texts).
+    """Show every layer and head of the model in RUN at work on TEXT (or on a pair of texts), or on a picture.
 
     \b
     regard look RUN "twenty-five" --out heads.png
     regard look CHECKPOINT --word bank "by the river bank" "money in the bank"
+    regard look RUN image.png --layer 3 --head 0 --at 2,5 --out attention.png
+    regard look RUN image.png --view rollout
     """
-    from regard.tasks import PictureEncoder, Translator, load
+    from regard.tasks import Painter, PictureEncoder, Translator, load
 
     loaded = load(run, quantize)
+    if isinstance(loaded, Painter):
+        raise ValueError(f"{run} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     if isinstance(loaded, PictureEncoder):
-        raise ValueError(f"{run} reads pictures; what it looks at cannot be drawn yet, use regard.look in Python")
+        if target is not None or word is not None:
+            raise ValueError(f"{run} reads pictures; leave out --target and --word")
+        look_at_picture(run, loaded, text, view, layer, head, at, out, as_json)
+        return
+    check_text(run, text[0], view, layer, head, at)
+    view = view or "heads"
     if word is not None:
         from regard.inside.words import compare_word, draw_word, render_word
 
@@ -88,6 +104,47 @@ def look(
 
         draw_text(loaded, text[0], path, view=view, second=text[1] if len(text) > 1 else None)
     click.echo(f"drawn: {path}", err=True)
+
+
+def look_at_picture(
+    run: str, loaded: Any, pictures: tuple[str, ...], view: str | None, layer: int | None, head: int | None,
+    at: str | None, out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Prints or draws what a model that sees looks at."""
+    from regard.inside.canvas import check_suffix
+    from regard.inside.image import render, show
+
+    if len(pictures) > 1:
+        raise ValueError(f"{run} looks at one picture at a time, got {len(pictures)}; call it once for each")
+    if out is not None:
+        check_suffix(out)
+    patch = place_of(at) if at is not None else None
+    said, draw = show(loaded, pictures[0], view=view, layer=layer, head=head, at=patch)
+    if as_json or out is None:
+        emit({"picture": pictures[0]} | said, as_json, render)
+    if out is not None:
+        draw(out)
+        click.echo(f"drawn: {out}", err=True)
+
+
+def place_of(text: str) -> tuple[int, int]:
+    """Row and column, as they are written."""
+    row, comma, column = text.partition(",")
+    if not (comma and row.strip().isdecimal() and column.strip().isdecimal()):
+        raise ValueError(f"--at takes the row and column of a patch, such as 2,5; got {text!r}")
+    return int(row), int(column)
+
+
+def check_text(run: str, text: str, view: str | None, layer: int | None, head: int | None, at: str | None) -> None:
+    """What is for pictures does not suit a model that reads texts."""
+    from regard.data.images import SUFFIXES
+
+    given = {"--view": view, "--layer": layer, "--head": head, "--at": at}
+    wrong = [name for name, value in given.items() if value not in (None, "heads", "lines")]
+    if wrong:
+        raise ValueError(f"{run} reads texts, and {wrong[0]} {given[wrong[0]]} is for pictures; leave it out")
+    if Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
+        raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
 
 
 @regard.command(context_settings=OVERRIDES)

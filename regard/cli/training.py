@@ -26,12 +26,13 @@ from regard.cli.base import (
 @click.option("--config", type=PATH, help="TOML file with fields to override.")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--probe", is_flag=True, help="Afterwards, a linear classifier on every layer (models that see).")
 @click.option("--help", "wants_help", is_flag=True, help="Show this message, or with NAME every field.")
 @json_option
 @click.pass_context
 def train(
     ctx: click.Context, name: str | None, out: Path | None, config: Path | None, resume: bool, quiet: bool,
-    wants_help: bool, as_json: bool,
+    probe: bool, wants_help: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Train a model by recipe NAME; every field can be overridden.
 
@@ -41,6 +42,7 @@ def train(
     regard train lm --data.text book.txt --data.kind char          a language model
     regard train classify --data.train train.tsv                   labels of texts
     regard train vit --data.images FOLDER                          labels of pictures
+    regard train detr --data.coco annotations.json                 things in pictures
     """
     if name is None or wants_help and name.startswith("-"):
         click.echo(ctx.get_help())
@@ -54,10 +56,12 @@ def train(
 
         click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes)))
         return
-    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json)
+    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe)
 
 
-def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+def run_recipe(
+    name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False
+) -> None:
     """Trains, or goes on with it, and says what came of it."""
     from regard.recipes import Recipe, configure, fit, recipe
     from regard.recipes.report import report
@@ -68,11 +72,17 @@ def run_recipe(name: str, changes: dict[str, Any], out: Path, resume: bool, quie
     plan = recipe(name, changes) if not resume else configure(Recipe.load(out / "recipe.toml"), changes)
     if plan.name != name:
         raise ValueError(f"{out} is a run of {plan.name}, not of {name}; go on with regard train {plan.name} --resume")
+    if probe:
+        from regard.recipes import probe as linear
+
+        linear.check_labels(plan.data)  # before the training
     try:
         fitted = fit(plan, out, resume=resume, quiet=quiet)
     except Interrupted as stop:
         sys.exit(fail(str(stop), 130))
     report(out, fitted, as_json=as_json)
+    if probe:
+        emit(linear.probe(out, {}), as_json, linear.render)
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -98,12 +108,15 @@ def finetune(
     regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
     regard finetune CHECKPOINT --task tag --tune lora --data.train train.conll
     regard finetune CHECKPOINT --data.images FOLDER --data.size 96
+    regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    if "data.images" in changes:
+    if {"data.coco", "data.voc"} & changes.keys():
+        task = "detr"
+    elif "data.images" in changes:
         task = "vit"
     if task is None:
-        raise ValueError("give --task classify, tag, answer, embed or instruct, or --data.images FOLDER")
+        raise ValueError("give --task classify, tag, answer, embed or instruct, or pictures: --data.images FOLDER")
     run_recipe(task, changes, out or Path("runs") / task, resume, quiet, as_json)
 
 
@@ -123,13 +136,16 @@ def recipes(as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1), help="Only the first examples.")
 @click.option("--lowercase", is_flag=True, help="BLEU without regard to case.")
 @click.option("--few-shot", type=click.IntRange(0), help="Classify by so many examples in a prompt.")
+@click.option("--probe", is_flag=True, help="Instead: a linear classifier on every layer of a model that sees.")
+@click.option("--labels", type=click.IntRange(2), help="Labelled pictures that it learns from.  [default: 1000]")
 @click.option("--out", type=PATH, help="Write what the model said there, one a line.")
 @quantize_option
 @json_option
 @click.pass_context
 def evaluate(
     ctx: click.Context, run: str, beam: int | None, length_penalty: float | None, limit: int | None,
-    lowercase: bool, few_shot: int | None, out: Path | None, quantize: Any, as_json: bool,
+    lowercase: bool, few_shot: int | None, probe: bool, labels: int | None, out: Path | None, quantize: Any,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Score the model in RUN on held-out data, by the measures of its task.
 
@@ -138,9 +154,18 @@ def evaluate(
     regard eval RUN --data.source test.en --data.target test.de  translations; or --data.pairs test.tsv
     regard eval RUN --data.train train.tsv --data.test test.tsv  labels, tags, answers
     regard eval RUN --data.images FOLDER                         labels of pictures
+    regard eval RUN --data.coco annotations.json                 boxes in pictures; or --data.voc FOLDER
     regard eval RUN --data.text test.txt                         bits per byte, next to xz and bz2
     regard eval RUN --few-shot 8 --data.train train.tsv          labels by examples in the prompt
+    regard eval RUN --probe --data.images FOLDER                 where a model that sees is best cut
     """
+    if labels is not None and not probe:
+        raise ValueError("--labels are for a linear classifier; add --probe")
+    if probe:
+        from regard.recipes import probe as linear
+
+        emit(linear.probe(run, overrides(ctx.args), labels=labels, limit=limit), as_json, linear.render)
+        return
     from regard.files import write_atomically
     from regard.recipes import scores
 
@@ -196,17 +221,22 @@ def convert(run: str, out: Path, to: str) -> None:
     """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
     from regard.hub.checkpoint import export_model
     from regard.hub.images import save_preparation
-    from regard.tasks import Encoder, PictureEncoder, Writer, load
+    from regard.tasks import Comparer, Encoder, Painter, PictureEncoder, Writer, load
     from regard.tokens.export import export_tokenizer
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
     loaded = load(run)
     if isinstance(loaded, PictureEncoder):
-        export_model(loaded.model, out)
+        told = loaded.tokenizer if isinstance(loaded, Comparer) else None
+        export_model(loaded.model, out, **{name: getattr(told, name) for name in ("bos", "eos", "pad") if told})
         save_preparation(out, loaded.preparation)
+        if told is not None:
+            export_tokenizer(told, out, frame="both", max_len=loaded.model.config.max_len)
         click.echo(f"written: {out}", err=True)
         return
+    if isinstance(loaded, Painter):
+        raise ValueError(f"{run} paints pixel by pixel, which no other project reads in this form; use it here")
     how: dict[str, Any] = {}
     if isinstance(loaded, Writer):
         how = {name: loaded.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}

@@ -193,22 +193,62 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quant
         tell({"text": one, "places": [[asdict(word) for word in words] for words in places]}, "\n".join(lines), as_json)
 
 
-@regard.command()
+class Labelling(click.Command):
+    """A command whose --zero-shot takes all words up to the next option but names of image files."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread(args) if "--zero-shot" in args else args)
+
+
+def spread(words: list[str]) -> list[str]:
+    """The same with --zero-shot before each of its words."""
+    from regard.data.images import SUFFIXES
+
+    found: list[str] = []
+    taking = False
+    for place, word in enumerate(words):
+        ends = place + 1 == len(words) or words[place + 1].startswith("-")
+        if word == "--zero-shot" and not ends:
+            taking = True
+        elif taking and not word.startswith("-") and Path(word).suffix.lower() not in SUFFIXES:
+            found += ["--zero-shot", word]
+        else:
+            taking = taking and not word.startswith("-")
+            found.append(word)
+    return found
+
+
+@regard.command(cls=Labelling)
 @click.argument("run")
 @click.argument("text", nargs=-1)
 @input_option
 @click.option("--second", help="A second text, for a model of pairs.")
+@click.option("--zero-shot", multiple=True, metavar="LABEL…", help="What an image may show, for a model that compares.")
 @quantize_option
 @json_option
 def classify(
-    run: str, text: tuple[str, ...], input_: Path | None, second: str | None, quantize: Any, as_json: bool
-) -> None:
-    """Label TEXT, the lines of a file, or of stdin; of a model that sees, TEXT are image files."""
-    from regard.tasks import load_for
+    run: str, text: tuple[str, ...], input_: Path | None, second: str | None, zero_shot: tuple[str, ...],
+    quantize: Any, as_json: bool,
+) -> None:  # fmt: skip
+    """Label TEXT, the lines of a file, or of stdin; of a model that sees, TEXT are image files.
 
-    classifier, texts = load_for("classify", run, quantize), read_texts(text, input_)
-    seconds = [second] * len(texts) if second is not None else None
-    for one, labels in zip(texts, classifier.classify(texts, seconds), strict=True):
+    \b
+    regard classify RUN "Not bad at all."
+    regard classify RUN image.png --zero-shot "a red circle" "a blue square"
+    """
+    from regard.tasks import Comparer, load_for
+
+    classifier = load_for("classify", run, quantize)
+    compares = isinstance(classifier, Comparer)
+    if compares and second is not None:
+        raise ValueError(f"{run} compares pictures with texts; name these with --zero-shot, not --second")
+    if zero_shot and not compares:
+        raise ValueError(f"{run} has labels of its own; leave out --zero-shot, or give a CLIP model")
+    if compares and not zero_shot:
+        raise ValueError(f'{run} has no labels of its own; name some texts: --zero-shot "a red circle" "a blue square"')
+    texts = read_texts(text, input_)
+    more: Any = list(zero_shot) if compares else [second] * len(texts) if second is not None else None
+    for one, labels in zip(texts, classifier.classify(texts, more), strict=True):
         best = labels[0]
         tell(
             {"text": one, "labels": {label.label: round(label.probability, 6) for label in labels}},
@@ -260,9 +300,9 @@ def answer(
 @click.argument("run")
 @click.argument("text", nargs=-1)
 @input_option
-@click.option("--search", "query", help="Instead: find the lines of --in that are most like this.")
-@click.option("--in", "corpus", type=PATH, help="The file to search, a text a line.")
-@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines to find.")
+@click.option("--search", "query", help="Instead: find what is most like this text, or image file.")
+@click.option("--in", "corpus", type=PATH, help="Where to search: a file of a text a line, or a folder of images.")
+@click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines or images to find.")
 @click.option("--out", type=PATH, help="Write the vectors there (.npy).")
 @quantize_option
 @json_option
@@ -270,14 +310,31 @@ def embed(
     run: str, text: tuple[str, ...], input_: Path | None, query: str | None, corpus: Path | None, count: int,
     out: Path | None, quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
-    """Turn TEXT into vectors of length 1, or search a file by meaning."""
+    """Turn TEXT into vectors of length 1, or search by meaning; of a model that sees, TEXT are image files.
+
+    \b
+    regard embed RUN image.png --out vectors.npy
+    regard embed RUN --search "a red circle" --in FOLDER
+    """
     from regard.data.pairs import read_lines
-    from regard.tasks import load_for
+    from regard.tasks import Comparer, PictureEncoder, load_for
 
     if (query is None) != (corpus is None):
         raise ValueError("--search and --in go together: what to look for, and the file to look in")
     encoder = load_for("embed", run, quantize)
+    sees = isinstance(encoder, PictureEncoder)
+    if query is not None and corpus is not None and corpus.is_dir():
+        if not sees:
+            raise ValueError(f"{run} reads texts, and {corpus} is a folder; give a file with a text a line")
+        skipped: list[str] = []
+        for found in encoder.search(query, corpus, count=count, skipped=skipped):
+            tell({"score": found.score, "path": found.text}, f"{found.score:.4f}\t{found.text}", as_json)
+        if skipped:
+            click.echo(f"passed over {len(skipped):,} files: {skipped[0]}", err=True)
+        return
     if query is not None and corpus is not None:
+        if sees and not isinstance(encoder, Comparer):
+            raise ValueError(f"{run} sees, it does not read; give --in a folder of images")
         for found in encoder.search(query, read_lines(corpus), count=count):
             tell(
                 asdict(found) | {"line": found.place + 1},
@@ -286,7 +343,7 @@ def embed(
             )
         return
     texts = read_texts(text, input_)
-    vectors = encoder.embed(texts)
+    vectors = encoder.vectors(texts) if sees else encoder.embed(texts)
     if out is not None:
         import numpy as np
 

@@ -1,5 +1,8 @@
 """Parameters, FLOPs and memory: arithmetic on configs, no tensors."""
 
+import regard.cost.captioner
+import regard.cost.clip
+import regard.cost.detr
 import regard.cost.families
 import regard.cost.hierarchies
 import regard.cost.images

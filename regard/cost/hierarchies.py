@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from regard.cost.attention import attention_kept, attention_live, attention_parameters, kernel_costs, widths
+from regard.cost.attention import (
+    attention_kept,
+    attention_live,
+    attention_parameters,
+    kernel_costs,
+    key_flops,
+    query_flops,
+    widths,
+)
 from regard.cost.count import Count, Flops, Setting, register_count
 from regard.cost.pieces import (
     PositionCost,
@@ -17,6 +25,8 @@ from regard.cost.pieces import (
     norm_parameters,
 )
 from regard.cost.stack import attention_of
+from regard.models.cnn_attention import CNNAttentionConfig
+from regard.models.hierarchy import HierarchyConfig
 from regard.models.mvit import MViTConfig
 from regard.models.swin import SwinConfig
 from regard.nn.block import BlockConfig
@@ -25,6 +35,7 @@ from regard.nn.pooling import Grid, pooled
 from regard.nn.windows import LogOffsets, Windows
 
 OFFSETS = PositionCost(biases=True, trained_bias=True)
+NOWHERE = PositionCost()
 
 
 def feedforward_of(sizes: BlockConfig) -> tuple[int, int]:
@@ -81,10 +92,10 @@ def swin(config: SwinConfig, at: Setting) -> Count:
 
 
 def hierarchy(
-    config: SwinConfig | MViTConfig, at: Setting, dim: int, tokens: int, parts: dict[str, int], flops: Flops, kept: int,
+    config: HierarchyConfig, at: Setting, dim: int, tokens: int, parts: dict[str, int], flops: Flops, kept: int,
     live: int, matrices: int, *, trained: bool,
 ) -> Count:  # fmt: skip
-    """The end of both families: a norm of the last tokens, their mean, a head."""
+    """The end of all these families: a norm of the last tokens, their mean, a head."""
     labels = len(config.labels)
     parts["norms"] += norm_parameters("layer", dim)
     parts["head"] = linear_parameters(dim, labels) if labels else 0
@@ -172,3 +183,39 @@ def mvit(config: MViTConfig, at: Setting) -> Count:
         moment = max(T * 3 * width + pools + looks, Q * feedforward_live(sizes.ffn_dim, activation=sizes.activation))
         live = max(live, B * (moment + 3 * T * inputs))
     return hierarchy(config, at, width, Q, parts, flops, kept, live, matrices, trained=False)
+
+
+@register_count(CNNAttentionConfig)
+def cnn_attention(config: CNNAttentionConfig, at: Setting) -> Count:
+    """Two convolutions a block, and behind those of the last stages attention over all places of the map."""
+    B, D, values = at.batch, config.dim, config.channels * (2 * config.patch + 1) ** 2
+    grid, width, T, holds = pooled(sides(config.image), config.patch), D, config.tokens, False
+    parts = dict(patches=linear_parameters(values, D)) | dict.fromkeys(
+        ("convolutions", "attention", "norms", "head"), 0
+    )
+    flops, matrices, kept, live = Flops(matrices=2 * T * values * D), 0, 0, 0
+    copies = 2 if config.activation == "relu" else 3  # what is normalised, activated (ReLU keeps its result), convolved
+    for stage, depth in enumerate(config.depths):
+        own = config.looks(stage)
+        for block in range(depth):
+            inputs, before, first = width, T, stage > 0 and block == 0
+            width, grid = D * 2**stage, pooled(grid, 2) if first else grid
+            T = prod(grid)
+            weights = 9 * (inputs + width) * width + (inputs * width if first else 0)
+            parts["convolutions"] += weights
+            parts["norms"] += 2 * (inputs + width)
+            flops += Flops(matrices=2 * T * weights)
+            kept += B * (copies * (before * inputs + T * width) + (2 * T * width if config.dropout else 0))
+            live = max(live, B * 5 * max(before * inputs, T * width))  # two of them in the layout of PyTorch's library
+            if own is not None:
+                kernel, layer = kernel_costs[own.kernel], dict(batch=B, queries=T, keys=T, own=True)
+                unmasked = B * T * T if not kernel.holds(own, NOWHERE, training=at.training) else 0
+                parts["attention"] += attention_parameters(own)
+                parts["norms"] += norm_parameters("layer", width)
+                looked = kernel.score_flops(own, T) + kernel.summary_flops(own)
+                flops += Flops(matrices=T * (query_flops(own) + key_flops(own)), attention=T * looked)
+                matrices += B * own.heads * T * T
+                kept += B * T * norm_kept("layer", width) + attention_kept(own, NOWHERE, **layer) - unmasked
+                live = max(live, attention_live(own, NOWHERE, **layer) - B * T * T + 2 * B * T * width)
+                holds = kernel.holds(own, NOWHERE, training=at.training)
+    return hierarchy(config, at, width, T, parts, flops, kept, live, matrices, trained=holds)

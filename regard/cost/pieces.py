@@ -92,7 +92,7 @@ def feedforward_kept(dim: int, ffn_dim: int, *, activation: str, dropout: float)
 
 def feedforward_live(ffn_dim: int, *, activation: str) -> int:
     """Of one token: the hidden layer before, in and after its activation."""
-    return ffn_dim * (4 if activation in GATED else 3 if activation == "relu2" else 2)
+    return ffn_dim * (4 if activation in GATED else 3 if activation in ("relu2", "quick-gelu") else 2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

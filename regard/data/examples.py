@@ -110,7 +110,8 @@ def _lines(path: Path) -> list[str]:
     return [first.removeprefix("\ufeff"), *rest]  # spreadsheets write a byte order mark
 
 
-def _read_jsonl(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
+def read_objects(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
+    """The objects of a .jsonl file."""
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -130,7 +131,7 @@ def _read_jsonl(path: Path, fields: tuple[str, ...], columns: dict[str, str]) ->
 
 def _read_table(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
     """Rows of a .csv or .tsv; a first row with a known name is a header."""
-    rows = _cells(path)
+    rows = read_cells(path)
     number, first = next(rows, (1, []))
     ours = {columns.get(name, name).lower(): name for name in fields}
     ours |= {alias: name for alias, name in _ALIASES.items() if name in fields and name not in columns}
@@ -156,7 +157,8 @@ def _read_table(path: Path, fields: tuple[str, ...], columns: dict[str, str]) ->
         yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name is not None}
 
 
-def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a .csv or .tsv file, whatever they are called."""
     lines = _lines(path)
     if path.suffix.lower() == ".tsv":  # quotes are characters like others there
         yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip())
@@ -305,5 +307,5 @@ _TASKS: dict[str, tuple[tuple[str, ...], Callable[[Row], Any]]] = {
     "instruct": (("prompt", "answer"), _instruction),
 }
 TASKS = tuple(_TASKS)
-_READERS = {".jsonl": _read_jsonl, ".csv": _read_table, ".tsv": _read_table}
-_TAG_READERS = {".conll": _read_conll, ".bio": _read_conll, ".jsonl": _read_jsonl}
+_READERS = {".jsonl": read_objects, ".csv": _read_table, ".tsv": _read_table}
+_TAG_READERS = {".conll": _read_conll, ".bio": _read_conll, ".jsonl": read_objects}

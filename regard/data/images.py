@@ -84,6 +84,8 @@ class Preparation:
     """Rows and columns that every picture is brought to."""
     shortest: int | None = None
     """Or the length of its shorter side; the other keeps the shape."""
+    longest: int | None = None
+    """Most pixels of the longer side, for which the shorter one then gives way."""
     crop: tuple[int, int] | None = None
     """Rows and columns of the centre that is kept; what is missing is black."""
     filter: Filter = "bilinear"
@@ -98,6 +100,8 @@ class Preparation:
     def __post_init__(self) -> None:
         if self.size is not None and self.shortest is not None:
             raise ValueError(f"a picture has size={self.size} or shortest={self.shortest}, not both")
+        if self.longest is not None and (self.shortest is None or self.longest < self.shortest):
+            raise ValueError(f"longest={self.longest} needs a shortest of at most that, got {self.shortest}")
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.channels):
             raise ValueError(
                 f"mean {self.mean} and std {self.std} must have a number for each of {self.channels} channels"
@@ -117,7 +121,7 @@ class Preparation:
     def fit(self, image: Image.Image) -> np.ndarray:
         """The picture at its size: rows, columns, channels as bytes."""
         image = image.convert("L" if self.channels == 1 else "RGB")
-        size = self.size or (short_side(image.size, self.shortest) if self.shortest else None)
+        size = self.size or (short_side(image.size, self.shortest, self.longest) if self.shortest else None)
         if size is not None:
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
         found = as_array(image, self.channels)
@@ -133,10 +137,15 @@ class Preparation:
         return np.ascontiguousarray(np.moveaxis(x, -1, -3))
 
 
-def short_side(size: tuple[int, int], shortest: int) -> tuple[int, int]:
-    """Rows and columns with the shorter side as asked for."""
-    columns, rows = size
-    long = int(shortest * max(size) / min(size))
+def short_side(size: tuple[int, int], shortest: int, longest: int | None = None) -> tuple[int, int]:
+    """Rows and columns with the shorter side as asked for, or less where the other would become too long."""
+    (columns, rows), exact = size, float(shortest)
+    if longest is not None and max(size) / min(size) * shortest > longest:
+        exact = longest * min(size) / max(size)
+        shortest = max(1, round(exact))
+        if min(size) == shortest:
+            return rows, columns
+    long = int(exact * max(size) / min(size))
     return (long, shortest) if columns <= rows else (shortest, long)
 
 

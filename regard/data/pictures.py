@@ -1,7 +1,7 @@
 """Labelled pictures: a folder a class, a table of paths, arrays, or the embedded digits; and batches of them."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +40,15 @@ class Pictures:
 
     def take(self, places: Any) -> "Pictures":
         return Pictures(self.pixels[places], self.labels[places], self.names)
+
+    def draw(self, count: int, seed: int) -> "Pictures":
+        """So many of them, of each class its share but at least one, by the dice of a seed."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        turn = np.empty(len(self))
+        for label in range(len(self.names)):  # the first of each class, then the second of each, …
+            own = order[self.labels[order] == label]
+            turn[own] = np.arange(len(own)) / len(own) if len(own) else 0
+        return self.take(np.sort(order[np.argsort(turn[order], kind="stable")][:count]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +91,21 @@ def list_table(table: Path) -> list[Listed]:
     return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
 
 
-def read_arrays(path: Path, part: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
+def read_arrays(
+    path: Path, part: str, *, labelled: bool = True
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
     """Pictures, labels and names of an .npz, as bytes with the channels last; None without this part."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             names = next((pair for pair in SETS[part] if pair[0] in stored.files), None)
             if names is None and part == "test":
                 return None
+            if names is not None and not labelled:
+                x = as_bytes(stored[names[0]])
+                return x, np.zeros(len(x), dtype=np.int64), ("",)
             if names is None or names[1] not in stored.files:
-                raise ValueError(f"no arrays x and y, only {', '.join(stored.files) or 'nothing'}")
+                wanted = "arrays x and y" if labelled else "array x"
+                raise ValueError(f"no {wanted}, only {', '.join(stored.files) or 'nothing'}")
             x, y = (stored[name] for name in names)
             told = tuple(map(str, stored["labels"])) if "labels" in stored.files else ()
         return as_bytes(x), *as_classes(y, told, len(x))
@@ -145,7 +160,7 @@ def digits(split: str) -> Pictures:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImagesConfig:
+class ImagesConfig(Augmentation):
     """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
@@ -166,20 +181,12 @@ class ImagesConfig:
     """What is trained of it: all, the head alone, or the head and low-rank detours (lora)."""
     rank: int = 8
     """Width of those detours."""
+    examples: int | None = None
+    """Train on only so many pictures, drawn by the seed, of each class its share (none: all)."""
     shift: float = 0.1
     """Largest move in training, as a share of the side."""
     zoom: float = 0.1
-    """Largest change of size."""
-    turn: float = 0.0
-    """Largest turn in degrees."""
-    flip: bool = False
-    """Mirror half of the pictures."""
-    colour: float = 0.0
-    """Largest change of brightness, contrast and saturation."""
-    mixup: float = 0.0
-    """Mix whole pictures and their labels: Beta(mixup, mixup)."""
-    cutmix: float = 0.0
-    """Mix parts of pictures and their labels: Beta(cutmix, cutmix)."""
+    """Largest change of size: 0.1 is from 90 to 110 percent."""
 
     def __post_init__(self) -> None:
         if (self.valid or self.test) and not self.images:
@@ -190,20 +197,14 @@ class ImagesConfig:
             raise ValueError(f"tune={self.tune!r} needs weights to start from; give --data.base")
         if self.channels not in (None, 1, 3):
             raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
-        if self.rank < 1 or (self.size is not None and self.size < 1):
-            raise ValueError("size and rank must be at least 1")
-        self.augmentation  # noqa: B018  its own checks
+        for name in ("rank", "size", "examples"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        Augmentation.__post_init__(self)
 
     @property
     def embedded(self) -> bool:
         return self.images is None
-
-    @property
-    def augmentation(self) -> Augmentation:
-        return Augmentation(
-            shift=self.shift, zoom=self.zoom, turn=self.turn, flip=self.flip, colour=self.colour, mixup=self.mixup,
-            cutmix=self.cutmix,
-        )  # fmt: skip
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""
@@ -214,50 +215,32 @@ class ImagesConfig:
             assert found is not None
             rows, columns, channels = found[0].shape[1:]
         else:
-            listed = list_pictures(self.images)
-            sizes, channels = set(), self.channels or 1
-            for one in listed[:: max(1, len(listed) // 1000)]:  # a thousand are enough to tell
-                image = one.read()
-                sizes.add(image.size[::-1])
-                channels = max(channels, 1 if image.mode == "L" else 3)
-                if len(sizes) > 1 and channels == 3:
-                    break
-            rows, columns = sizes.pop() if len(sizes) == 1 else (LARGEST, LARGEST)
-            if max(rows, columns) > LARGEST:
-                rows = columns = LARGEST
+            rows, columns, channels = shape_of(list_pictures(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
-        """All pictures of a source, at one size."""
+    def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
+        """All pictures of a source, or of the embedded part, at one size."""
         rows, columns, channels = shape or self.shape()
         how = Preparation(channels=channels, size=(rows, columns))
+        if source is None:
+            found = digits(part)
+            return Pictures(resized(found.pixels, how), found.labels, found.names)
         if Path(source).suffix == ".npz":
-            found = read_arrays(Path(source), part) if Path(source).is_file() else None
-            if found is None:
+            arrays = read_arrays(Path(source), part) if Path(source).is_file() else None
+            if arrays is None:
                 raise ValueError(f"no such file: {source}")
-            pixels, labels, names = found
-            return Pictures(resized(pixels, how), labels, names)
+            return Pictures(resized(arrays[0], how), *arrays[1:])
         listed = list_pictures(source)
-        needed = len(listed) * rows * columns * channels
-        if needed > ROOM:
-            raise ValueError(
-                f"{source}: {len(listed):,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
-                f"more than {ROOM / 2**30:.0f}; lower --data.size"
-            )
         names = tuple(sorted({one.label for one in listed}))
         place = {name: i for i, name in enumerate(names)}
-        pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
-        for i, one in enumerate(listed):
-            pixels[i] = how.fit(one.read())
+        pixels = read_listed(listed, (rows, columns, channels), source)
         return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
 
     def split(self) -> tuple[Pictures, Pictures]:
         """Pictures for training and for validation."""
-        if self.images is None:
-            first, second = digits("train"), digits("valid")
-            how = Preparation(channels=self.shape()[2], size=self.shape()[:2])
-            return tuple(Pictures(resized(one.pixels, how), one.labels, one.names) for one in (first, second))  # type: ignore[return-value]
         shape = self.shape()
+        if self.images is None:
+            return self.read(None, "train", shape), self.read(None, "valid", shape)
         pictures = self.read(self.images, shape=shape)
         if len(pictures.names) < 2:
             raise ValueError(f"{self.images} has only the class {pictures.names[0]!r}; give pictures of another, too")
@@ -271,13 +254,41 @@ class ImagesConfig:
     def held_out(self) -> Pictures:
         """The pictures for the scores at the end."""
         if self.images is None:
-            found, how = digits("test"), Preparation(channels=self.shape()[2], size=self.shape()[:2])
-            return Pictures(resized(found.pixels, how), found.labels, found.names)
+            return self.read(None, "test")
         if self.test is not None:
             return self.read(self.test)
         if Path(self.images).suffix == ".npz" and self.valid is None and read_arrays(Path(self.images), "test"):
             return self.read(self.images, "test")
         return self.split()[1]
+
+
+def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
+    """Rows, columns and channels that suit all pictures of a list; a thousand of them are enough to tell."""
+    sizes, channels = set(), 1
+    for one in listed[:: max(1, len(listed) // 1000)]:
+        image = one.read()
+        sizes.add(image.size[::-1])
+        channels = max(channels, 1 if image.mode == "L" else 3)
+        if len(sizes) > 1 and channels == 3:
+            break
+    rows, columns = sizes.pop() if len(sizes) == 1 else (LARGEST, LARGEST)
+    return (rows, columns, channels) if max(rows, columns) <= LARGEST else (LARGEST, LARGEST, channels)
+
+
+def read_listed(listed: Sequence[Listed], shape: tuple[int, int, int], source: str) -> np.ndarray:
+    """All pictures of a list at one size, if there is room for them."""
+    rows, columns, channels = shape
+    needed = len(listed) * rows * columns * channels
+    if needed > ROOM:
+        raise ValueError(
+            f"{source}: {len(listed):,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
+            f"more than {ROOM / 2**30:.0f}; lower --data.size"
+        )
+    how = Preparation(channels=channels, size=(rows, columns))
+    pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
+    for i, one in enumerate(listed):
+        pixels[i] = how.fit(one.read())
+    return pixels
 
 
 def list_pictures(source: str) -> list[Listed]:
@@ -361,8 +372,8 @@ def centred(x: Tensor, how: Preparation) -> Tensor:
     return (x - mean) / std
 
 
-def preparation_for(pictures: Pictures) -> Preparation:
-    """Sizes as these pictures have them; each channel gets mean 0 and variance 1 over all of them."""
+def preparation_for(pictures: Any) -> Preparation:
+    """Sizes as these `pixels` have them; each channel gets mean 0 and variance 1 over all of them."""
     rows, columns, channels = pictures.pixels.shape[1:]
     some: np.ndarray = pictures.pixels[:: max(1, len(pictures) // 5000)].reshape(-1, channels).T
     mean = tuple(round(float(one.mean()) / 255, 4) for one in some)

@@ -1,37 +1,47 @@
 """Models that start from another's weights: a new head on them, and runs that keep only what they trained."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
 from regard.models.bert import POOLED
-from regard.models.vit import ViT
+from regard.models.mae import MAE
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
-from regard.nn.patches import grid_of, resample
+from regard.nn.patches import resample
+from regard.nn.pooling import stretch
 from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
 HEAD = ("model_type", "family", "regard_version", "adapter")
 """Keys of `config.json` that are not the config's own."""
+DETOURS = (".narrow", ".wide")
+"""Ends of the names of low-rank parameters."""
+
+
+def encoder_of(model: nn.Module) -> nn.Module:
+    """What another task starts from: of a masked autoencoder its encoder, of any other model all of it."""
+    return model.vit if isinstance(model, MAE) else model
 
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
     """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels,
     starts anew, and so does a pooler that the base does not have. Positions of pictures of another size are
     interpolated."""
+    base = encoder_of(base)
     model = type(base)(config)
     stored = own_tensors(base)
-    if isinstance(base, ViT) and (name := "encoder.position.table") in stored:
-        was, now = (grid_of(one.image, one.patch) for one in (base.config, config))
-        stored[name] = resample(stored[name].float(), was, now, first=config.first)
+    grids = (base.grid, model.grid) if hasattr(base, "grid") else None
+    for name in stored.keys() & own_tensors(model).keys():
+        stored[name] = stretched(name, stored[name], own_tensors(model)[name], grids)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
     with torch.no_grad():
         for name, tensor in own_tensors(model).items():
@@ -48,15 +58,29 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
     return model
 
 
+def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] | None) -> Tensor:
+    """Positions on the `grids` of patches before and now, or offsets in windows and along axes; all else as it is."""
+    if grids and name in ("table", "encoder.position.table"):
+        return resample(table.float(), *grids, first=len(table) - math.prod(grids[0]))
+    if name.endswith((".offsets.rows", ".offsets.columns")):
+        return stretch(table.float(), len(wanted))
+    if name.startswith("stages.") and name.endswith(".position.table"):
+        was, now = (math.isqrt(len(one)) for one in (table, wanted))
+        return resample(table.float(), (was, was), (now, now))
+    return table
+
+
 def tune(model: nn.Module, how: str, rank: int) -> None:
     """Which weights are trained: `all`, the `head` (with a pooler that it reads), or the head and `lora` detours."""
     if how == "all":
         return
     if how == "lora":
         add_low_rank(model, rank)
+        if not any(name.endswith(DETOURS) for name, _ in model.named_parameters()):
+            raise ValueError("this model has no attention to put detours beside; use --data.tune all or head")
     heads = ("head.", "pooler.") if getattr(model.config, "task", None) in POOLED else ("head.",)
     for name, parameter in model.named_parameters():
-        wanted = name.startswith(heads) or name.endswith((".narrow", ".wide"))
+        wanted = name.startswith(heads) or name.endswith(DETOURS)
         parameter.requires_grad_(wanted)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("this model has no head to tune by itself; use --data.tune all or lora")
@@ -73,7 +97,7 @@ def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int
 
 def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
     """The base with what a run trained put into it, detours merged."""
-    told = fields["adapter"]
+    told, base = fields["adapter"], encoder_of(base)
     own = {k: v for k, v in fields.items() if k not in HEAD}
     with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
         model = begin_from(base, override(type(base.config)(), own))

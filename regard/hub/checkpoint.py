@@ -150,7 +150,6 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     if odd:
         raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
     fields = known.write_config(config)
-    write_tensors(directory / WEIGHTS, known.to_theirs(config, tensors))
     if hasattr(model, "prefill"):
         if not fields.get("is_encoder_decoder"):
             generation = dict(beams=1, force_end=False) | generation
@@ -159,4 +158,7 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     else:
         given = {name: generation.get(name) for name in ("bos", "eos", "pad")}
         told = {f"{name}_token_id": id for name, id in given.items() if id is not None}
-    write_json(directory / CONFIG, fields | {name: id for name, id in told.items() if name.endswith("_token_id")})
+    ids = {name: id for name, id in told.items() if name.endswith("_token_id")}
+    fields = known.marked(fields, ids)
+    write_tensors(directory / WEIGHTS, known.to_theirs(config, tensors))
+    write_json(directory / CONFIG, fields)

@@ -7,9 +7,11 @@ from regard.data.images import FILTERS, Preparation
 from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
+"""Of pictures; and of pictures and texts together, where newer releases keep the same as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
 """What the filters are called there."""
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),
@@ -18,18 +20,25 @@ KINDS: dict[str, dict[str, Any]] = {
         size={"shortest_edge": 224}, resample=3, do_center_crop=True, crop_size=224, image_mean=CLIP_MEAN,
         image_std=CLIP_STD,
     ),
+    "Detr": dict(
+        size={"shortest_edge": 800, "longest_edge": 1333}, resample=2, image_mean=IMAGENET_MEAN,
+        image_std=IMAGENET_STD,
+    ),
 }  # fmt: skip
 """What each of their processors does where the file leaves it out."""
 
 
 def load_preparation(directory: str | Path, config: Any) -> Preparation:
     """What lies beside a model with this config; without a file, ViT's way for images of the model's own size."""
-    path = Path(directory) / PREPROCESSOR
-    if not path.is_file():
+    path, whole = Path(directory) / PREPROCESSOR, Path(directory) / PROCESSOR
+    fields = read_json(path) if path.is_file() else None
+    if fields is None and whole.is_file():
+        path, fields = whole, read_json(whole).get("image_processor")
+    if fields is None:
         middle = (0.5,) * config.channels
         return Preparation(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
     try:
-        return read_preparation(read_json(path), config.channels)
+        return read_preparation(fields, config.channels)
     except ValueError as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
@@ -44,21 +53,25 @@ def read_preparation(fields: dict[str, Any], channels: int) -> Preparation:
         known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
         raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
     told = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
-    if told.get("do_pad"):
+    if told.get("do_pad") and kind != "Detr":  # there smaller pictures of a batch are filled up, and said to be
         raise ValueError("do_pad=True cannot be read here; only pictures that end up with one size can")
     filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
     if told["resample"] not in filters:
         raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")
     size = told["size"] if told.get("do_resize", True) else None
+    if isinstance(size, int) and kind == "Detr":
+        size = {"shortest_edge": size, "longest_edge": told.get("max_size", 1333)}
     if isinstance(size, int):
         size = {"shortest_edge": size} if kind == "CLIP" else {"height": size, "width": size}
-    if size is not None and not ({"height", "width"} <= size.keys() or size.keys() == {"shortest_edge"}):
+    ways = [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}]
+    if size is not None and {key for key, value in size.items() if value is not None} not in ways:
         raise ValueError(f"size={size} cannot be read here; only height and width, or the shortest_edge, can")
     centred = told.get("do_normalize", True)
     return Preparation(
         channels=channels,
         size=both(size) if size is not None and "height" in size else None,
         shortest=size.get("shortest_edge") if size is not None else None,
+        longest=size.get("longest_edge") if size is not None else None,
         crop=both(told["crop_size"]) if told.get("do_center_crop", False) else None,
         filter=filters[told["resample"]],
         scale=told.get("rescale_factor", 1 / 255) if told.get("do_rescale", True) else None,
@@ -79,8 +92,9 @@ def each(value: Any, channels: int) -> tuple[float, ...]:
 
 def save_preparation(directory: str | Path, how: Preparation) -> None:
     """Writes it so that others read the same."""
+    kind = "ViT" if how.shortest is None else "CLIP" if how.longest is None else "Detr"
     fields: dict[str, Any] = {
-        "image_processor_type": "ViTImageProcessor" if how.shortest is None else "CLIPImageProcessor",
+        "image_processor_type": f"{kind}ImageProcessor",
         "do_resize": how.size is not None or how.shortest is not None,
         "resample": NUMBERS[how.filter],
         "do_center_crop": how.crop is not None,
@@ -91,7 +105,8 @@ def save_preparation(directory: str | Path, how: Preparation) -> None:
     if how.size is not None:
         fields["size"] = {"height": how.size[0], "width": how.size[1]}
     if how.shortest is not None:
-        fields["size"] = {"shortest_edge": how.shortest}
+        longest = {} if how.longest is None else {"longest_edge": how.longest}
+        fields["size"] = {"shortest_edge": how.shortest, **longest}
     if how.crop is not None:
         fields["crop_size"] = {"height": how.crop[0], "width": how.crop[1]}
     if how.scale is not None:

@@ -32,6 +32,7 @@ TRANSFORMS = {
         lambda theirs: [torch.cat([one[0] for one in theirs])],
         lambda ours, count: [row[None] for row in ours[0].chunk(count)],
     ),
+    "one-row": Transform(lambda theirs: [theirs[0][None]], lambda ours, count: [ours[0][0]]),  # D ↔ 1 D
     "vector": Transform(lambda theirs: [theirs[0][0, 0]], lambda ours, count: [ours[0][None, None]]),
     "transpose": Transform(lambda theirs: [theirs[0].mT], lambda ours, count: [ours[0].mT]),
     # their q, k and v are one tensor, our q and (k above v) two
@@ -88,7 +89,10 @@ class Pair:
 
 
 class Field(NamedTuple):
-    """Their name of one of our fields, its value where config.json leaves it out, and their words for our values."""
+    """Their name of one of our fields, its value where config.json leaves it out, and their words for our values.
+
+    A dot in the name leads into a part of config.json.
+    """
 
     name: str
     default: Any
@@ -97,7 +101,8 @@ class Field(NamedTuple):
 
 ACTIVATIONS = {
     "relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "silu": "silu", "relu2": "relu2",
-    "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh", "swish": "silu",
+    "quick_gelu": "quick-gelu", "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
+    "swish": "silu",
 }  # fmt: skip
 """Their name: ours. Of several for one of ours, the first is written."""
 GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu-tanh", "gelu_pytorch_tanh": "geglu-tanh"}
@@ -123,6 +128,8 @@ class Map:
     """What the names of a model that was saved without a head may lack."""
     copies: Mapping[str, str] = field(default_factory=dict)
     """Tensors that may be stored as well, and those that they repeat."""
+    renamed: Callable[[str], str] = lambda name: name
+    """A name that other releases give to one of these tensors, as the table has it."""
     ignored: tuple[str, ...] = ()
     """Patterns of their names that tell nothing new: tables that are computed, leftovers."""
     fields: Mapping[str, Field]
@@ -139,6 +146,8 @@ class Map:
     """What else our config gets from theirs and from which tensors there are; ValueError where we cannot express it."""
     write: Callable[[Any], Mapping[str, Any]] = lambda ours: {}
     """What else is written of our config."""
+    marked: Callable[[dict[str, Any], Mapping[str, int]], dict[str, Any]] = lambda theirs, ids: theirs | dict(ids)
+    """Their config.json with the ids of the special tokens; ValueError for one that would mean something else there."""
     check: Callable[[Any], Iterable[str]] = lambda ours: ()
     """Further misfits of our config."""
     reword: Callable[[Any, Tensors], tuple[Any, Tensors]] = lambda ours, tensors: (ours, tensors)
@@ -153,7 +162,11 @@ class Map:
             raise ValueError(f"pad_token_id={theirs['pad_token_id']} cannot be read here; only {self.pad} can")
         ours = dict(self.fixed)
         for own, (name, default, values) in self.fields.items():
-            value = default if theirs.get(name) is None else theirs[name]
+            *parts, last = name.split(".")
+            inner: Any = theirs
+            for part in parts:
+                inner = inner.get(part) or {}
+            value = default if inner.get(last) is None else inner[last]
             if values is not None and value not in values:
                 raise ValueError(f"{name}={value!r} is not known; known: {', '.join(values)}")
             ours[own] = value if values is None else values[value]
@@ -170,7 +183,11 @@ class Map:
         theirs: dict[str, Any] = {"model_type": self.kind}
         for own, (name, _, values) in self.fields.items():
             value = getattr(ours, own)
-            theirs[name] = value if values is None else next(word for word in values if values[word] == value)
+            *parts, last = name.split(".")
+            inner = theirs
+            for part in parts:
+                inner = inner.setdefault(part, {})
+            inner[last] = value if values is None else next(word for word in values if values[word] == value)
         return theirs | dict(self.only) | dict(self.write(ours))
 
     def misfits(self, ours: Any) -> list[str]:
@@ -195,6 +212,7 @@ class Map:
         for name, tensor in theirs.items():
             for old, new in RENAMED.items():
                 name = name.replace(old, new)
+            name = self.renamed(name)
             lacks = self.prefix + name in self.copies or (not self.reads(name) and self.reads(self.prefix + name))
             found[self.prefix + name if lacks else name] = tensor
         for copy, original in self.copies.items():

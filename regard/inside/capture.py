@@ -27,7 +27,7 @@ from regard.nn.reversible import recomputes
 KINDS = {
     "self": ("encoder", "decoder"),
     "encoder": ("encoder",),  # self-attention that sees both sides
-    "decoder": ("decoder",),  # self-attention that hides the future
+    "decoder": ("decoder",),  # self-attention that hides the future, or of what looks at another sequence too
     "cross": ("cross", "recurrent"),
     "recurrent": ("recurrent",),  # a recurrent decoder that looks back at its source
 }
@@ -145,17 +145,19 @@ class _Spy:
         if recomputes():
             return
         given = dict(zip(("q", "k", "v"), args, strict=False)) | kwargs
-        kind, name = self.kind(given.get("mask")), next(self.turns)
+        name = next(self.turns)
+        kind = self.kind(name, given.get("mask"))
         if kind in self.kinds[name]:
             found = weights_of(kernel, **given, heads=self.seen.heads)
             self.seen.calls.setdefault(name, []).append(Call(kind, found, given["k"]))
 
-    def kind(self, mask: Mask | None) -> str:
+    def kind(self, name: str, mask: Mask | None) -> str:
         if self.crosses is None:
             return "recurrent"
         if self.crosses:
             return "cross"
-        return "decoder" if mask is not None and mask.hides_future else "encoder"
+        beside = f"{name.rpartition('.')[0]}.cross" in self.seen.layers
+        return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
 
 
 @torch.no_grad()
@@ -330,11 +332,19 @@ def alignment(
             f"{type(model).__name__} with score 'none' has no attention: its whole source is one fixed vector; "
             "train one with score additive, dot or general"
         )
+    return crossing(model, dict(source=source, lengths=lengths, target=target), layer=layer, head=head)
+
+
+@torch.no_grad()
+def crossing(
+    model: nn.Module, inputs: Mapping[str, Tensor], *, layer: int | None = None, head: int | None = None
+) -> Float[Tensor, "B T S"]:
+    """The same for whatever a model's `features` reads beside its target, a picture for one."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with look(model, layers="cross", heads=head) as seen:
-            model.features(source=source, lengths=lengths, target=target)  # type: ignore[operator]
+            model.features(**inputs)  # type: ignore[operator]
     finally:
         for module, mode in modes:
             module.training = mode

@@ -48,7 +48,7 @@ SIGNS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Lines (n, value) on logarithmic axes, each with the exponent that was fitted to it."""
+    """Lines (n, value) over a logarithmic axis, each with the exponent that was fitted to it."""
 
     title: str
     ylabel: str
@@ -58,6 +58,8 @@ class Panel:
     """Drawn as dashes, to compare with."""
     symbol: str = "n"
     """Of what lies along the axis."""
+    logarithmic: bool = True
+    """Values too, not only what lies along the axis."""
     lines: dict[str, tuple[Sequence[tuple[Number, Number]], float | None]] = field(default_factory=dict)
 
     def add(self, name: str, points: Sequence[tuple[Number, Number]], exponent: float | None) -> None:
@@ -87,7 +89,7 @@ def draw_growth(rows: Sequence[Sequence[Panel]], path: Target, *, xlabel: str) -
 def _draw_lines(axes: "matplotlib.axes.Axes", panel: Panel, pens: Mapping[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator
 
-    axes.set(xscale="log", yscale="log")
+    axes.set(xscale="log", yscale="log" if panel.logarithmic else "linear")
     for name, (points, exponent) in panel.lines.items():
         color, sign = pens[name]
         label = name if exponent is None else f"{name}  {panel.symbol}^{exponent:.2f}"
@@ -97,18 +99,22 @@ def _draw_lines(axes: "matplotlib.axes.Axes", panel: Panel, pens: Mapping[str, t
         return
     lengths = sorted({n for n, _ in every})
     low, high = min(value for _, value in every), max(value for _, value in every)
-    room = max(1.25, (high / low) ** 0.06)
-    axes.set(xlim=(lengths[0] / 1.1, lengths[-1] * 1.1), ylim=(low / room, high * room))
+    room, margin = max(1.25, (high / low) ** 0.06), 0.06 * (high - low) or 1
+    reach = (low / room, high * room) if panel.logarithmic else (low - margin, high + margin)
+    axes.set(xlim=(lengths[0] / 1.1, lengths[-1] * 1.1), ylim=reach)
     for slope, style in zip(panel.slopes, ((0, (5, 3)), (0, (2, 2))), strict=False):
         ends = [(low if slope > 0 else high) * (n / lengths[0]) ** slope for n in (lengths[0], lengths[-1])]
         axes.plot([lengths[0], lengths[-1]], ends, color=SOFT, linewidth=0.9, linestyle=style, zorder=1,
                   label=f"slope {slope:g}")  # fmt: skip
     axes.xaxis.set_major_locator(FixedLocator(lengths[:: max(1, -(-len(lengths) // 8))]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n / 1024:g}k" if n >= 1024 else f"{n:g}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
-    axes.yaxis.set_major_formatter(
-        EngFormatter(unit=panel.unit) if panel.unit else FuncFormatter(lambda y, _: f"{y:g}")
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda n, _: f"{n / 1024:g}k" if n >= 1024 and n % 1024 == 0 else f"{n:,.6g}")
     )
+    if panel.logarithmic:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+        axes.yaxis.set_major_formatter(
+            EngFormatter(unit=panel.unit) if panel.unit else FuncFormatter(lambda y, _: f"{y:g}")
+        )
     tidy(axes)
     axes.legend(
         loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False, borderaxespad=0, handlelength=2.2, labelspacing=0.35,

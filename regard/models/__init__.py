@@ -2,6 +2,10 @@
 
 from regard.models.base import Generator, build, preset
 from regard.models.bert import Bert, BertConfig
+from regard.models.captioner import Captioner, CaptionerConfig
+from regard.models.clip import CLIP, CLIPConfig
+from regard.models.cnn_attention import CNNAttention, CNNAttentionConfig
+from regard.models.detr import DETR, DETRConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.mae import MAE, MAEConfig
 from regard.models.mvit import MViT, MViTConfig
@@ -13,7 +17,8 @@ from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 
 __all__ = [
-    "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "Bert", "BertConfig", "GPTConfig", "Generator", "MAEConfig", "MViT",
+    "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "Bert", "BertConfig", "CLIPConfig", "CNNAttention",
+    "CNNAttentionConfig", "Captioner", "CaptionerConfig", "DETRConfig", "GPTConfig", "Generator", "MAEConfig", "MViT",
     "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "Swin", "SwinConfig", "T5Config", "Transformer",
     "TransformerConfig", "ViT", "ViTConfig", "build", "preset",
 ]  # fmt: skip

@@ -316,6 +316,8 @@ class Compiled:
         return x, out, _matrix(op.weight, self.kept), self.address(op.bias, "a bias", op.weight.rows), op.add
 
     def activate(self, op: ops.Activate) -> tuple[Any, ...]:
+        if op.kind not in KINDS:
+            raise Unsupported(f"activation {op.kind} has no compiled kernel; {', '.join(KINDS)} have")
         return self.columns(op.x), KINDS.index(op.kind)
 
     def gate(self, op: ops.Gate) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 Array = np.ndarray
-Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "relu2"]
 GATES: dict[str, Activation] = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu-tanh"}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from regard.nn.norm import build_norm
 from regard.nn.positions import Bias, Position
 from regard.nn.reversible import Streams
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"]
 Norm = Literal["layer", "rms"]
 NormPlace = Literal["pre", "post"]
 
@@ -89,6 +89,9 @@ def own_needs(*, causal: bool, biased: bool) -> frozenset[Need]:
 class Block(nn.Module):
     """Self-attention and feed-forward; with `cross`, attention over a context between the two."""
 
+    layer: ClassVar[type[Attention]] = Attention
+    """What looks."""
+
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
         self.pre, self.dropout = config.norm_place == "pre", config.dropout
@@ -96,14 +99,14 @@ class Block(nn.Module):
             dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
             bias=config.bias, dropout=config.attention_dropout, max_len=config.max_len,
         )  # fmt: skip
-        self.attention = Attention(
+        self.attention = self.layer(
             AttentionConfig(
                 **sizes, kernel=config.kernel, needs=own_needs(causal=causal, biased=position.bias() is not None)
             ),
             position,
         )
         across = AttentionConfig(**sizes, kernel=config.cross_kernel or config.kernel, needs=frozenset({"crosses"}))
-        self.cross = Attention(across) if cross else None
+        self.cross = self.layer(across) if cross else None
         self.feedforward = FeedForward(
             config.dim, config.ffn_dim, activation=config.activation, bias=config.bias, dropout=config.ffn_dropout
         )

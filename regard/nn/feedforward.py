@@ -14,6 +14,7 @@ from regard.nn.dropout import dropout
 
 BEND = 2 * math.sqrt(2 / math.pi)
 CUBE = 0.044715
+QUICK = 1.702
 
 
 class _WithSlope(torch.autograd.Function):
@@ -61,10 +62,22 @@ def gelu_tanh(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
     return _WithSlope.apply(x, _gelu_tanh) if _learning_on_cpu(x) else F.gelu(x, approximate="tanh")
 
 
+def _quick_gelu(x: Tensor) -> tuple[Tensor, Tensor]:
+    sigma = torch.sigmoid(QUICK * x)
+    slope = (x * sigma).mul_(1 - sigma).mul_(QUICK).add_(sigma)
+    return sigma.mul_(x), slope
+
+
+def quick_gelu(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
+    """x · σ(1.702 x), which CLIP has in place of GELU."""
+    return _WithSlope.apply(x, _quick_gelu) if _learning_on_cpu(x) else x * torch.sigmoid(QUICK * x)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": gelu_tanh,
+    "quick-gelu": quick_gelu,
     "silu": F.silu,
     "relu2": relu_squared,
 }

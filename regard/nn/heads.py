@@ -61,3 +61,22 @@ def mean_pool(x: Float[Tensor, "B T D"], lengths: Int[Tensor, "B"]) -> Float[Ten
     """The mean over each row's real tokens."""
     real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
     return (x * real[:, :, None]).sum(1) / lengths[:, None]
+
+
+class BoxHead(nn.Module):
+    """Three layers from a query's vector to its box: centre (column, row), width and height, before their sigmoid."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(dim, width) for width in (dim, dim, 4))
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N 4"]:
+        for layer in self.layers:
+            x = layer(x if layer is self.layers[0] else F.relu(x))
+        return x
+
+
+def apart(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
+    """Scores of the labels and of nothing; boxes as centre (column, row), width, height, from 0 to 1."""
+    scores, boxes = answers.split([answers.shape[-1] - 4, 4], dim=-1)
+    return scores, boxes.sigmoid()

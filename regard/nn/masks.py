@@ -205,6 +205,24 @@ class padding(Mask):  # noqa: N801
         return f"padding({self.lengths.tolist()})"
 
 
+@dataclass(frozen=True, eq=False)
+class marked(Mask):  # noqa: N801
+    """Keys that each row marks, wherever they lie: of a padded picture the cells that it covers."""
+
+    real: Bool[Tensor, "B S"]
+    is_keywise = True
+
+    @property
+    def device(self) -> torch.device:
+        return self.real.device
+
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
+        return (self.real[:, j] & (i >= 0)).contiguous()
+
+    def select(self, rows: Int[Tensor, "N"]) -> Mask:
+        return marked(self.real[rows]).at(self.start)
+
+
 @dataclass(frozen=True)
 class window(Mask):  # noqa: N801
     """Keys at most `radius` positions away, on both sides."""

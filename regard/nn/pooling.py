@@ -22,6 +22,11 @@ def pooled(grid: Grid, stride: int) -> Grid:
     return -(-grid[0] // stride), -(-grid[1] // stride)
 
 
+def stretch(table: Float[Tensor, "N K"], size: int) -> Float[Tensor, "M K"]:
+    """A table of offsets along one axis for a longer or shorter one."""
+    return table if len(table) == size else F.interpolate(table.T[None], size=size, mode="linear")[0].T
+
+
 class Pool(nn.Module):
     """A 3 × 3 convolution of each channel by itself, with the same numbers for every head, and a norm."""
 
@@ -50,8 +55,7 @@ class GridOffsets(nn.Module):
     def along(self, table: Float[Tensor, "N K"], queries: int, keys: int) -> Float[Tensor, "Q J K"]:
         """A vector for each pair of places on one axis; the coarser of the two counts in steps of the finer."""
         fine = max(queries, keys)
-        if len(table) != 2 * fine - 1:
-            table = F.interpolate(table.T[None], size=2 * fine - 1, mode="linear")[0].T
+        table = stretch(table, 2 * fine - 1)
         i, j = torch.arange(queries, device=table.device)[:, None], torch.arange(keys, device=table.device)
         return table[(fine * keys * i + fine * queries * (keys - 1 - j)) // (queries * keys)]
 

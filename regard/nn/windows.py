@@ -117,6 +117,7 @@ class LearnedOffsets(WindowPosition):
     def __init__(self, window: int, **sizes: int) -> None:
         super().__init__(window, **sizes)
         self.table = nn.Parameter(torch.randn((2 * window - 1) ** 2, self.heads) * 0.02)
+        self.table.pace = 10.0  # type: ignore[attr-defined]  # scores are whole numbers, weights hundredths
 
     def numbers(self) -> Float[Tensor, "N H"]:
         return self.table

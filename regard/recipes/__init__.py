@@ -1,6 +1,21 @@
 """What can be trained: one recipe a file, headed by its command, its minutes on two CPU cores and its score."""
 
-from regard.recipes import bert, examples, finetune, lm, t5, translate, vit  # noqa: F401  importing registers them
+from regard.recipes import (  # noqa: F401  importing registers them
+    bert,
+    captioner,
+    clip,
+    detr,
+    examples,
+    finetune,
+    hierarchies,
+    lm,
+    mae,
+    pixel,
+    simclr,
+    t5,
+    translate,
+    vit,
+)
 from regard.recipes.base import Recipe, configure, recipe
 from regard.recipes.run import fit
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
 from regard.cost import CONVNETS
+from regard.cost.pixels import PixelConfig
 from regard.models import preset
 from regard.recipes.base import Recipe, recipe
 from regard.registry import models, recipes
@@ -36,7 +37,7 @@ def show_fields(plan: Recipe) -> str:
         docs, hints = field_docs(kind), typing.get_type_hints(kind)
         for name, value in flatten(config).items():
             option = f"--{section}.{name.replace('_', '-')}"
-            shown = ",".join(value) if isinstance(value, tuple) else value
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
             lines.append(f"  {option:28} {docs[name]} [{describe(hints[name])}; {shown}]")
     return "\n".join(lines)
 
@@ -49,6 +50,8 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
     if path.suffix == ".toml":
         tree = dotted(read_toml(path))
         return override(recipe(tree.pop("name", "translate"), tree).model, changes)
+    if what == "pixel":
+        return override(PixelConfig(), changes)
     if what in CONVNETS:
         return override(CONVNETS[what], changes)
     family, _, size = what.rpartition(":")
@@ -56,5 +59,5 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
     if size in models[family].presets:
         return preset(family, size, **changes)
     families = [f"{name}:{size}" for name in models for size in models[name].presets]
-    known = [*models[family].presets, *families, *CONVNETS]
+    known = [*models[family].presets, *families, *CONVNETS, "pixel"]
     raise ValueError(f"{what!r} is no preset, run or .toml file; {nearest(what, known)}")

@@ -1,8 +1,8 @@
 """Language model: GPT, or a recurrent network, on running text: Python's documentation or yours.
 
 regard train lm
-    Python's documentation: 2,000 steps, about twelve minutes of one core; 672 steps, four minutes, lead to 1.81 bits per
-    byte of held-out text (xz 2.42)
+    Python's documentation: 2,000 steps, about twelve minutes of one core; 672 steps, four minutes, lead to 1.81 bits
+    per byte of held-out text (xz 2.42)
 regard train lm --data.text book.txt --data.kind char
 regard train lm --model lstm
 """

@@ -9,20 +9,27 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
+from regard.data.boxes import BoxesConfig
+from regard.data.captions import CaptionsConfig
 from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
+from regard.data.paired import PairedConfig
 from regard.data.pairs import PairsConfig
 from regard.data.phrases import SHOWCASE
 from regard.data.pictures import ImagesConfig
 from regard.data.tasks import tasks
 from regard.data.text import TextConfig
+from regard.data.unlabelled import UnlabelledConfig
 from regard.decode.sample import Sampling
 from regard.recipes.base import Recipe
+from regard.recipes.clip import images
 from regard.recipes.examples import sides_of
+from regard.recipes.pixel import PixelsConfig
 from regard.recipes.scores import TEST_EXAMPLES, evaluate, held_out_pairs, render, score_pairs
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.recipes.translate import encode
 from regard.tasks import load
+from regard.tasks.painter import sheet
 from regard.train.loop import Fitted
 
 
@@ -141,6 +148,23 @@ def tell_examples(data: ExamplesConfig, plan: Recipe, out: Path) -> Told:
 
 
 @tell.register
+def tell_boxes(data: BoxesConfig, plan: Recipe, out: Path) -> Told:
+    from PIL import Image
+
+    from regard.inside.boxes import draw_boxes
+
+    loaded, pictures = load(out), data.held_out().take(slice(3)).pictures
+    found = loaded.detect_arrays([one.pixels for one in pictures], threshold=0.5)
+    labels, drawing = loaded.model.config.labels, out / "boxes.png"
+    draw_boxes(Image.fromarray(pictures[0].pixels.squeeze()), found[0], labels, drawing)
+    print(f"what it found: {drawing}", file=sys.stderr)
+    given = ["a picture of " + (", ".join(labels[i] for i in one.labels) or "nothing") for one in pictures]
+    said = [", ".join(f"{one.label} {one.score:.0%}" for one in row) or "nothing" for row in found]
+    following = [f"regard detect {out} image.png --out boxes.png", f"regard eval {out} --data.coco annotations.json"]
+    return evaluate(out, {}).scores, list(zip(given, said, strict=True)), following
+
+
+@tell.register
 def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
     pictures = data.held_out().take(slice(5))
     found = load(out).classify_arrays(pictures.pixels)
@@ -148,6 +172,66 @@ def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
     said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
     following = [f"regard classify {out} image.png", f"regard eval {out} --data.images FOLDER"]
     return evaluate(out, {}).scores, list(zip(given, said, strict=True)), following
+
+
+@tell.register
+def tell_captions(data: CaptionsConfig, plan: Recipe, out: Path) -> Told:
+    from PIL import Image
+
+    from regard.inside.captions import draw_words
+
+    pictures, loaded, drawing = data.held_out(), load(out), out / "words.png"
+    pictures = pictures.take(range(len(pictures))[:5])
+    found = [best[0].text for best in loaded.caption_arrays(pictures.pixels)]
+    draw_words(loaded, Image.fromarray(pictures.pixels[0].squeeze()), drawing)
+    print(f"where it looked for each word: {drawing}", file=sys.stderr)
+    other = "transformer" if plan.model.decoder == "recurrent" else "recurrent"
+    following = [
+        f"regard caption {out} image.png --look words.png",
+        f"regard train {plan.name} --model.decoder {other} --out runs/captioner-{other}",
+    ]
+    samples = [(right[0], said) for right, said in zip(pictures.captions, found, strict=True)]
+    return evaluate(out, {}).scores, samples, following
+
+
+@tell.register
+def tell_compared(data: PairedConfig, plan: Recipe, out: Path) -> Told:
+    """What it finds a few pictures most like: everything that a scene may show, or all captions that were held out."""
+    if data.embedded:
+        pictures, labels = data.alone(5)
+    else:
+        pictures = data.held_out()
+        labels = tuple(dict.fromkeys(text for texts in pictures.captions for text in texts))
+        pictures = pictures.take(range(len(pictures))[:5])
+    found = load(out).classify(images(pictures), labels)
+    given = [f"a picture of {texts[0]}" for texts in pictures.captions]
+    said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
+    shown = " ".join(shlex.quote(short(label)) for label in labels[:2])
+    following = [
+        f"regard classify {out} image.png --zero-shot {shown}",
+        f"regard embed {out} --search {shlex.quote(short(labels[0]))} --in FOLDER",
+    ]
+    return evaluate(out, {}).scores, list(zip(given, said, strict=True)), following
+
+
+@tell.register
+def tell_unlabelled(data: UnlabelledConfig, plan: Recipe, out: Path) -> Told:
+    folder = data.images or "FOLDER"
+    following = [f"regard eval {out} --probe", f"regard finetune {out} --data.images {folder}"]
+    return {}, [], [*following, f"regard embed {out} image.png --out vectors.npy"]
+
+
+@tell.register
+def tell_pixels(data: PixelsConfig, plan: Recipe, out: Path) -> Told:
+    painter, given, picture = load(out), data.held_out().take(slice(6)).pixels, out / "done.png"
+    painted = painter.complete(given, count=4, sampling=Sampling())
+    sheet([[*some, one] for some, one in zip(painted, given, strict=True)]).save(picture)
+    print(f"upper halves completed four times, beside the pictures: {picture}", file=sys.stderr)
+    following = [
+        f"regard complete {out} image.png --count 4 --out done.png",
+        f"regard train {plan.name} --model lstm --out runs/pixel-lstm",
+    ]
+    return evaluate(out, {}).scores, [], following
 
 
 def _classify(loaded: Any, examples: list[Any], out: Path) -> tuple[list[tuple[str, str]], list[str]]:

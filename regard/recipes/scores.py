@@ -12,8 +12,11 @@ import torch
 
 from regard.config import override
 from regard.data.batches import IGNORE
+from regard.data.boxes import BoxesConfig
+from regard.data.captions import CaptionsConfig
 from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
+from regard.data.paired import PairedConfig
 from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
 from regard.data.pictures import ImagesConfig
 from regard.data.tasks import PREFIXES, tasks
@@ -22,20 +25,29 @@ from regard.hub.remote import find
 from regard.nn.patches import sides
 from regard.recipes.base import Recipe
 from regard.recipes.bert import cut, hidden
+from regard.recipes.captioner import score_captions
+from regard.recipes.clip import images, recall
 from regard.recipes.examples import labels_of, sides_of, tag_of
 from regard.recipes.lm import text_scores
+from regard.recipes.pixel import PixelsConfig, pixel_scores
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.tasks import (
     Answerer,
+    CaptionWriter,
     Classifier,
+    Comparer,
+    Detector,
     Encoder,
     Filler,
+    Painter,
     PictureClassifier,
+    PictureEncoder,
     Tagger,
     Translator,
     Writer,
     load,
 )  # fmt: skip
+from regard.tasks.detector import detection_scores
 from regard.tasks.loading import Quantize
 from regard.tasks.readers import first_tokens
 from regard.tasks.scores import (
@@ -75,7 +87,8 @@ def evaluate(
 def score(loaded: Any, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """The same for a model at hand."""
     if type(loaded) not in WAYS:
-        raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run} --task …")
+        more = " --data.images …, or regard eval --probe" if isinstance(loaded, PictureEncoder) else " --task …"
+        raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run}{more}")
     return WAYS[type(loaded)](loaded, run, changes, limit, **how)
 
 
@@ -189,6 +202,46 @@ def of_pictures(
     return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
 
 
+def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """Recall at 1 in both directions; of scenes drawn here also how often what stands alone is found among labels."""
+    data = data_of(run, PairedConfig, changes)
+    fields = {key.removeprefix("data.") for key in changes}
+    named = "images" in fields and not fields & {"valid", "test"}
+    pictures = data.read(data.images) if named else data.held_out()
+    pictures = pictures.take(range(len(pictures))[:limit])
+    scores, found = recall(loaded, pictures)
+    if data.embedded:
+        alone, labels = data.alone(limit)
+        said = [best[0].label for best in loaded.classify(images(alone), labels)]
+        scores["zero_shot_accuracy"] = label_scores(said, [one[0] for one in alone.captions])["accuracy"]
+    return Scored(scores=scores | {"examples": len(pictures)}, outputs=found)
+
+
+def of_painter(loaded: Painter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """Bits a number of held-out pictures; of those that are named, all. The histograms are of the training's."""
+    data, own = data_of(run, PixelsConfig, changes), data_of(run, PixelsConfig, {})
+    named = {key.removeprefix("data.") for key in changes}
+    all_named = "images" in named and not named & {"valid", "test"}
+    pictures = data.read(data.images, shape=loaded.shape) if all_named else data.held_out()
+    return Scored(scores=pixel_scores(loaded, pictures.take(slice(limit)), own.split()[0]), outputs=[])
+
+
+def of_detector(loaded: Detector, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """Average precision on held-out pictures; of those that are named, all."""
+    labels, how_prepared = loaded.model.config.labels, loaded.preparation
+    data = data_of(run, BoxesConfig, changes)
+    if how_prepared.shortest is not None and data.size is None:
+        data = replace(data, size=how_prepared.shortest)
+    fields = {key.removeprefix("data.") for key in changes}
+    source = data.coco or data.voc
+    named = source if fields & {"coco", "voc"} and not fields & {"valid", "test"} else None
+    boxes = (data.read(named, labels) if named else data.held_out()).take(slice(limit))
+    found = loaded.detect_arrays([one.pixels for one in boxes.pictures])
+    truth = [one.labels for one in boxes.pictures], [one.boxes for one in boxes.pictures]
+    said = ["; ".join(f"{one.label} {one.score:.2f}" for one in row if one.score >= 0.5) for row in found]
+    return Scored(scores=detection_scores(found, *truth, boxes.names), outputs=said)
+
+
 def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Entities as tags of words, which is what seqeval compares."""
     examples = examples_of(run, "tag", changes, limit)
@@ -267,9 +320,18 @@ def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> li
     return mixed[:count]
 
 
+def of_captions(loaded: CaptionWriter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+    """BLEU-4 and exact match on held-out pictures; on those that are named, all."""
+    named = {key.removeprefix("data.") for key in changes}
+    whole = "images" in named and not named & {"valid", "test"}
+    scores, outputs = score_captions(loaded, data_of(run, CaptionsConfig, changes), whole, limit, **how)
+    return Scored(scores=scores, outputs=outputs)
+
+
 WAYS: dict[type, Callable[..., Scored]] = {
     Translator: of_translator, Writer: of_writer, Classifier: of_classifier, Tagger: of_tagger,
     Answerer: of_answerer, Filler: of_filler, Encoder: of_encoder, PictureClassifier: of_pictures,
+    Painter: of_painter, CaptionWriter: of_captions, Detector: of_detector, Comparer: of_comparer,
 }  # fmt: skip
 
 
@@ -280,10 +342,21 @@ def render(scores: Mapping[str, Any]) -> str:
             f"exact match {scores['exact_match']:.1f} %   BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}"
             f"   ({scores['sentences']:,} sentences)\n{scores['bleu_signature']}"
         )
+    if "bleu_4" in scores:
+        gain = f"   attention on what is named {scores['gain']:.1f} ×" if "gain" in scores else ""
+        return (
+            f"BLEU-4 {scores['bleu_4']:.2f}   exact match {scores['exact_match']:.1f} %{gain}"
+            f"   ({scores['pictures']:,} pictures)\n{scores['bleu_signature']}"
+        )
     if "bits_per_byte" in scores:
         return (
             f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
             f"{scores['bytes']:,} held-out bytes)"
+        )
+    if "bits_per_dimension" in scores:
+        return (
+            f"bits per dimension {scores['bits_per_dimension']:.3f}   (each pixel's own histogram "
+            f"{scores['histograms']:.3f}; {scores['examples']:,} held-out pictures)"
         )
     numbers = "   ".join(
         f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"

@@ -4,7 +4,8 @@ regard train vit
     scikit-learn's 8 × 8 digits: 1,500 steps, one to two minutes on two cores, 98.6 % of 360 held-out digits right
 regard train vit --data.images FOLDER
     a sub-folder a class; or a .csv of path and label, or an .npz of x and y. Patch and depth follow from the pictures
-regard train vit --data.images mnist.npz --train.steps 6000
+regard finetune runs/vit --data.images FOLDER --data.size 96 --tune lora
+    from a run of any of these families, a published checkpoint, or a masked autoencoder's encoder
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ import numpy as np
 
 from regard.config import override
 from regard.data.pictures import ImagesConfig, PictureStream, preparation_for
-from regard.hub.adapter import begin_from, save_adapter, tune
+from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
@@ -29,65 +30,83 @@ from regard.registry import models, register_recipe
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
+BATCH = 64
+"""Pictures in a batch, whatever their size."""
 RATES = {"all": 3e-4, "head": 4e-3, "lora": 2e-3}
 """From trained weights; what is small or starts at zero can take larger steps."""
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
 """What training does to the digits."""
+GREY: dict[str, Any] = dict(turn=10.0)
+"""What training does to grey pictures of one's own: most are scans, and none lies straight."""
 PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 """What training does to colours: there left and right seldom mean something."""
 
 
 @register_recipe("vit")
-def vit(*, embedded: bool = True, base: str | None = None, given: Mapping[str, Any] | None = None) -> Recipe:
-    return picture_recipe("vit", "vit", embedded=embedded, base=base, given=given)
+def vit(**how: Any) -> Recipe:
+    return picture_recipe("vit", "vit", **how)
 
 
 def picture_recipe(
-    name: str, family: str, *, embedded: bool, base: str | None, given: Mapping[str, Any] | None
-) -> Recipe:
+    name: str, family: str, size: str = "tiny", *, embedded: bool = True, base: str | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> Recipe:  # fmt: skip
     """A model for pictures of the size that `given`, fields of the data, lead to; from `base`, that model's own."""
     fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
     rows, columns, channels = override(ImagesConfig(), fields).shape()
     train = TrainConfig(
-        steps=1500, batch_tokens=1088, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, eval_every=250,
-        save_every=250,
-    )  # fmt: skip
+        steps=1500, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, eval_every=250, save_every=250
+    )
     if base is not None:
         family, model = start_config(base, fields)
         train = replace(train, epochs=10.0, optimizer="adamw", lr=None, schedule="linear", beta2=0.999)
     else:
         sizes = dict(image=rows if rows == columns else (rows, columns), channels=channels)
-        model = preset(family, "tiny", **sizes, **fitting(family, rows, columns))
-    if not embedded:  # batches of about 64 pictures, whatever their size
-        train = replace(train, steps=3000, batch_tokens=64 * getattr(model, "tokens", 64))
-    data = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if channels == 3 else {})
+        model = preset(family, size, **sizes, **fitting(family, rows, columns))
+    if not embedded and base is None:  # a ViT has fewer tokens, and more to find out by itself
+        train = replace(train, steps=8000 if family == "vit" else 5000, eval_every=500, save_every=500)
+    train = replace(train, batch_tokens=BATCH * getattr(model, "tokens", 64))
+    data = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if channels == 3 else GREY)
     return Recipe(name=name, family=family, model=model, data=data, train=train)
 
 
 def fitting(family: str, rows: int, columns: int) -> dict[str, Any]:
-    """Patch and depth for pictures of this size: about eight patches a side, deeper for larger pictures."""
-    if family != "vit":
-        return {}
+    """Sizes for such pictures. A ViT has about eight patches a side, and is deeper for larger pictures; the grid of the
+    others is finer, and halves until two to seven rows are left, which is then the window."""
     side = min(rows, columns)
-    whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
-    patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
-    return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
+    if family == "vit":
+        whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
+        patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
+        return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
+    if family not in ("swin", "mvit", "cnn-attention"):
+        return {}
+    patch = 1 if side < (20 if family == "cnn-attention" else 8) else 2 if side < 48 else 4
+    grid = -(-side // patch)
+    stages = 1 if grid < 4 else next((n for n in (2, 3) if grid <= 7 * 2 ** (n - 1)), 4)
+    sizes: dict[str, Any] = dict(patch=patch, depths=(1 if family == "cnn-attention" else 2,) * stages)
+    if family == "swin":
+        sizes |= dict(
+            heads=tuple(3 * 2**stage for stage in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1)))
+        )
+    return sizes | (dict(key_stride=2 ** (stages - 1)) if family == "mvit" else {})
 
 
 def start_config(base: str, fields: Mapping[str, Any]) -> tuple[str, Any]:
     """The family and config of a checkpoint, for pictures of its own size or the one that is asked for."""
-    model: Any = load_model(find(base))
-    family = models.name_of(type(model))
-    if not {"image", "labels", "patch"} <= set(type(model.config).__dataclass_fields__):
-        raise ValueError(f"{base} is a {family}, which labels no pictures; give a vit or another that does")
+    model: Any = encoder_of(load_model(find(base)))
+    family, config = models.name_of(type(model)), model.config
+    if not {"image", "labels", "patch"} <= set(type(config).__dataclass_fields__):
+        raise ValueError(f"{base} is a {family}, which labels no pictures; give a vit, a swin or another that does")
     changes: dict[str, Any] = dict(labels=())
-    if getattr(model.config, "teacher", "none") == "head":  # nobody teaches now; the token stays
+    if getattr(config, "teacher", "none") == "head":  # nobody teaches now; the token stays
         changes["teacher"] = "token"
-    if getattr(model.config, "pooler", False):
+    if getattr(config, "pooler", False):
         changes["pooler"] = False
+    if getattr(config, "offsets", None) == "log":  # on the scale that its networks know, whatever windows come now
+        changes["trained_windows"] = config.known_windows
     if fields.get("size"):
         changes["image"] = int(fields["size"])
-    return family, replace(model.config, **changes)
+    return family, replace(config, **changes)
 
 
 @prepare.register
@@ -99,6 +118,8 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
         data = replace(data, size=data.size or side, channels=config.channels)
         recipe = replace(recipe, data=data)
     pictures, valid = data.split()
+    if data.examples is not None:
+        pictures = pictures.draw(data.examples, recipe.train.seed)
     rows, columns, channels = pictures.pixels.shape[1:]
     image = rows if rows == columns else (rows, columns)
     config = replace(config, image=image, channels=channels, labels=pictures.names)
@@ -106,7 +127,7 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
     preparation = preparation_for(pictures)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
-    stream = PictureStream(pictures, preparation, data.augmentation, count, seed=recipe.train.seed)
+    stream = PictureStream(pictures, preparation, data, count, seed=recipe.train.seed)
     how: dict[str, Any] = {}
     if data.base is not None:
         base = find(data.base)

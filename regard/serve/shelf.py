@@ -23,6 +23,7 @@ from regard.tasks import Translator
 from regard.tasks.loading import kind_of, load
 from regard.tasks.pictures import PictureEncoder
 from regard.tasks.writer import Writer
+from regard.tokens.pixels import PIXELS
 
 VERBS = {
     "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",
@@ -122,8 +123,8 @@ class Served:
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
     kind = kind_of(model)
-    if issubclass(kind, PictureEncoder):  # its words would be paths of files here
-        raise ValueError(f"{path} reads pictures, which are not served; use regard classify")
+    if issubclass(kind, PictureEncoder) or (path / PIXELS).is_file():  # its words would be paths of files here
+        raise ValueError(f"{path} reads pictures, which are not served; use the command line")
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
         does.remove("generate")

@@ -9,14 +9,19 @@ from regard.hub.checkpoint import load_generation, load_model
 from regard.hub.images import load_preparation
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
-from regard.models import Bert
+from regard.models import CLIP, DETR, Bert, Captioner
 from regard.native import quantized
+from regard.tasks.captioner import CaptionWriter
+from regard.tasks.comparer import Comparer
+from regard.tasks.detector import Detector
 from regard.tasks.encoder import Encoder
+from regard.tasks.painter import Painter
 from regard.tasks.pictures import PictureClassifier, PictureEncoder
 from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
 from regard.tasks.translator import Translator
 from regard.tasks.writer import Writer
 from regard.tokens import Tokenizer
+from regard.tokens.pixels import PIXELS, Pixels
 
 READERS: dict[str, type[Encoder]] = {
     "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
@@ -25,7 +30,8 @@ LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbid
 """Its stories begin with <s>, and a second one begins the next story."""
 VERBS = {
     "translate": "translates", "generate": "writes", "embed": "embeds", "fill": "fills in hidden words",
-    "classify": "labels", "tag": "tags entities", "answer": "answers questions",
+    "classify": "labels", "tag": "tags entities", "answer": "answers questions", "complete": "completes pictures",
+    "caption": "captions pictures", "detect": "finds things in pictures",
 }  # fmt: skip
 
 Quantize = Literal["none", "int8", "int4"]
@@ -35,7 +41,8 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
     What comes back knows its verbs: a `Translator` translates, a `Writer` continues texts, an `Encoder` embeds
-    them and, as it was trained to, fills, classifies, tags or answers; a `PictureEncoder` does so with image files.
+    them and, as it was trained to, fills, classifies, tags or answers; a `PictureEncoder` does so with image files,
+    a `Comparer` with both.
     `quantize` makes its matrices whole numbers.
     """
     path = find(directory)
@@ -44,7 +51,14 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
         model = quantized.quantize(model, quantize)
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
+    if (path / PIXELS).is_file():
+        return Painter(model, Pixels.load(path))
     kind = kind_of(model)
+    if kind is CaptionWriter:
+        generation = load_generation(path)
+        return CaptionWriter(model, load_preparation(path, model.config), Tokenizer.load(path), generation)
+    if kind is Comparer:
+        return Comparer(model, load_preparation(path, model.config), Tokenizer.load(path))
     if issubclass(kind, PictureEncoder):
         return kind(model, load_preparation(path, model.config))
     tokenizer = Tokenizer.load(path)
@@ -62,6 +76,12 @@ def kind_of(model: Any) -> type[Any]:
     """The class that does what a model was trained for."""
     if isinstance(model, Bert):
         return READERS[model.config.task]
+    if isinstance(model, Captioner):
+        return CaptionWriter
+    if isinstance(model, DETR):
+        return Detector
+    if isinstance(model, CLIP):
+        return Comparer
     if "pixels" in inspect.signature(model.forward).parameters:
         return PictureClassifier if getattr(model.config, "labels", ()) else PictureEncoder
     return Translator if hasattr(model, "encoder") else Writer

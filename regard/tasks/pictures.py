@@ -11,7 +11,8 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.images import Preparation, read_image
+from regard.data.images import SUFFIXES, Preparation, read_image
+from regard.tasks.encoder import Found
 from regard.tasks.readers import Label
 
 BATCH = 64
@@ -51,8 +52,54 @@ class PictureEncoder:
     def embed(self, pictures: Sequence[Picture], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each picture, of length 1 unless told otherwise."""
         rows = self.outputs(self.model.embed, self.pixels(pictures))
-        vectors = torch.stack(rows) if rows else torch.empty(0, self.model.config.dim)
+        vectors = torch.stack(rows) if rows else torch.empty(0, self.width)
         return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    @property
+    def width(self) -> int:
+        return self.model.config.dim
+
+    def vectors(self, words: Sequence[Picture]) -> Float[Tensor, "N D"]:
+        """The same for whatever the model understands."""
+        return self.embed(words)
+
+    def search(
+        self, query: Picture, corpus: str | Path | Sequence[Picture], *, count: int = 5,
+        skipped: list[str] | None = None,
+    ) -> list[Found]:  # fmt: skip
+        """What is most like the query, by the cosine of vectors, in a folder of pictures or in a list.
+
+        Files of a folder that cannot be read are errors, unless there is a list `skipped` for what is wrong with them.
+        """
+        wanted = self.vectors([query])[0]
+        if isinstance(corpus, (str, Path)):
+            names, vectors = self.embed_folder(Path(corpus), skipped)
+        else:
+            names, vectors = [str(one) for one in corpus], self.vectors(corpus)
+        best = (vectors @ wanted).topk(min(count, len(names)))
+        pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [Found(score, place, names[place]) for score, place in pairs]
+
+    def embed_folder(self, folder: Path, skipped: list[str] | None = None) -> tuple[list[str], Float[Tensor, "N D"]]:
+        """All pictures in a folder and those below it, a few at a time: their paths and vectors."""
+        if not folder.is_dir():
+            raise ValueError(f"no such folder: {folder}")
+        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        if not paths:
+            raise ValueError(f"{folder} holds no pictures ({', '.join(SUFFIXES)})")
+        names, parts = [], []
+        for first in range(0, len(paths), BATCH):
+            images = []
+            for path in paths[first : first + BATCH]:
+                try:
+                    images.append(read_image(path))
+                    names.append(str(path))
+                except ValueError as error:
+                    if skipped is None:
+                        raise
+                    skipped.append(str(error))
+            parts.append(self.embed(images))
+        return names, torch.cat(parts)
 
 
 class PictureClassifier(PictureEncoder):

@@ -22,6 +22,24 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], *, 
     return scores
 
 
+def caption_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False) -> dict:
+    """sacreBLEU of up to four words in a row against all captions of each picture, and the share that equals one."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    bleu = BLEU(lowercase=lowercase)
+    most = max(map(len, references))
+    streams: list[list[Any]] = [[row[i] if i < len(row) else None for row in references] for i in range(most)]
+    folded = str.lower if lowercase else str
+    pairs = zip(hypotheses, references, strict=True)
+    same = [folded(said.strip()) in [folded(one.strip()) for one in row] for said, row in pairs]
+    return {
+        "bleu_4": round(bleu.corpus_score(list(hypotheses), streams).score, 2),
+        "exact_match": round(100 * sum(same) / len(same), 2),
+        "pictures": len(same),
+        "bleu_signature": str(bleu.get_signature()),
+    }
+
+
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Percent of hypotheses that equal their reference, but for space at the ends."""
     same = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))

@@ -64,7 +64,8 @@ def build_optimizers(
     A parameter with a `pace` learns so many times as fast: its values are of another size than those of matrices.
     """
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    inner = [p for n, p in named if name == "muon" and p.dim() == 2 and ".blocks." in f".{n}"]
+    inside = [p for n, p in named if ".blocks." in f".{n}"]
+    inner = [p for p in inside if name == "muon" and p.dim() == 2 and not hasattr(p, "pace")]
     known = set(map(id, inner))
     rest = [p for _, p in named if id(p) not in known]
     plain = [p for p in rest if not hasattr(p, "pace")]

@@ -62,7 +62,7 @@ def test_commands_and_options_are_frozen():
         inner = command.commands if isinstance(command, click.Group) else {"": command}
         found |= {f"{name} {sub}".strip(): options(leaf) for sub, leaf in inner.items()}
     assert found == {
-        "train": ["--config", "--help", "--json", "--out", "--quiet", "--resume"],
+        "train": ["--config", "--help", "--json", "--out", "--probe", "--quiet", "--resume"],
         "finetune": ["--json", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "translate": [
@@ -74,12 +74,21 @@ def test_commands_and_options_are_frozen():
             "--temperature", "--top-k", "--top-p",
         ],
         "fill": ["--count", "--input", "--json", "--quantize"],
-        "classify": ["--input", "--json", "--quantize", "--second"],
+        "classify": ["--input", "--json", "--quantize", "--second", "--zero-shot"],
         "tag": ["--input", "--json", "--quantize"],
         "answer": ["--in", "--json", "--passage", "--quantize"],
         "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
-        "eval": ["--beam", "--few-shot", "--json", "--length-penalty", "--limit", "--lowercase", "--out", "--quantize"],
+        "eval": [
+            "--beam", "--few-shot", "--json", "--labels", "--length-penalty", "--limit", "--lowercase", "--out",
+            "--probe", "--quantize",
+        ],
         "compare": ["--beam", "--by", "--json", "--limit", "--out"],
+        "complete": ["--count", "--out", "--quantize", "--rows", "--seed", "--temperature"],
+        "caption": [
+            "--beam", "--json", "--length-penalty", "--look", "--min-p", "--n-best", "--quantize", "--seed",
+            "--temperature", "--top-k", "--top-p",
+        ],
+        "detect": ["--json", "--out", "--quantize", "--threshold"],
         "serve": [
             "--allow-host", "--allow-origin", "--api-key", "--grace", "--host", "--max-batch", "--max-body-mb",
             "--memory-gb", "--port", "--preload", "--quantize", "--queue", "--threads", "--timeout",
@@ -89,7 +98,9 @@ def test_commands_and_options_are_frozen():
         "tokenizer decode": [],
         "tokenizer trace": ["--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
-        "look": ["--json", "--kind", "--out", "--quantize", "--target", "--view", "--word"],
+        "look": [
+            "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--view", "--word",
+        ],
         "draw": ["--out"],
         "convert": ["--to"],
         "doctor": ["--json", "--kernel", "--speed"],
@@ -100,7 +111,14 @@ def test_commands_and_options_are_frozen():
         "bench architectures": [
             "--dim", "--json", "--lengths", "--max-seconds", "--out", "--quiet", "--radius", "--repeats", "--width",
         ],
+        "bench area": [
+            "--batch", "--depth", "--dim", "--json", "--max-seconds", "--out", "--patch", "--quiet", "--repeats",
+            "--sides", "--window",
+        ],
         "bench error": ["--draws", "--json", "--out"],
+        "bench pictures": [
+            "--by", "--json", "--minutes", "--models", "--out", "--quiet", "--runs", "--seeds", "--steps", "--values",
+        ],
         "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],
         "bench quantize": ["--data", "--json", "--limit", "--quiet"],
         "bench decode": ["--batch", "--beam", "--json", "--new", "--prompt", "--quantize", "--quiet", "--rounds"],

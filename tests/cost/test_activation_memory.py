@@ -131,7 +131,7 @@ TRANSFORMERS = {
 } | {
     activation + ", hidden dropout" * bool(dropout): dict(activation=activation, ffn_dropout=dropout)
     for activation, dropout in itertools.product(
-        ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"), (0.0, 0.1)
+        ("relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"), (0.0, 0.1)
     )
 }
 

@@ -1,4 +1,4 @@
-"""Counted costs of Swin and MViT: against models that were really built, and against published figures."""
+"""Counted costs of families with stages: against models that were really built, and against published figures."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.cost import cost
-from regard.models import MViTConfig, SwinConfig, ViTConfig, preset
+from regard.models import CNNAttentionConfig, MViTConfig, SwinConfig, ViTConfig, preset
 from tests.cost.test_activation_memory import Widest, build, own_storages
 
 NAMES = tuple("abcde")
@@ -22,6 +22,10 @@ CONFIGS = {
     "mvit": MViTConfig(image=(29, 38), channels=2, patch=3, dim=6, heads=2, depths=(1, 2, 1), labels=NAMES),
     "mvit, version 1": MViTConfig(
         image=47, patch=2, dim=6, depths=(2, 2), key_stride=3, position="learned", residual=False
+    ),
+    "cnn": CNNAttentionConfig(image=(29, 38), channels=2, patch=3, dim=8, depths=(2, 1), attention=0, labels=NAMES),
+    "cnn-attention": CNNAttentionConfig(
+        image=(29, 38), channels=2, patch=2, dim=10, depths=(1, 2, 1), attention=2, heads=4, activation="relu"
     ),
 }  # fmt: skip
 every_config = pytest.mark.parametrize("name", CONFIGS)

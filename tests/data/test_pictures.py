@@ -167,7 +167,7 @@ def test_a_class_that_training_never_shows(folder, tmp_path):
         (dict(tune="lora"), "needs weights to start from"),
         (dict(tune="some"), "tune takes"),
         (dict(channels=2), "channels=2 must be 1"),
-        (dict(size=0), "size and rank must be at least 1"),
+        (dict(size=0), "size=0 must be at least 1"),
         (dict(zoom=1.0), "zoom=1.0 must be below 1"),
     ],
 )
@@ -179,7 +179,7 @@ def test_fields_that_cannot_be(fields, message):
 def stream(rows=50, **changes):
     data = ImagesConfig(**changes)
     pictures = digits("valid")
-    return PictureStream(pictures, preparation_for(pictures), data.augmentation, rows, seed=3)
+    return PictureStream(pictures, preparation_for(pictures), data, rows, seed=3)
 
 
 def first(one, count, **start):

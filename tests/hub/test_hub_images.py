@@ -102,7 +102,7 @@ def test_without_a_file_the_model_says_its_size(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(image_processor_type="DetrImageProcessor"), "image_processor_type='DetrImageProcessor' is not known"),
+        (dict(image_processor_type="SamImageProcessor"), "image_processor_type='SamImageProcessor' is not known"),
         (dict(do_pad=True), "do_pad=True cannot be read"),
         (dict(size={"longest_edge": 5}), "size=.*longest_edge.* cannot be read"),
         (dict(resample=9), "resample=9 is not known"),

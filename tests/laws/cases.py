@@ -29,6 +29,38 @@ MASKED: dict[str, Any] = dict(
     IMAGE, dim=24, heads=3, ffn_dim=29, decoder_dim=20, decoder_heads=2, decoder_ffn_dim=31, dropout=0.0
 )
 del MASKED["labels"]
+FINDS: dict[str, Any] = dict(
+    image=(37, 53),
+    channels=2,
+    stem=5,
+    labels=tuple("abcde"),
+    queries=5,
+    contents=True,
+    heads=3,
+    ffn_dim=29,
+    dropout=0.0,
+)
+"""Of one that finds things. Contents that are zeros hide the first self-attention: see tests/models/test_detr.py."""
+SEEN: dict[str, Any] = dict(vocab_size=VOCAB, image=(13, 19), channels=2, widths=(5, 6), dropout=0.0)
+"""Of a family that sees and writes."""
+COMPARED: dict[str, Any] = dict(
+    image=(13, 19),
+    channels=2,
+    patch=3,
+    dim=24,
+    heads=3,
+    ffn_dim=29,
+    vocab_size=VOCAB,
+    max_len=7,
+    text_dim=20,
+    text_heads=2,
+    text_ffn_dim=31,
+    embedding_dim=17,
+    dropout=0.0,
+)
+"""Of a family that sees and reads."""
+COMPARES = ("clip",)
+"""Families that answer with a table of pictures by texts: tests/models/test_clip.py has the laws of its rows."""
 
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
@@ -75,6 +107,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(IMAGE, dim=10, depths=(1, 1), key_stride=3, position="learned", residual=False, activation="relu"),
         dict(IMAGE | dict(labels=()), dim=8, depths=(2,), key_stride=4, patch=2),
     ],
+    "cnn-attention": [
+        dict(IMAGE, dim=6, depths=(1, 2), heads=3),
+        dict(IMAGE, dim=10, depths=(1, 1), attention=2, heads=4, activation="relu"),
+        dict(IMAGE | dict(labels=()), dim=7, depths=(2,), attention=0, patch=2),
+    ],
     "swin": [
         dict(IMAGE, dim=6, depths=(2, 1), heads=(2, 3), window=2),
         dict(IMAGE, dim=10, depths=(3,), heads=(2,), window=3, activation="relu", attention_dropout=0.0),
@@ -89,6 +126,22 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, **IMAGE | dict(labels=()), depth=1, teacher="token", position="relative"),
         dict(SIZES, **IMAGE, depth=2, reversible=True),
     ],
+    "captioner": [
+        dict(SEEN, dim=14, heads=2),
+        dict(SEEN, dim=14, heads=2, cell="lstm", layers=2, widths=(5,)),
+        dict(SEEN, dim=14, heads=2, cell="rnn", score="dot", widths=(4, 5, 6)),
+        dict(SEEN | SIZES, decoder="transformer", depth=2),
+        dict(SEEN | SIZES, decoder="transformer", depth=1, norm_place="post", position="learned"),
+    ],
+    "detr": [
+        dict(FINDS, widths=(8, 12), blocks=(1, 2), dim=24, depth=1, decoder_depth=2, norm_place="pre"),
+        dict(FINDS, widths=(6, 7, 11), blocks=(1, 1, 1), bottleneck=False, frozen=False, dim=36, depth=1,
+             decoder_depth=1, activation="gelu"),
+    ],
+    "clip": [
+        dict(COMPARED, depth=2, text_depth=1),
+        dict(COMPARED, depth=1, text_depth=2, norm="rms", activation="swiglu", position="rotary", norm_place="post"),
+    ],
     "mae": [
         dict(MASKED, depth=2, decoder_depth=1),
         dict(MASKED, depth=1, decoder_depth=2, position="grid", hidden=0.5, norm_place="post"),
@@ -102,10 +155,13 @@ ARGUMENTS = {
     "ids": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
     "types": lambda B, config: torch.randint(max(1, config.types), (B, 7)),
     "pixels": lambda B, config: torch.randn(B, config.channels, *sides(config.image)),
+    "sizes": lambda B, config: torch.tensor([[37, 53], [20, 41], [33, 17], [9, 53], [37, 8], [30, 30], [5, 5]])[:B],
     "noise": lambda B, config: torch.rand(B, config.tokens - 1),
 }
 
 CASES = [(family, number) for family in models for number in range(len(SMALL.get(family, [])))]
+ROWS = [(family, number) for family, number in CASES if family not in COMPARES]
+"""Those that answer for each row of a batch by itself."""
 
 
 def make(family: str, number: int = 0, **changes: Any) -> nn.Module:
@@ -135,8 +191,8 @@ def written(inputs: dict[str, Tensor]) -> str | None:
 
 
 def padded(inputs: dict[str, Tensor]) -> str | None:
-    """The sequence that `lengths` speaks of."""
-    return None if "lengths" not in inputs else "source" if "source" in inputs else "ids"
+    """The sequence that `lengths` speaks of, where the model answers for it."""
+    return None if "lengths" not in inputs or "pixels" in inputs else "source" if "source" in inputs else "ids"
 
 
 def has(family: str, field: str) -> bool:

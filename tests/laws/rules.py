@@ -8,6 +8,7 @@ from regard.nn.masks import (
     edges,
     everything,
     global_tokens,
+    marked,
     padding,
     prefix,
     segments,
@@ -18,6 +19,7 @@ from regard.nn.masks import (
 B, N = 3, 7
 LENGTHS = [7, 3, 5]
 SEGMENTS = [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 0, 0, 2]]
+MARKS = [[1, 0, 1, 1, 0, 0, 1], [0, 1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]]
 GRAPH = [[(i * j + i) % 3 != 1 or i == j for j in range(N)] for i in range(N)]
 GRAPHS = [[[(i + j * b) % 2 == 0 or i == j for j in range(N)] for i in range(N)] for b in range(B)]
 
@@ -25,6 +27,7 @@ RULES = {
     "everything": (everything(), lambda b, i, j: True),
     "causal": (causal(), lambda b, i, j: j <= i),
     "padding": (padding(torch.tensor(LENGTHS)), lambda b, i, j: j < LENGTHS[b]),
+    "marked": (marked(torch.tensor(MARKS).bool()), lambda b, i, j: bool(MARKS[b][j])),
     "window": (window(2), lambda b, i, j: abs(i - j) <= 2),
     "strided": (strided(3), lambda b, i, j: (i - j) % 3 == 0),
     "global": (global_tokens(2), lambda b, i, j: i < 2 or j < 2),
@@ -45,7 +48,7 @@ MASKS = {
     "no neighbours": ~window(1) & causal(),
     "an empty row": padding(torch.tensor([7, 0, 5])),
 }
-PLAIN = ("none", "everything", "causal", "padding", "prefix", "causal & padding", "an empty row")
+PLAIN = ("none", "everything", "causal", "padding", "marked", "prefix", "causal & padding", "an empty row")
 """Those that every kernel takes: nothing, the past, some of the keys."""
 LITERAL = {
     "none": RULES["everything"][1],

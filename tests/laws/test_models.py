@@ -11,10 +11,11 @@ from regard.nn.kernels import build_kernel
 from regard.nn.stack import build_position
 from regard.registry import kernels, models
 from regard.train import laws
-from tests.laws.cases import CASES, PRODUCT, SMALL, VOCAB, encoder_of, example, has, make, padded, sees, written
+from tests.laws.cases import CASES, PRODUCT, ROWS, SMALL, VOCAB, encoder_of, example, has, make, padded, sees, written
 from tests.laws.test_kernels import FORMULAS, plain
 
 every_case = pytest.mark.parametrize(("family", "number"), CASES, ids=[f"{f}-{n}" for f, n in CASES])
+every_row = pytest.mark.parametrize(("family", "number"), ROWS, ids=[f"{f}-{n}" for f, n in ROWS])
 
 
 @pytest.mark.parametrize("family", list(models))
@@ -49,7 +50,7 @@ def test_padding_changes_nothing(family, number):
         laws.padding_changes_nothing(model, inputs, padded(inputs))
 
 
-@every_case
+@every_row
 def test_batch_equals_single(family, number):
     model = make(family, number).double()
     inputs = example(model)
@@ -99,7 +100,7 @@ def test_saved_is_loaded(family, number, tmp_path):
     laws.saved_is_loaded(model, example(model), save_model, load_model, tmp_path)
 
 
-@every_case
+@every_row
 def test_loss_starts_at_chance(family, number):
     # A tied output scores the token that was just read √dim higher; among a thousand others that is not felt.
     model = make(family, number, **({} if sees(family) else dict(vocab_size=997)))

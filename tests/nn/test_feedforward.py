@@ -4,10 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.nn.feedforward import gelu_tanh, relu_squared
+from regard.nn.feedforward import gelu_tanh, quick_gelu, relu_squared
 
 OURS = {
     "gelu-tanh": (gelu_tanh, lambda x: F.gelu(x, approximate="tanh")),
+    "quick-gelu": (quick_gelu, lambda x: x * torch.sigmoid(1.702 * x)),
     "relu2": (relu_squared, lambda x: F.relu(x).square()),
 }
 

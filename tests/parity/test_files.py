@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from regard.hub import load_model
 from regard.hub.maps import MAPS
 from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5
+from tests.parity.test_clip import theirs_of as clip_model
 from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
 from tests.parity.test_windows import peer as window_model
@@ -25,6 +26,7 @@ KINDS = {  # one block is enough, and many tensors fewer
     "albert": partial(encoder, "albert", "ForPreTraining"),
     "vit": partial(image_model, "ViT", "ForImageClassification", num_hidden_layers=1),
     "deit": partial(image_model, "DeiT", "ForImageClassificationWithTeacher", num_hidden_layers=1),
+    "clip": partial(clip_model, text=dict(num_hidden_layers=1), num_hidden_layers=1),
     "swin": partial(window_model, "swin", depths=[1, 1]),
     "swinv2": partial(window_model, "swinv2", depths=[1, 1]),
 }
@@ -32,7 +34,7 @@ OPTIONAL = "final_logits_bias"
 
 
 def test_every_kind_is_here():
-    assert KINDS.keys() | {"vit_mae"} == MAPS.keys()  # tests/parity/test_images.py has that one
+    assert KINDS.keys() | {"vit_mae", "detr"} == MAPS.keys()  # test_images.py and test_detr.py have these
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,7 +65,7 @@ def test_every_wrong_shape_is_named(tmp_path, kind):
     saved(KINDS[kind](), tmp_path)
     whole = load_file(tmp_path / "model.safetensors")
     for number, (name, tensor) in enumerate(whole.items()):
-        bad = (tensor[None] if number % 3 else tensor[..., :-1]).clone()
+        bad = (tensor[None] if number % 3 or not tensor.dim() else tensor[..., :-1]).clone()
         change_tensors(tmp_path, lambda _, name=name, bad=bad: whole | {name: bad})
         with pytest.raises(ValueError, match="model.safetensors: .* has shape .* config.json asks") as error:
             load_model(tmp_path)

@@ -4,7 +4,9 @@ from regard.hub.mapping import Map
 from regard.hub.maps.albert import ALBERT
 from regard.hub.maps.bart import BART
 from regard.hub.maps.bert import BERT
+from regard.hub.maps.clip import CLIP
 from regard.hub.maps.deit import DEIT
+from regard.hub.maps.detr import DETR
 from regard.hub.maps.distilbert import DISTILBERT
 from regard.hub.maps.gpt2 import GPT2
 from regard.hub.maps.llama import LLAMA
@@ -19,6 +21,6 @@ from regard.hub.maps.vit_mae import VIT_MAE
 # Of several that can express a model, the first is written.
 MAPS: dict[str, Map] = {
     one.kind: one for one in (
-        GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
+        GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, VIT, DEIT, VIT_MAE, SWIN, SWINV2, DETR, CLIP,
     )
 }  # fmt: skip

@@ -1,0 +1,107 @@
+"""Forward speed on pictures beside Hugging Face's `transformers`, with the same weights, in one interleaved run.
+
+    python benchmarks/pictures.py [vit-s/16] [swin-t] [--batch 1 8] [--rounds 9] [--json]
+
+`transformers` makes a model of the shape with random weights and writes it; both sides load that directory, and what
+they give must agree. Everyone takes a turn in every round, so a noisy machine disturbs all alike; what counts is the
+ratio, round by round. "regard int8" has matrices of whole numbers; what that costs in accuracy is said by
+`regard eval RUN --quantize int8` on a trained model.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.hub.checkpoint import load_model
+from regard.native.quantized import quantize
+
+LABELS = 1000
+SIDE = 224
+TURN = 0.8
+"""Seconds of a turn, at least."""
+
+
+def transformers_model(shape: str) -> Any:
+    """A published shape with random weights."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(1)
+    labels: dict[str, Any] = dict(num_labels=LABELS)
+    if shape == "vit-s/16":
+        sizes: dict[str, Any] = dict(
+            hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536
+        )
+        return transformers.ViTForImageClassification(transformers.ViTConfig(**sizes, **labels))
+    return transformers.SwinForImageClassification(transformers.SwinConfig(**labels))
+
+
+def contestants(shape: str) -> dict[str, Callable[[Tensor], Tensor]]:
+    """The same network three times."""
+    theirs = transformers_model(shape).eval()
+    with tempfile.TemporaryDirectory() as directory:
+        theirs.save_pretrained(directory)
+        ours, whole = load_model(directory).eval(), quantize(load_model(directory), "int8")
+    return {"transformers": lambda x: theirs(x).logits, "regard": ours, "regard int8": whole}
+
+
+def rate(function: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
+    """Pictures a second in one turn."""
+    start, count = time.perf_counter(), 0
+    while (passed := time.perf_counter() - start) < TURN or count < 2:
+        function(pixels)
+        count += 1
+    return count * len(pixels) / passed
+
+
+@torch.inference_mode()
+def measure(shape: str, batches: list[int], rounds: int) -> Iterator[dict[str, Any]]:
+    """One row for each size of a batch."""
+    sides = contestants(shape)
+    for batch in batches:
+        pixels = torch.randn(batch, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(2))
+        outputs = {name: function(pixels) for name, function in sides.items()}
+        wanted = outputs["transformers"]
+        away = {name: ((out - wanted).norm() / wanted.norm()).item() for name, out in outputs.items()}
+        if away["regard"] > 1e-4:
+            raise SystemExit(f"{shape}: the outputs differ by {away['regard']:.1e} of their size")
+        rates: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, function in sides.items():
+                rates[name].append(rate(function, pixels))
+        ratios = {name: [a / b for a, b in zip(rates[name], rates["transformers"], strict=True)] for name in sides}
+        yield {
+            "shape": shape, "batch": batch, "pictures_per_second": {n: statistics.median(r) for n, r in rates.items()},
+            "ratio": {n: statistics.median(r) for n, r in ratios.items()},
+            "ratios": {n: [min(r), max(r)] for n, r in ratios.items()}, "away": away,
+        }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shapes", nargs="*", default=["vit-s/16", "swin-t"], choices=["vit-s/16", "swin-t"])
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    for shape in given.shapes:
+        for row in measure(shape, given.batch, given.rounds):
+            if given.json:
+                print(json.dumps(row), flush=True)
+                continue
+            print(f"{shape}, {SIDE} × {SIDE}, batch {row['batch']}, {torch.get_num_threads()} threads", flush=True)
+            for name, speed in row["pictures_per_second"].items():
+                low, high = row["ratios"][name]
+                ratio = f"{row['ratio'][name]:.2f}× ({low:.2f} … {high:.2f})"
+                print(f"  {name:14} {speed:7.1f} pictures/s   {ratio}   away {row['away'][name]:.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

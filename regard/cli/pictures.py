@@ -1,0 +1,169 @@
+"""What a trained model does with pictures: complete them, say what they show."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import (
+    PATH,
+    beam_option,
+    json_option,
+    penalty_option,
+    quantize_option,
+    regard,
+    sampling_of,
+    sampling_options,
+)  # fmt: skip
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1, required=True)
+@click.option("--out", type=PATH, help="Draw the boxes there (.png); of several pictures, a folder.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Least probability of a thing."
+)
+@quantize_option
+@json_option
+def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float, quantize: Any, as_json: bool) -> None:
+    """Find things in each IMAGE: label, probability, and the box as left, top, right, bottom in pixels.
+
+    \b
+    regard detect RUN image.png --out boxes.png
+    regard detect RUN photos/*.jpg --out FOLDER --json
+    """
+    import json
+
+    from regard.data.images import read_image
+    from regard.inside.boxes import check_place, draw_boxes
+    from regard.tasks import load_for
+
+    drawings = places_of(image, out)
+    for place in drawings:
+        check_place(place)
+    detector = load_for("detect", run, quantize)
+    for number, name in enumerate(image):  # each as it is done: there may be many
+        found = detector.detect([name], threshold=threshold)[0]
+        rows = [
+            {"label": one.label, "score": round(one.score, 6), "box": [round(side, 2) for side in one.box]}
+            for one in found
+        ]
+        if as_json:
+            click.echo(json.dumps({"image": name, "things": rows}, ensure_ascii=False))
+        for row in [] if as_json else rows:
+            box = " ".join(f"{side:.1f}" for side in row["box"])
+            click.echo(f"{row['label']}\t{row['score']:.1%}\t{box}" + (f"\t{name}" if len(image) > 1 else ""))
+        if not rows and not as_json:
+            click.echo(f"(nothing)\t{name}")
+        if drawings:
+            draw_boxes(read_image(name), found, detector.model.config.labels, drawings[number])
+            click.echo(f"drawn: {drawings[number]}", err=True)
+
+
+def places_of(images: tuple[str, ...], out: Path | None) -> list[Path]:
+    """Where each picture's drawing goes: the file itself or, of several, a folder with their names."""
+    if out is None:
+        return []
+    if len(images) == 1 and out.suffix and not out.is_dir():
+        return [out]
+    if out.suffix and not out.is_dir():
+        raise ValueError(f"{out} is one file, but there are {len(images)} pictures; give a folder: --out {out.stem}")
+    found = [out / f"{Path(name).stem}.png" for name in images]
+    for i, name in enumerate(images):
+        if found[i] in found[:i]:
+            first = images[found.index(found[i])]
+            raise ValueError(f"{name} and {first} would both be drawn to {found[i]}; rename one")
+        if Path(name).resolve() == found[i].resolve():
+            raise ValueError(f"{name} would be drawn over; choose another --out")
+    return found
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1)
+@click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the pictures there.")
+@click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each picture.")
+@click.option(
+    "--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="Of the draws; 0: the likeliest."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@quantize_option
+def complete(
+    run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float, seed: int,
+    quantize: Any,
+) -> None:  # fmt: skip
+    """Paint the lower part of each IMAGE with the model in RUN; without any, whole pictures.
+
+    A row of the drawing is what was kept, the completions, and the picture as it was.
+    """
+    import numpy as np
+
+    from regard.data.images import SUFFIXES
+    from regard.decode.sample import Sampling
+    from regard.files import write_atomically
+    from regard.tasks import load_for
+    from regard.tasks.painter import sheet
+
+    if out.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{out} has no suffix of a picture; use .png")
+    painter = load_for("complete", run, quantize)
+    sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
+    if image:
+        given = painter.read(image)
+        kept = painter.pixels.rows // 2 if rows is None else rows
+        painted = painter.complete(given, rows=kept, count=count, sampling=sampling)
+        fronts = np.where(np.arange(given.shape[1])[:, None, None] < kept, given, 90)
+        shown = [[front, *some, one] for front, some, one in zip(fronts, painted, given, strict=True)]
+    elif rows:
+        raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
+    else:
+        shown = [list(painter.paint(count, sampling=sampling))]
+    write_atomically(out, sheet(shown).save)
+    click.echo(f"drawn: {out}", err=True)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1, required=True)
+@beam_option
+@penalty_option
+@click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Captions of each picture.")
+@sampling_options
+@click.option("--look", type=PATH, help="Draw where it looked for each word of the first IMAGE (.png .svg .pdf).")
+@quantize_option
+@json_option
+def caption(
+    run: str, image: tuple[str, ...], beam: int | None, length_penalty: float | None, n_best: int,
+    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int,
+    look: Path | None, quantize: Any, as_json: bool,
+) -> None:  # fmt: skip
+    """Say what each IMAGE shows with the model in RUN.
+
+    \b
+    regard caption RUN image.png --look words.png
+    """
+    from regard.tasks import load_for
+
+    if look is not None:
+        from regard.inside.canvas import check_suffix
+
+        check_suffix(look)
+    writer = load_for("caption", run, quantize)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
+    found = writer.caption(image, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
+    for path, captions in zip(image, found, strict=True):
+        if as_json:
+            best = [{"text": one.text, "score": round(one.score, 6)} for one in captions]
+            click.echo(json.dumps({"image": path, "captions": best}, ensure_ascii=False))
+            continue
+        for one in captions:
+            score = f"{one.score:8.4f}  " if n_best > 1 else ""
+            click.echo(score + one.text + (f"\t{path}" if len(image) > 1 else ""))
+    if look is not None:
+        from regard.inside.captions import draw_words
+
+        draw_words(writer, image[0], look, found[0][0])
+        click.echo(f"drawn: {look}", err=True)

@@ -1,0 +1,89 @@
+"""A CNN with attention: convolutions see what is near, self-attention on their feature maps sees everything.
+
+Unlike swin.py: tokens are the places of a map that residual blocks of convolutions made (He et al., 2016), and between
+those of the last stages attention is put (Wang et al., 2018); positions come from what the convolutions saw. Without
+it, a plain CNN.
+pixels B C Y X → maps B D Y X → stages, each with half the rows and columns and twice the width → norm → mean → labels
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.models.hierarchy import Hierarchy, HierarchyConfig
+from regard.nn.attention import AttentionConfig
+from regard.nn.convolution import ImageAttention, ResidualBlock
+from regard.nn.feedforward import GATED
+from regard.nn.stack import glorot
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CNNAttentionConfig(HierarchyConfig):
+    """Sizes of the stages and their labels."""
+
+    patch: int = 4
+    """Pixels from one place of the first map to the next; each sees a square of twice that, and one more."""
+    dim: int = 64
+    """Channels of the first stage; each further one has twice as many."""
+    depths: tuple[int, ...] = (2, 2, 2, 2)
+    """Residual blocks of each stage."""
+    attention: int = 1
+    """Stages, counted from the last, with self-attention behind each block; 0 is a plain CNN."""
+    heads: int = 8
+    """Attention heads in the last stage."""
+
+    def __post_init__(self) -> None:
+        HierarchyConfig.__post_init__(self)
+        if not 0 <= self.attention <= len(self.depths):
+            raise ValueError(f"attention={self.attention} is no number of stages; there are {len(self.depths)}")
+        if self.activation in GATED:
+            raise ValueError(f"activation={self.activation} has a gate, which convolutions have not; use gelu or relu")
+        for stage in range(len(self.depths)):
+            self.looks(stage)
+
+    def looks(self, stage: int) -> AttentionConfig | None:
+        """The attention of a stage's blocks, if they have any: heads of one size throughout."""
+        before = len(self.depths) - 1 - stage
+        if before >= self.attention:
+            return None
+        sizes: dict[str, Any] = dict(dim=self.dim * 2**stage, heads=max(1, self.heads // 2**before))
+        return AttentionConfig(**sizes, dropout=self.attention_dropout, kernel=self.kernel)
+
+
+@register_model("cnn-attention")
+class CNNAttention(Hierarchy):
+    """Stages of convolutions, attention behind the last of them and, for labels, a head."""
+
+    config: CNNAttentionConfig
+    config_class = CNNAttentionConfig
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(patch=2, dim=32, depths=(1, 1), heads=4),
+        "cnn-18": dict(attention=0),
+        "cnn-attention-18": dict(),
+    }
+
+    def __init__(self, config: CNNAttentionConfig) -> None:
+        super().__init__(config)
+        size = 2 * config.patch + 1
+        self.patches = nn.Conv2d(config.channels, config.dim, size, stride=config.patch, padding=config.patch)
+        self.blocks = nn.Sequential(*(layer for stage in range(len(config.depths)) for layer in self.new_stage(stage)))
+        glorot(self.blocks)
+
+    def new_stage(self, number: int) -> list[nn.Module]:
+        config, layers, dim = self.config, list[nn.Module](), self.config.dim * 2**number
+        for block, rate in enumerate(config.rates[number]):
+            first = number > 0 and block == 0
+            how: dict[str, Any] = dict(
+                stride=2 if first else 1, activation=config.activation, eps=config.norm_eps, dropout=config.dropout,
+                path_dropout=rate,
+            )  # fmt: skip
+            layers.append(ResidualBlock(dim // 2 if first else dim, dim, **how))
+            if (looks := config.looks(number)) is not None:
+                layers.append(ImageAttention(looks))
+        return layers
+
+    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        return self.blocks(self.patches(pixels)).flatten(2).mT
