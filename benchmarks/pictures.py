@@ -22,6 +22,7 @@ from torch import Tensor
 from regard.hub.checkpoint import load_model
 from regard.native.quantized import quantize
 
+SHAPES = ("vit-s/16", "swin-t")
 LABELS = 1000
 SIDE = 224
 TURN = 0.8
@@ -86,12 +87,12 @@ def measure(shape: str, batches: list[int], rounds: int) -> Iterator[dict[str, A
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shapes", nargs="*", default=["vit-s/16", "swin-t"], choices=["vit-s/16", "swin-t"])
+    parser.add_argument("shapes", nargs="*", default=[], choices=[[], *SHAPES], metavar="SHAPE")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    for shape in given.shapes:
+    for shape in given.shapes or SHAPES:
         for row in measure(shape, given.batch, given.rounds):
             if given.json:
                 print(json.dumps(row), flush=True)
