@@ -35,7 +35,7 @@ def ending(made, grace, *signals, asked):
 def accepts(server) -> bool:
     try:
         server.connect().close()
-    except ConnectionRefusedError:
+    except ConnectionError:  # refused, or reset while the door was being closed
         return False
     return True
 
