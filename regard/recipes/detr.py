@@ -1,7 +1,8 @@
 """Things in pictures, found by DETR.
 
 regard train detr
-    drawn scenes of up to four shapes, 64 × 64: 8,000 steps; after 700 of them, three minutes of one core, AP50 is 42 %
+    drawn scenes of up to four shapes, 64 × 64: in 17 minutes of two cores, 3,892 steps, AP50 98.1 % and AP 84.3 % on
+    500 others (--train.minutes 17)
 regard train detr --data.coco annotations.json --data.images FOLDER
     your own pictures; or --data.voc FOLDER. --data.size is their shorter side, --model.queries the most things in one
 regard train detr --data.base CHECKPOINT --data.coco annotations.json
@@ -35,7 +36,7 @@ OWN: dict[str, Any] = dict(widths=(64, 96, 128), blocks=(1, 1, 1), queries=30)
 def detr(*, embedded: bool = True, base: str | None = None) -> Recipe:
     data = BoxesConfig(base=base) if embedded else BoxesConfig(base=base, crop=0.3, colour=0.2)
     train = TrainConfig(
-        steps=8000, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=200, smoothing=0.0, eval_every=500,
+        steps=4000, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=200, smoothing=0.0, eval_every=500,
         save_every=500,
     )  # fmt: skip
     if base is not None:
