@@ -123,7 +123,7 @@ class Eye(nn.Module):
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         if pixels.shape[1] != self.channels:
             raise ValueError(f"images have {pixels.shape[1]} channels, the model reads {self.channels}")
-        return self.layers(pixels.contiguous(memory_format=torch.channels_last))  # three times as fast on a CPU
+        return self.layers(pixels.contiguous(memory_format=torch.channels_last))  # a tenth less time on a CPU
 
 
 class LocalRelation(nn.Module):
