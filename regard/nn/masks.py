@@ -5,13 +5,14 @@ A rule answers for any block of query and key positions, so nobody needs an n ×
 """
 
 import copy
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Rows = Int[Tensor, "*N T 1"]
@@ -46,13 +47,21 @@ class Mask:
 
         Remembered per shape: the layers of a stack ask the same question again.
         """
-        known: dict[tuple[int, int], Tensor] = self.__dict__.setdefault("_dense", {})
+        known: dict[Any, Tensor] = self.__dict__.setdefault("_dense", {})
         if (T, S) not in known:
             i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
             j = torch.arange(S, device=self.device)[None, :]
             block = self.allowed(i, j)
             known[T, S] = block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
         return known[T, S]
+
+    def added(self, T: int, S: int, dtype: torch.dtype) -> Float[Tensor, "#B 1 T S"]:
+        """The same as numbers to add to scores: 0 where it allows, −∞ elsewhere."""
+        dense = self.dense(T, S)
+        known: dict[Any, Tensor] = self.__dict__["_dense"]
+        if (T, S, dtype) not in known:
+            known[T, S, dtype] = torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
+        return known[T, S, dtype]
 
     def at(self, start: int) -> "Mask":
         """The same rule for queries that begin at position `start`."""

@@ -30,7 +30,7 @@ class Bias:
         if (T, S) not in known:
             i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
             j = torch.arange(S, device=self.device)[None, :]
-            known[T, S] = self.values(i, j)[None]
+            known[T, S] = self.values(i, j)[None].contiguous()  # to add it is then four times as fast
         return known[T, S]
 
     def forget(self) -> None:

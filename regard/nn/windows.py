@@ -6,6 +6,7 @@ Tokens stay B T D, row by row; their grid of rows and columns goes beside them.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -51,18 +52,29 @@ class Windows:
     def split(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "N W D"]:
         """Each window as a row of the batch: those of an image follow each other, row by row."""
         x = fill(x.unflatten(1, self.grid), self.size)
-        if self.shift:
-            x = x.roll((-self.shift, -self.shift), (1, 2))
+        if self.shift:  # one copy, not the three that two rolls and a cut make
+            x = x.flatten(1, 2).index_select(1, self.order(x.device))
+            return x.unflatten(1, (-1, self.size**2)).flatten(0, 1)
         x = x.unflatten(2, (-1, self.size)).unflatten(1, (-1, self.size))  # B rows size columns size D
         return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
 
     def join(self, x: Float[Tensor, "N W D"]) -> Float[Tensor, "B T D"]:
         """The way back."""
-        x = x.unflatten(1, (self.size, self.size)).unflatten(0, (-1, *self.counts))  # B rows columns size size D
-        x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
         if self.shift:
-            x = x.roll((self.shift, self.shift), (1, 2))
+            x = x.unflatten(0, (-1, math.prod(self.counts))).flatten(1, 2)
+            x = x.index_select(1, self.order(x.device, back=True)).unflatten(1, self.filled)
+        else:
+            x = x.unflatten(1, (self.size, self.size)).unflatten(0, (-1, *self.counts))  # B rows columns size size D
+            x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
         return x[:, : self.grid[0], : self.grid[1]].flatten(1, 2)
+
+    @cache  # noqa: B019  windows are values: there are as many as grids and sizes in use
+    def order(self, device: torch.device, *, back: bool = False) -> Int[Tensor, "T"]:
+        """Where each token of the windows, in turn, comes from; or, back, where each token of the grid went."""
+        with torch.inference_mode(False):  # training may come to use what is remembered here
+            rolled = torch.arange(math.prod(self.filled)).view(self.filled).roll((-self.shift, -self.shift), (0, 1))
+            found = Windows(self.filled, self.size).split(rolled.view(1, -1, 1).double()).flatten().long()
+            return (found.argsort() if back else found).to(device)
 
     def mask(self, batch: int, device: torch.device | None = None) -> Mask | None:
         """Tokens from opposite edges, which only rolling brought together, do not see each other."""

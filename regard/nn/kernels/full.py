@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -60,10 +59,12 @@ class Full(Kernel):
             return attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
 
         causal = mask is not None and mask.is_causal and mask.start == 0 and T == S and bias is None
-        dense = None if causal or mask is None or sees_everything(mask, T, S) else mask.dense(T, S)
+        hides = None if causal or mask is None or sees_everything(mask, T, S) else mask
+        dense: Tensor | None = None if hides is None else hides.dense(T, S)
         if bias is not None:
-            shift = bias.dense(T, S).to(q.dtype)
-            dense = shift if dense is None else torch.where(dense, shift, -math.inf)
+            dense = bias.dense(T, S).to(q.dtype)
+            if hides is not None:
+                dense = dense + hides.added(T, S, q.dtype)
         out = F.scaled_dot_product_attention(
             q, k, v, attn_mask=dense, dropout_p=dropout, is_causal=causal, scale=scale,
             enable_gqa=k.shape[1] != q.shape[1],
