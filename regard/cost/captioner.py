@@ -41,7 +41,8 @@ def captioner(config: CaptionerConfig, at: Setting) -> Count:
 
 def eye(config: CaptionerConfig) -> tuple[int, int, int]:
     """Parameters of the convolutions, FLOPs of a picture, and numbers kept of it in training."""
-    (rows, columns), channels = sides(config.image), config.channels
+    halvings, channels = len(config.widths), config.channels
+    rows, columns = (side + -side % 2**halvings for side in sides(config.image))
     parameters = flops = 0
     kept = channels * rows * columns
     for i, width in enumerate(config.widths):
@@ -49,9 +50,9 @@ def eye(config: CaptionerConfig) -> tuple[int, int, int]:
             parameters += linear_parameters(9 * channels, channels)
             flops += 2 * 9 * channels * channels * rows * columns
             kept += channels * rows * columns
-        rows, columns = -(-rows // 2), -(-columns // 2)
-        parameters += linear_parameters(9 * channels, width) + 2 * width
-        flops += 2 * 9 * channels * width * rows * columns
+        rows, columns = rows // 2, columns // 2
+        parameters += linear_parameters(16 * channels, width) + 2 * width
+        flops += 2 * 16 * channels * width * rows * columns
         kept += (2 * width + 2) * rows * columns  # the norm's input and statistics, and what is left of it
         channels = width
     parameters += linear_parameters(channels, config.dim)

@@ -79,11 +79,6 @@ class CaptionerConfig(BlockConfig):
         return 2 ** len(self.widths)
 
     @property
-    def reach(self) -> int:
-        """Pixels of a side that a place's features see."""
-        return 1 + 2 * sum(2**i for i in range(len(self.widths))) + 2 * sum(2**i for i in range(1, len(self.widths)))
-
-    @property
     def recurrent(self) -> Seq2SeqConfig:
         """The recurrent decoder's config."""
         return Seq2SeqConfig(

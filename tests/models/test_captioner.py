@@ -32,11 +32,16 @@ def test_a_place_sees_its_surroundings_and_nothing_else(widths):
     assert found.shape[2:] == config.grid and config.cell_side == 2 ** len(widths)
     row, column = config.grid[0] // 2, config.grid[1] // 2
     (grad,) = torch.autograd.grad(found[0, :, row, column].square().sum(), pixels)
-    rows = grad.abs().sum((0, 1, 3)).nonzero()
-    columns = grad.abs().sum((0, 1, 2)).nonzero()
-    assert rows.max() - rows.min() + 1 == columns.max() - columns.min() + 1 == config.reach
-    middle = row * config.cell_side  # the place stands for the square that begins there
-    assert rows.min() <= middle and rows.max() >= middle + config.cell_side - 1 - config.cell_side // 2
+    halvings, side = len(widths), config.cell_side
+    around = sum(2**i for i in range(halvings)) + sum(2**i for i in range(1, halvings))  # beyond the place's own square
+    for place, seen in ((row, grad.abs().sum((0, 1, 3))), (column, grad.abs().sum((0, 1, 2)))):
+        assert seen.nonzero().flatten().tolist() == list(range(place * side - around, (place + 1) * side + around))
+
+
+def test_pictures_of_any_size_have_a_place_for_each_pixel():
+    eye = Eye(1, (4, 5), 8)
+    for side in (1, 4, 7, 13):
+        assert eye(torch.randn(1, 1, side, 5)).shape == (1, 8, -(-side // 4), 2)
 
 
 def test_the_recurrent_decoder_is_the_lectures():
