@@ -1,6 +1,7 @@
 """The rule of CLIP: a tower for pictures and one for texts."""
 
 from regard.cost.attention import kernel_costs
+from regard.cost.captioner import eye
 from regard.cost.count import Count, Setting, register_count
 from regard.cost.images import vit
 from regard.cost.pieces import norm_kept, norm_parameters
@@ -14,7 +15,9 @@ from regard.cost.stack import (
     stack_notes,
     stack_parameters,
 )
+from regard.models.captioner import CaptionerConfig
 from regard.models.clip import CLIPConfig
+from regard.nn.patches import grid_of
 
 
 @register_count(CLIPConfig)
@@ -27,10 +30,19 @@ def clip(config: CLIPConfig, at: Setting) -> Count:
     reads = stack_flops(text, depth=depth, keys=T, causal=True)
     placed = position.matrix(N) * T
     projected = (D + N) * E + B * E
+    (rows, columns), patches = grid_of(config.image, config.patch), picture.parameters["patches"] - D
+    first = kept = 0
+    if config.stem:  # what the patches' one matrix would cost is taken off again
+        whole = (rows * config.patch, columns * config.patch)
+        patches, first, kept = eye(
+            CaptionerConfig(image=whole, channels=config.channels, widths=config.stem, dim=D, heads=config.heads)
+        )
+        first -= 2 * rows * columns * config.channels * config.patch**2 * D
     if at.training:
         normed = B * config.tokens * norm_kept(config.norm, D)
         activations = {f"picture_{name}": number for name, number in picture.activations.items()} | {
             "picture_norm": normed,
+            "picture_stem": B * kept,
             "text_embeddings": B * T * embedding_kept(text, position, N, normed=False),
             "text_stack": stack_kept(text, position, depth=depth, batch=B, length=T, causal=True, final=final),
         }
@@ -40,7 +52,7 @@ def clip(config: CLIPConfig, at: Setting) -> Count:
     return Count(
         parameters={
             **{f"picture_{name}": number for name, number in picture.parameters.items() if number},
-            "picture_patches": picture.parameters["patches"] - D,
+            "picture_patches": patches,
             "picture_first_norm": norm_parameters(config.norm, D),
             "text_embeddings": config.vocab_size * N,
             "text_positions": position.parameters(text, N),
@@ -49,7 +61,7 @@ def clip(config: CLIPConfig, at: Setting) -> Count:
             "temperature": 1,
         },
         flops_per_token=picture.flops_per_token,
-        flops_per_sequence=picture.flops_per_sequence + T * reads.forward + 2 * (placed + projected),
+        flops_per_sequence=picture.flops_per_sequence + first + T * reads.forward + 2 * (placed + projected),
         attention_per_sequence=T * reads.attention,
         activations=activations,
         attention_matrices={

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.data.images import Preparation
+
 GREYS = (0.299, 0.587, 0.114)
 """How bright each colour is to the eye."""
 
@@ -27,13 +29,9 @@ class Augmentation:
     """Mirrored left to right half of the time; wrong where left and right mean something, as in letters."""
     colour: float = 0.0
     """Largest change of brightness, contrast and, in colours, saturation."""
-    mixup: float = 0.0
-    """Pictures and labels are averaged with another's, with a share drawn from Beta(mixup, mixup); 0 never."""
-    cutmix: float = 0.0
-    """A rectangle is replaced by another picture's, and the labels by its area, drawn alike; with both, either."""
 
     def __post_init__(self) -> None:
-        for name in ("shift", "zoom", "turn", "colour", "mixup", "cutmix"):
+        for name in ("shift", "zoom", "turn", "colour"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
         for name in ("zoom", "colour"):
@@ -73,24 +71,38 @@ class Augmentation:
             x = grey + (x - grey) * full
         return x.clamp(0, 255)
 
-    def mix(
-        self, pixels: Float[Tensor, "B C Y X"], labels: Int[Tensor, "B"], classes: int, rng: np.random.Generator
-    ) -> tuple[Float[Tensor, "B C Y X"], Tensor]:
-        """Pictures mixed with others of the batch, and each class's share; without mixing, the labels as they are."""
-        ways = [name for name in ("mixup", "cutmix") if getattr(self, name)]
-        if not ways or len(pixels) < 2:
-            return pixels, labels
-        way = ways[rng.integers(len(ways))]
-        share, order = float(rng.beta(getattr(self, way), getattr(self, way))), rng.permutation(len(pixels))
-        if way == "mixup":
-            pixels = share * pixels + (1 - share) * pixels[order]
-        else:
-            top, bottom, left, right = rectangle(pixels.shape[2], pixels.shape[3], 1 - share, rng)
-            pixels = pixels.clone()
-            pixels[:, :, top:bottom, left:right] = pixels[order][:, :, top:bottom, left:right]
-            share = 1 - (bottom - top) * (right - left) / (pixels.shape[2] * pixels.shape[3])
-        known = F.one_hot(labels, classes).to(pixels)
-        return pixels, share * known + (1 - share) * known[order]
+
+def mix(
+    pixels: Float[Tensor, "B C Y X"], labels: Int[Tensor, "B"], classes: int, rng: np.random.Generator, *,
+    mixup: float = 0.0, cutmix: float = 0.0,
+) -> tuple[Float[Tensor, "B C Y X"], Tensor]:  # fmt: skip
+    """Pictures mixed with others of the batch, and each class's share; without mixing, the labels as they are.
+
+    Shares are drawn from Beta(x, x), where x is the one of `mixup` and `cutmix` that the dice choose.
+    """
+    ways = [(way, strength) for way, strength in (("mixup", mixup), ("cutmix", cutmix)) if strength]
+    if not ways or len(pixels) < 2:
+        return pixels, labels
+    way, strength = ways[rng.integers(len(ways))]
+    share, order = float(rng.beta(strength, strength)), rng.permutation(len(pixels))
+    if way == "mixup":
+        pixels = share * pixels + (1 - share) * pixels[order]
+    else:
+        top, bottom, left, right = rectangle(pixels.shape[2], pixels.shape[3], 1 - share, rng)
+        pixels = pixels.clone()
+        pixels[:, :, top:bottom, left:right] = pixels[order][:, :, top:bottom, left:right]
+        share = 1 - (bottom - top) * (right - left) / (pixels.shape[2] * pixels.shape[3])
+    known = F.one_hot(labels, classes).to(pixels)
+    return pixels, share * known + (1 - share) * known[order]
+
+
+def centred(x: Tensor, how: Preparation) -> Tensor:
+    """Numbers from 0 to 255 as the model reads them."""
+    x = x * how.scale if how.scale is not None else x
+    if not how.mean:
+        return x
+    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
+    return (x - mean) / std
 
 
 def rectangle(rows: int, columns: int, area: float, rng: np.random.Generator) -> tuple[int, int, int, int]:

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.augment import Augmentation
+from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad
 from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
-from regard.data.pictures import COLUMNS, TABLES, Listed, centred, read_listed, resized, shape_of
+from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, read_listed, resized, shape_of
 from regard.data.scenes import scenes
 
 PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
@@ -40,21 +40,11 @@ class Captioned:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptionsConfig:
+class CaptionsConfig(PicturesConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
-
-    own: ClassVar[tuple[str, ...]] = ("images",)
 
     images: str | None = None
     """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""
-    valid: str | None = None
-    """The same for validation (nothing given: every tenth picture is held out)."""
-    test: str | None = None
-    """The same for the scores at the end (nothing given: the pictures for validation)."""
-    size: int | None = None
-    """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
-    channels: int | None = None
-    """1 for grey, 3 for colours (none: as the pictures are)."""
     count: int = 10_000
     """Scenes drawn for training, where no pictures are given."""
     most: int = 3
@@ -69,33 +59,17 @@ class CaptionsConfig:
     """Lower-case everything."""
     max_len: int = 64
     """Longest caption in tokens; longer ones are left out of training."""
-    shift: float = 0.0
-    """Largest move in training, as a share of the side."""
-    zoom: float = 0.0
-    """Largest change of size."""
     flip: bool = False
     """Mirror half of the pictures; wrong where captions say left or right, or name things in that order."""
     colour: float = 0.0
     """Largest change of brightness, contrast and saturation; wrong where captions name colours."""
 
     def __post_init__(self) -> None:
-        if (self.valid or self.test) and not self.images:
-            raise ValueError("validation pictures without training pictures; give --data.images too")
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
-        if self.count < 2 or self.max_len < 4 or (self.size is not None and self.size < 1):
-            raise ValueError("count must be at least 2, max_len 4, and size 1")
+        PicturesConfig.__post_init__(self)
+        if self.count < 2 or self.max_len < 4:
+            raise ValueError("count must be at least 2, and max_len 4")
         if not 1 <= self.most <= 6:
             raise ValueError(f"most={self.most}: a scene has 1 to 6 things")
-        self.augmentation  # noqa: B018  its own checks
-
-    @property
-    def embedded(self) -> bool:
-        return self.images is None
-
-    @property
-    def augmentation(self) -> Augmentation:
-        return Augmentation(shift=self.shift, zoom=self.zoom, flip=self.flip, colour=self.colour)
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""

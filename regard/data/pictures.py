@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.augment import Augmentation
+from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch
 from regard.data.examples import read_examples
 from regard.data.images import SUFFIXES, Preparation, read_image
@@ -160,13 +160,13 @@ def digits(split: str) -> Pictures:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImagesConfig(Augmentation):
-    """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
+class PicturesConfig(Augmentation):
+    """Where pictures come from (nothing given: embedded ones), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
 
     images: str | None = None
-    """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
+    """A folder, table or array of pictures."""
     valid: str | None = None
     """The same for validation (nothing given: every tenth picture is held out)."""
     test: str | None = None
@@ -175,6 +175,27 @@ class ImagesConfig(Augmentation):
     """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
     channels: int | None = None
     """1 for grey, 3 for colours (none: as the pictures are)."""
+
+    def __post_init__(self) -> None:
+        if (self.valid or self.test) and not self.images:
+            raise ValueError("validation pictures without training pictures; give --data.images too")
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size={self.size} must be at least 1")
+        Augmentation.__post_init__(self)
+
+    @property
+    def embedded(self) -> bool:
+        return self.images is None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImagesConfig(PicturesConfig):
+    """Where labelled pictures come from (nothing given: the embedded digits), and how training varies them."""
+
+    images: str | None = None
+    """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
     tune: str = "all"
@@ -187,24 +208,23 @@ class ImagesConfig(Augmentation):
     """Largest move in training, as a share of the side."""
     zoom: float = 0.1
     """Largest change of size: 0.1 is from 90 to 110 percent."""
+    mixup: float = 0.0
+    """Pictures and labels are averaged with another's, with a share drawn from Beta(mixup, mixup); 0 never."""
+    cutmix: float = 0.0
+    """A rectangle is replaced by another picture's, and the labels by its area, drawn alike; with both, either."""
 
     def __post_init__(self) -> None:
-        if (self.valid or self.test) and not self.images:
-            raise ValueError("validation pictures without training pictures; give --data.images too")
+        PicturesConfig.__post_init__(self)
         if self.tune not in ("all", "head", "lora"):
             raise ValueError(f"tune takes all|head|lora, got {self.tune!r}")
         if self.base is None and self.tune != "all":
             raise ValueError(f"tune={self.tune!r} needs weights to start from; give --data.base")
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
-        for name in ("rank", "size", "examples"):
+        for name in ("rank", "examples"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        Augmentation.__post_init__(self)
-
-    @property
-    def embedded(self) -> bool:
-        return self.images is None
+        for name in ("mixup", "cutmix"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""
@@ -331,6 +351,8 @@ class PictureStream:
     rows: int
     """Pictures in a batch."""
     seed: int = 0
+    mixup: float = 0.0
+    cutmix: float = 0.0
 
     def count(self) -> int:
         """Batches of an epoch."""
@@ -350,7 +372,7 @@ class PictureStream:
                 rng = np.random.default_rng((self.seed, epoch, position))
                 x = self.augmentation.change(self.tensor[places].float(), rng)
                 labels = torch.from_numpy(self.pictures.labels[places])
-                x, targets = self.augmentation.mix(x, labels, len(self.pictures.names), rng)
+                x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
                 yield epoch, position + 1, Batch({"pixels": centred(x, self.how)}, targets, tuple(places.tolist()))
             epoch, index = epoch + 1, 0
 
@@ -361,15 +383,6 @@ class PictureStream:
             part = pictures.take(slice(first, first + rows))
             inputs = {"pixels": torch.from_numpy(self.how.numbers(part.pixels))}
             yield Batch(inputs, torch.from_numpy(part.labels), tuple(range(first, first + len(part))))
-
-
-def centred(x: Tensor, how: Preparation) -> Tensor:
-    """Numbers from 0 to 255 as the model reads them."""
-    x = x * how.scale if how.scale is not None else x
-    if not how.mean:
-        return x
-    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
-    return (x - mean) / std
 
 
 def preparation_for(pictures: Any) -> Preparation:

@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.augment import Augmentation
+from regard.data.augment import centred
 from regard.data.batches import Batch
 from regard.data.images import SUFFIXES, Preparation
 from regard.data.pictures import (
     Listed,
     Pictures,
+    PicturesConfig,
     PictureStream,
-    centred,
     digits,
     list_pictures,
     read_arrays,
@@ -27,49 +26,11 @@ from regard.data.pictures import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnlabelledConfig:
+class UnlabelledConfig(PicturesConfig):
     """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
-
-    own: ClassVar[tuple[str, ...]] = ("images",)
 
     images: str | None = None
     """A folder of pictures, with or without sub-folders, a .csv, .tsv or .jsonl of path and label, or an .npz of x."""
-    valid: str | None = None
-    """The same for validation (nothing given: every tenth picture is held out)."""
-    test: str | None = None
-    """The same for the scores at the end (nothing given: x_test of an .npz, or the pictures for validation)."""
-    size: int | None = None
-    """Pixels of a side that pictures are brought to (none: their own if all are alike and small, else 64)."""
-    channels: int | None = None
-    """1 for grey, 3 for colours (none: as the pictures are)."""
-    shift: float = 0.0
-    """Largest move in training, as a share of the side."""
-    zoom: float = 0.0
-    """Largest change of size."""
-    turn: float = 0.0
-    """Largest turn in degrees."""
-    flip: bool = False
-    """Mirror half of the pictures."""
-    colour: float = 0.0
-    """Largest change of brightness, contrast and saturation."""
-
-    def __post_init__(self) -> None:
-        if (self.valid or self.test) and not self.images:
-            raise ValueError("validation pictures without training pictures; give --data.images too")
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels} must be 1 (grey) or 3 (colours)")
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size={self.size} must be at least 1")
-        self.augmentation  # noqa: B018  its own checks
-
-    @property
-    def embedded(self) -> bool:
-        return self.images is None
-
-    @property
-    def augmentation(self) -> Augmentation:
-        names = ("shift", "zoom", "turn", "flip", "colour")
-        return Augmentation(**{name: getattr(self, name) for name in names})
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import Activation, BlockConfig
+from regard.nn.convolution import Eye
 from regard.nn.embeddings import Embedding
 from regard.nn.masks import causal
 from regard.nn.norm import build_norm
+from regard.nn.patches import grid_of
 from regard.nn.stack import Stack, build_position, glorot
 from regard.registry import register_model
 
@@ -52,12 +54,17 @@ class CLIPConfig(ImageConfig):
     """Hidden width of their feed-forward layers."""
     embedding_dim: int = 512
     """Width of the vectors that pictures and texts become."""
+    stem: tuple[int, ...] = ()
+    """Widths of convolutions that make the patches' vectors, each halving the sides (none: one matrix on pixels)."""
 
     def __post_init__(self) -> None:
         ImageConfig.__post_init__(self)
         for name in ("vocab_size", "text_depth", "embedding_dim"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.stem and 2 ** len(self.stem) != self.patch:
+            halved = f"{len(self.stem)} convolutions that halve a picture give patches of {2 ** len(self.stem)}"
+            raise ValueError(f"{halved} pixels, got patch={self.patch}; set one as the other")
         if self.head_dim is not None or self.kv_heads is not None:
             raise ValueError("both towers have their own heads; leave head_dim and kv_heads unset")
         if self.position.partition(":")[0] == "grid":
@@ -81,12 +88,23 @@ class CLIPConfig(ImageConfig):
         return BlockConfig(**shared | own)
 
 
+class Stem(Eye):
+    """Convolutions in place of patches (Xiao et al., 2021): with few pictures, shapes are learned far sooner."""
+
+    def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
+        rows, columns = grid_of(tuple(pixels.shape[2:]), self.side)
+        return super().forward(pixels[:, :, : rows * self.side, : columns * self.side])
+
+
 class Vision(ViT):
     """A ViT whose tokens are normalised before the first block, which makes a bias of the patches needless."""
 
-    def __init__(self, config: ViTConfig) -> None:
+    def __init__(self, config: ViTConfig, stem: tuple[int, ...] = ()) -> None:
         super().__init__(config)
-        self.patches.project.bias = None
+        if stem:
+            self.patches = Stem(config.channels, stem, config.dim)  # type: ignore[assignment]  # the same grid
+        else:
+            self.patches.project.bias = None
         self.norm = build_norm(config.norm, config.dim, config.norm_eps)
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
@@ -129,7 +147,7 @@ class CLIP(nn.Module):
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__()
         self.config = config
-        self.vision = Vision(config.vision)
+        self.vision = Vision(config.vision, config.stem)
         self.text = Reader(config.text, config.vocab_size, config.text_depth)
         self.project_picture = nn.Linear(config.dim, config.embedding_dim, bias=False)
         self.project_text = nn.Linear(config.text_dim, config.embedding_dim, bias=False)

@@ -71,7 +71,7 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
     places = recipe.model.grid[0] * recipe.model.grid[1]
     stream = CaptionStream(
-        pictures, ids, preparation_for(pictures), data.augmentation, (bos, eos, pad),
+        pictures, ids, preparation_for(pictures), data, (bos, eos, pad),
         rows=max(1, recipe.train.batch_tokens // places), seed=recipe.train.seed,
     )  # fmt: skip
     said = sum(map(len, ids))

@@ -9,6 +9,7 @@ regard classify RUN image.png --zero-shot "a red circle" "a blue square"
 regard embed RUN --search "a red circle" --in FOLDER
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from regard.models import preset
 from regard.objectives.contrastive import pictures_and_texts
 from regard.recipes.base import Recipe
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
-from regard.recipes.vit import fitting
 from regard.registry import register_recipe
 from regard.tasks.comparer import Comparer
 from regard.tokens import Tokenizer
@@ -32,6 +32,10 @@ from regard.train.progress import Line
 
 BATCH = 128
 """Pairs that are told apart from each other, whatever the pictures' size."""
+PLACES = 8
+"""Of a picture's side, about."""
+WIDTH, WIDEST = 24, 192
+"""Of the first convolution, and of any."""
 END = "<end>"
 """Others take an <eos> with our usual id for something else, so texts end with a token of their own."""
 
@@ -41,13 +45,19 @@ def clip(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Re
     fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
     rows, columns, channels = override(PairedConfig(), fields).shape()
     sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels)
-    model = preset("clip", "tiny", **sizes, patch=fitting("vit", rows, columns)["patch"])
+    model = preset("clip", "tiny", **sizes, **stem(min(rows, columns)))
     train = TrainConfig(
         steps=1500, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100,
         smoothing=0.0, eval_every=250, save_every=250,
     )  # fmt: skip
     data = PairedConfig() if embedded else PairedConfig(shift=0.05, zoom=0.1, colour=0.1)
     return Recipe(name="clip", family="clip", model=model, data=data, train=train)
+
+
+def stem(side: int) -> dict[str, Any]:
+    """Convolutions that leave about eight places of a picture's side."""
+    halvings = max(1, round(math.log2(side / PLACES)))
+    return dict(patch=2**halvings, stem=tuple(min(WIDTH * 2**i, WIDEST) for i in range(halvings)))
 
 
 @prepare.register
@@ -62,7 +72,7 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels)
     recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
     stream = PairStream(
-        pictures, ids, preparation_for(pictures), data.augmentation, (bos, eos, fill),
+        pictures, ids, preparation_for(pictures), data, (bos, eos, fill),
         rows=max(2, recipe.train.batch_tokens // recipe.model.tokens), seed=recipe.train.seed,
     )  # fmt: skip
     return Job(

@@ -69,7 +69,7 @@ def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, 
     recipe = shaped(recipe, pictures)
     preparation, tokens = preparation_for(pictures), recipe.model.tokens
     stream = HiddenStream(
-        pictures, preparation, data.augmentation, max(1, recipe.train.batch_tokens // tokens),
+        pictures, preparation, data, max(1, recipe.train.batch_tokens // tokens),
         seed=recipe.train.seed, patches=tokens - 1,
     )  # fmt: skip
     return Job(

@@ -19,6 +19,7 @@ import torch
 
 from regard.config import override
 from regard.cost.pixels import check_room
+from regard.data.augment import Augmentation
 from regard.data.batches import Batch
 from regard.data.images import Preparation
 from regard.data.pictures import Pictures, PictureStream
@@ -103,7 +104,7 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
     check_room(recipe.model, (size.rows, size.columns), recipe.train.batch_tokens if rows > 1 else TOKENS)
     pictures, valid = data.split()
-    stream = PixelStream(pictures, RAW, data.augmentation, rows, seed=recipe.train.seed, pixels=size)
+    stream = PixelStream(pictures, RAW, data, rows, seed=recipe.train.seed, pixels=size)
 
     def publish(model: Any, out: Path) -> None:
         size.save(out)
@@ -119,8 +120,7 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
 def pixel_scores(painter: Painter, pictures: Pictures, known: Pictures) -> dict[str, Any]:
     """Bits that the model needs for a number of a held-out picture, next to each pixel's own histogram."""
     size = painter.pixels
-    plain = UnlabelledConfig().augmentation
-    stream = PixelStream(pictures, RAW, plain, max(1, 16_384 // len(size)), pixels=size)
+    stream = PixelStream(pictures, RAW, Augmentation(), max(1, 16_384 // len(size)), pixels=size)
     unit = math.log(2) * size.channels
     return {
         "bits_per_dimension": round(evaluate(painter.model, stream.once(pictures, stream.rows), next_token) / unit, 4),

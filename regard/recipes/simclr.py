@@ -64,7 +64,7 @@ def prepare_views(data: ViewsConfig, recipe: Recipe, out: Path, resume: bool, li
     recipe = shaped(recipe, pictures)
     preparation = preparation_for(pictures)
     rows = max(2, recipe.train.batch_tokens // recipe.model.tokens)
-    stream = ViewStream(pictures, preparation, data.augmentation, rows, seed=recipe.train.seed)
+    stream = ViewStream(pictures, preparation, data, rows, seed=recipe.train.seed)
     return Job(
         recipe=recipe, stream=stream, valid=lambda: stream.once(valid),
         objective=partial(two_views, temperature=data.temperature), preparation=preparation,

@@ -127,7 +127,9 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
     preparation = preparation_for(pictures)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
-    stream = PictureStream(pictures, preparation, data, count, seed=recipe.train.seed)
+    stream = PictureStream(
+        pictures, preparation, data, count, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix
+    )
     how: dict[str, Any] = {}
     if data.base is not None:
         base = find(data.base)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.augment import Augmentation
+from regard.data.augment import Augmentation, mix
 
 B, C, Y, X = 5, 3, 11, 13
 
@@ -23,7 +23,7 @@ ALL = dict(shift=0.2, zoom=0.2, turn=20.0, flip=True, colour=0.3)
 def test_nothing_asked_for_changes_nothing():
     x, labels = pictures(), torch.arange(B)
     assert Augmentation().change(x, rng()) is x
-    assert Augmentation().mix(x, labels, 7, rng()) == (x, labels)
+    assert mix(x, labels, 7, rng()) == (x, labels)
 
 
 @pytest.mark.parametrize("what", ALL)
@@ -77,7 +77,7 @@ def test_light():
 
 def test_mixup_mixes_pictures_and_labels_alike():
     x, labels = pictures(), torch.tensor([0, 1, 2, 3, 4])
-    mixed, targets = Augmentation(mixup=0.8).mix(x, labels, 7, rng())
+    mixed, targets = mix(x, labels, 7, rng(), mixup=0.8)
     assert targets.shape == (B, 7) and torch.allclose(targets.sum(1), torch.ones(B))
     assert torch.allclose(mixed.flatten(1), targets[:, :5] @ x.flatten(1), atol=1e-3)
     assert not torch.equal(mixed, x)
@@ -87,14 +87,14 @@ def test_cutmix_counts_the_area():
     x, labels = pictures(), torch.tensor([0, 1, 2, 3, 4])
     shares = []
     for seed in range(20):
-        mixed, targets = Augmentation(cutmix=1.0).mix(x, labels, 5, rng(seed))
+        mixed, targets = mix(x, labels, 5, rng(seed), cutmix=1.0)
         kept = (mixed == x).all(1).float().mean((1, 2))
         assert torch.allclose(targets.diagonal(), kept, atol=1e-5)
         shares.append(kept[0].item())
     assert max(shares) - min(shares) > 0.3 and torch.equal(x, pictures()), "the batch itself stays as it is"
 
 
-@pytest.mark.parametrize(("field", "value"), [("shift", -1.0), ("zoom", 1.0), ("colour", 1.5), ("mixup", -0.1)])
+@pytest.mark.parametrize(("field", "value"), [("shift", -1.0), ("zoom", 1.0), ("colour", 1.5)])
 def test_what_cannot_be(field, value):
     with pytest.raises(ValueError, match=f"{field}={value} must"):
         Augmentation(**{field: value})

@@ -169,6 +169,7 @@ def test_a_class_that_training_never_shows(folder, tmp_path):
         (dict(channels=2), "channels=2 must be 1"),
         (dict(size=0), "size=0 must be at least 1"),
         (dict(zoom=1.0), "zoom=1.0 must be below 1"),
+        (dict(mixup=-0.1), "mixup=-0.1 must not be negative"),
     ],
 )
 def test_fields_that_cannot_be(fields, message):
@@ -179,7 +180,8 @@ def test_fields_that_cannot_be(fields, message):
 def stream(rows=50, **changes):
     data = ImagesConfig(**changes)
     pictures = digits("valid")
-    return PictureStream(pictures, preparation_for(pictures), data, rows, seed=3)
+    mixing = dict(mixup=data.mixup, cutmix=data.cutmix)
+    return PictureStream(pictures, preparation_for(pictures), data, rows, seed=3, **mixing)
 
 
 def first(one, count, **start):

@@ -159,6 +159,8 @@ def test_what_they_cannot_express(tmp_path):
     odd = r"position='rotary' .*norm='rms' .*image=\(17, 12\) would have to be square"
     with pytest.raises(ValueError, match=f"clip cannot express this model: {odd}"):
         export_model(model, tmp_path, eos=7)
+    with pytest.raises(ValueError, match=r"stem=\(5, 6\) would have to be \(\)"):
+        export_model(CLIP(CLIPConfig(**OURS, stem=(5, 6))), tmp_path, eos=7)
     for ids, message in (({}, "give the id of that token: eos="), (dict(eos=2), "2 for the largest id")):
         with pytest.raises(ValueError, match=message):
             export_model(CLIP(CLIPConfig(**OURS)), tmp_path, **ids)

@@ -26,7 +26,7 @@ from tests.recipes.test_pictures import COLOURS
 
 SMALL = {
     "model.dim": 16, "model.heads": 2, "model.ffn_dim": 24, "model.depth": 1, "model.text_dim": 12,
-    "model.text_heads": 2, "model.text_ffn_dim": 20, "model.text_depth": 1, "model.embedding_dim": 8,
+    "model.text_heads": 2, "model.stem": [], "model.text_ffn_dim": 20, "model.text_depth": 1, "model.embedding_dim": 8,
     "train.steps": 6, "train.batch_tokens": 444, "train.eval_every": 3, "train.save_every": 3, "train.warmup": 2,
 }  # fmt: skip
 
@@ -55,9 +55,11 @@ def run(folder, tmp_path_factory):
 
 def test_the_model_follows_from_the_pictures(folder):
     plan = recipe("clip", {"data.images": str(folder / "table.csv")})
-    assert (plan.model.image, plan.model.channels, plan.model.patch) == (12, 3, 2)
+    assert (plan.model.image, plan.model.channels, plan.model.patch, plan.model.stem) == (12, 3, 2, (24,))
     scenes = recipe("clip")
-    assert (scenes.model.image, scenes.model.patch, scenes.train.smoothing) == (64, 8, 0.0) and scenes.data.embedded
+    assert (scenes.model.image, scenes.model.patch, scenes.model.stem) == (64, 8, (24, 48, 96))
+    assert scenes.train.smoothing == 0 and scenes.data.embedded
+    assert recipe("clip", {"model.stem": "", "model.patch": 4}).model.stem == ()
 
 
 def test_scenes_are_named_fully_and_briefly(monkeypatch):
@@ -145,7 +147,11 @@ def test_scores(run, folder):
 
 def test_scores_of_scenes(tmp_path, monkeypatch):
     monkeypatch.setattr(captions, "HELD_OUT", 20)
-    fit(recipe("clip", SMALL | {"data.count": 40, "data.size": 16, "train.steps": 2}), tmp_path, quiet=True)
+    fit(
+        recipe("clip", SMALL | {"model.stem": [8], "data.count": 40, "data.size": 16, "train.steps": 2}),
+        tmp_path,
+        quiet=True,
+    )
     scores = evaluate(tmp_path, {}, limit=30).scores
     assert scores.keys() == {"zero_shot_accuracy", "text_recall_at_1", "picture_recall_at_1", "examples"}
 
@@ -216,7 +222,7 @@ def test_any_model_that_sees_finds_pictures_like_a_picture(capsys, folder, tmp_p
 
 
 def test_a_training_at_the_command_line_says_what_to_try(capsys, tmp_path, folder):
-    words = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
+    words = [f"--{key}={value or ''}" for key, value in SMALL.items()]
     given = ["--data.images", folder / "table.csv", "--out", tmp_path / "run", "--quiet"]
     shown = said(capsys, "train", "clip", *given, *words)
     assert any(line.startswith("on held-out data: text recall at 1") for line in shown)

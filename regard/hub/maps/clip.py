@@ -106,5 +106,5 @@ def marked(theirs: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
 
 CLIP = Map(
     kind="clip", family="clip", pairs=PAIRS, fields=FIELDS, ignored=("*.position_ids",), read=read,
-    write=lambda ours: {"architectures": [CLASS]}, marked=marked, check=check, fixed=FIXED,
+    write=lambda ours: {"architectures": [CLASS]}, marked=marked, check=check, fixed=FIXED | dict(stem=()),
 )  # fmt: skip
