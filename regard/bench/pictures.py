@@ -143,8 +143,8 @@ def plan_of(config: PicturesConfig, cell: Cell, changes: Mapping[str, Any]) -> d
     else:
         plan["model.patch"] = value
     plan |= {"train.seed": cell["seed"], "train.save_every": plan["train.eval_every"]}
-    tokens = recipe_of(name, plan).model.tokens  # a wrong name or size is known before anything is trained
-    return MODELS.get(name, {"name": name}) | {"train.batch_tokens": BATCH * tokens} | plan
+    recipe_of(name, plan)  # a wrong name or size is known before anything is trained
+    return MODELS.get(name, {"name": name}) | plan
 
 
 def folder(cell: Cell) -> str:

@@ -66,18 +66,23 @@ def places_of(images: tuple[str, ...], out: Path | None) -> list[Path]:
     """Where each picture's drawing goes: the file itself or, of several, a folder with their names."""
     if out is None:
         return []
-    if len(images) == 1 and out.suffix and not out.is_dir():
-        return [out]
-    if out.suffix and not out.is_dir():
+    one = out.suffix and not out.is_dir()
+    if one and len(images) > 1:
         raise ValueError(f"{out} is one file, but there are {len(images)} pictures; give a folder: --out {out.stem}")
-    found = [out / f"{Path(name).stem}.png" for name in images]
+    found = [out] if one else [out / f"{Path(name).stem}.png" for name in images]
     for i, name in enumerate(images):
         if found[i] in found[:i]:
             first = images[found.index(found[i])]
             raise ValueError(f"{name} and {first} would both be drawn to {found[i]}; rename one")
-        if Path(name).resolve() == found[i].resolve():
-            raise ValueError(f"{name} would be drawn over; choose another --out")
+        spare(found[i], images)
     return found
+
+
+def spare(out: Path, images: tuple[str, ...]) -> None:
+    """An error if one of the given pictures would be drawn over."""
+    for name in images:
+        if Path(name).resolve() == out.resolve():
+            raise ValueError(f"{name} would be drawn over; choose another name for the drawing")
 
 
 @regard.command()
@@ -109,6 +114,7 @@ def complete(
 
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{out} has no suffix of a picture; use .png")
+    spare(out, image)
     painter = load_for("complete", run, quantize)
     sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
     if image:
@@ -151,6 +157,7 @@ def caption(
         from regard.inside.canvas import check_suffix
 
         check_suffix(look)
+        spare(look, image)
     writer = load_for("caption", run, quantize)
     sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
     found = writer.caption(image, beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)

@@ -22,12 +22,21 @@ class Annotated:
     path: Path
     things: tuple[tuple[str, Box], ...]
     where: str
+    size: tuple[int, int] | None = None
+    """Columns and rows of the picture that the boxes were drawn on, if it was said."""
 
     def read(self) -> Image.Image:
         try:
-            return read_image(self.path)
+            image = read_image(self.path)
         except ValueError as error:
             raise ValueError(f"{self.where}: {error}") from None
+        if self.size is not None and image.size != self.size:
+            drawn, seen = (f"{columns} × {rows}" for columns, rows in (self.size, image.size))
+            raise ValueError(
+                f"{self.where}: its boxes are for a picture of {drawn} pixels, but {self.path} has {seen}; take the "
+                "picture that they were drawn on, or correct boxes and size"
+            )
+        return image
 
 
 def find_picture(name: str, folders: Iterable[Path], where: str) -> Path:
@@ -43,8 +52,16 @@ def as_box(values: Any, where: str) -> Box:
     """Four finite numbers."""
     good = isinstance(values, (list, tuple)) and len(values) == 4
     if not good or not all(isinstance(one, (int, float)) and math.isfinite(one) for one in values):
-        raise ValueError(f"{where}: a box is four numbers, got {values!r}")
+        raise ValueError(f"{where}: a box is four numbers, got {values!r}; correct it or leave it out")
     return tuple(map(float, values))
+
+
+def as_size(columns: Any, rows: Any) -> tuple[int, int] | None:
+    """Two whole numbers, or nothing if they say nothing."""
+    try:
+        return (int(columns), int(rows)) if int(columns) > 0 and int(rows) > 0 else None
+    except (TypeError, ValueError):
+        return None
 
 
 # ---- COCO: one .json for all pictures ---------------------------------------------------------------------------
@@ -60,13 +77,19 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
         if name in names.values():
             raise ValueError(f"{path}, category {number}: the name {name!r} occurs twice; rename one of them")
         names[number] = str(name)
-    things: dict[Any, list[tuple[str, Box]]] = {known(one, "id", path, "image"): [] for one in stored["images"]}
+    things: dict[Any, list[tuple[str, Box]]] = {}
+    for one in stored["images"]:
+        if known(one, "id", path, "image") in things:
+            raise ValueError(f"{path}, image {one['id']}: the id occurs twice; give each image its own")
+        things[one["id"]] = []
     for number, one in enumerate(stored["annotations"]):
         where = f"{path}, annotation {one.get('id', number) if isinstance(one, dict) else number}"
         if known(one, "image_id", path, "annotation") not in things:
-            raise ValueError(f"{where}: image_id {one['image_id']} is none of the images")
+            raise ValueError(f"{where}: image_id {one['image_id']} is none of the images; correct it or leave it out")
         if known(one, "category_id", path, "annotation") not in names:
-            raise ValueError(f"{where}: category_id {one['category_id']} is none of the categories")
+            raise ValueError(
+                f"{where}: category_id {one['category_id']} is none of the categories; correct it or add the category"
+            )
         left, top, width, height = as_box(one.get("bbox"), where)
         if min(width, height) < 0:
             raise ValueError(f"{where}: the box has size {width} × {height}; COCO's are left, top, width, height")
@@ -78,8 +101,9 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
     for one in stored["images"]:
         where = f"{path}, image {one['id']}"
         file = find_picture(str(known(one, "file_name", path, "image")), folders, where)
-        found.append(Annotated(file, tuple(things[one["id"]]), where))
-    return found, tuple(names[number] for number in sorted(names))
+        size = as_size(one.get("width"), one.get("height"))
+        found.append(Annotated(file, tuple(things[one["id"]]), where, size))
+    return found, tuple(names[number] for number in sorted(names, key=lambda number: (isinstance(number, str), number)))
 
 
 def one_json(source: Path) -> Path:
@@ -158,4 +182,5 @@ def read_voc(path: Path, folders: list[Path]) -> Annotated:
         if right < left or bottom < top:
             raise ValueError(f"{where}: the box ends before it begins: {told}")
         things.append((label, (left - 1, top - 1, right, bottom)))
-    return Annotated(find_picture(name, folders, str(path)), tuple(things), str(path))
+    size = as_size(root.findtext("size/width"), root.findtext("size/height"))
+    return Annotated(find_picture(name, folders, str(path)), tuple(things), str(path), size)

@@ -13,7 +13,7 @@ from regard.data.annotations import Annotated, list_coco, list_voc
 from regard.data.augment import Augmentation
 from regard.data.batches import IGNORE, Batch
 from regard.data.images import Preparation
-from regard.data.pictures import ROOM
+from regard.data.pictures import check_room
 from regard.data.scenes import SEEDS, SHAPES, scene
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -173,13 +173,11 @@ class BoxesConfig:
             if name not in names:
                 raise ValueError(f"{source}: the label {name!r} does not occur in training; known: {', '.join(names)}")
         names = names or found
-        needed = len(listed) * self.side**2 * self.channels
-        if needed > ROOM:
-            raise ValueError(
-                f"{source}: {len(listed):,} pictures of about {self.side} × {self.side} take {needed / 2**30:.1f} GiB, "
-                f"more than {ROOM / 2**30:.0f}; lower --data.size"
-            )
-        return Boxes([self.fit(one, names) for one in listed], names)
+        check_room(source, len(listed), (self.side, self.side, self.channels))
+        boxes = Boxes([self.fit(one, names) for one in listed], names)
+        if not any(len(one.labels) for one in boxes.pictures):
+            raise ValueError(f"{source}: not one box has an area inside of its picture; correct them")
+        return boxes
 
     def fit(self, one: Annotated, names: tuple[str, ...]) -> Boxed:
         """A picture and its boxes at the size of training; boxes that have no area in it are left out."""
@@ -194,6 +192,7 @@ class BoxesConfig:
     def drawn(self, split: str, count: int) -> Boxes:
         if self.channels != 3:
             raise ValueError("scenes are in colour; leave channels at 3")
+        check_room("scenes", count, (self.side, self.side, self.channels))
         return Boxes(Drawn(split, count, self.side, self.things), SHAPES)
 
     def split(self) -> tuple[Boxes, Boxes]:

@@ -14,7 +14,7 @@ from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad
 from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
-from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, read_listed, resized, shape_of
+from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, check_room, read_listed, resized, shape_of
 from regard.data.scenes import scenes
 
 PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
@@ -84,6 +84,7 @@ class CaptionsConfig(PicturesConfig):
     def drawn(self, split: str, count: int) -> Captioned:
         """Scenes of a split."""
         rows, _, channels = self.shape()
+        check_room("scenes", count, (rows, rows, channels))
         found = scenes(split, count, rows, self.most)
         pixels = np.stack([one.pixels for one in found])
         how = Preparation(channels=channels, size=(rows, rows))

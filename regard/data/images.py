@@ -35,10 +35,24 @@ def read_image(path: str | Path) -> Image.Image:
             return plain(upright(opened))
     except UnidentifiedImageError:
         raise ValueError(f"{path} is no image in a format that is known; open it and save it as PNG or JPEG") from None
-    except (OSError, SyntaxError, EOFError, MemoryError) as error:
+    except (OSError, SyntaxError, EOFError, MemoryError, ValueError) as error:
+        if str(error).startswith(str(path)):
+            raise
         raise ValueError(f"{path} is cut short or damaged ({error}); copy it again, or leave it out") from None
     finally:
         Image.MAX_IMAGE_PIXELS = limit
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The image files of a folder and those below it; what is hidden, or has another suffix, is passed over."""
+    found = sorted(
+        path for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )  # fmt: skip
+    if not found:
+        raise ValueError(f"{folder} holds no pictures ({', '.join(SUFFIXES)}); fill it or remove it")
+    return found
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -52,16 +66,17 @@ def upright(image: Image.Image) -> Image.Image:
 def plain(image: Image.Image) -> Image.Image:
     """Any mode as L or RGB."""
     if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        seen = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
-        return image
+        grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
+        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+        return seen.getchannel(0) if grey else seen.convert("RGB")
     if image.mode in ("L", "RGB"):
         return image
     if image.mode == "1":
         return image.convert("L")
     if image.mode in GREY:  # convert("L") would cut off at 255
         values = np.asarray(image, dtype=np.float64)
-        most = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0 if image.mode == "F" else 65535.0
+        bytes_ = image.mode in ("F", "I") and values.max() <= 255
+        most = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0 if bytes_ or image.mode == "F" else 65535.0
         return Image.fromarray((values.clip(0, most) * (255 / most)).round().astype(np.uint8))
     return image.convert("RGB")
 
@@ -123,6 +138,11 @@ class Preparation:
         image = image.convert("L" if self.channels == 1 else "RGB")
         size = self.size or (short_side(image.size, self.shortest, self.longest) if self.shortest else None)
         if size is not None:
+            if size[0] * size[1] > PIXELS:
+                raise ValueError(
+                    f"a picture of {image.size[1]:,} × {image.size[0]:,} pixels would become one of {size[0]:,} × "
+                    f"{size[1]:,}, at most {PIXELS:,} are read; cut it"
+                )
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
         found = as_array(image, self.channels)
         return found if self.crop is None else centre(found, self.crop)

@@ -1,6 +1,5 @@
 """Labelled pictures: a folder a class, a table of paths, arrays, or the embedded digits; and batches of them."""
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch
 from regard.data.examples import read_examples
-from regard.data.images import SUFFIXES, Preparation, read_image
+from regard.data.images import Preparation, list_images, read_image
 
 LARGEST = 64
 """Pictures of unequal or larger sizes are brought to squares of this side, unless told otherwise."""
@@ -23,8 +23,6 @@ ROOM = 1 << 32
 TABLES = (".csv", ".tsv", ".jsonl")
 COLUMNS = ("path", "image", "file", "filename")
 """What the column of paths may be called."""
-SETS = {"train": (("x", "y"), ("x_train", "y_train")), "test": (("x_test", "y_test"),)}
-"""What arrays in an .npz may be called."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +69,14 @@ def list_folder(folder: Path) -> list[Listed]:
     classes = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
     if not classes:
         raise ValueError(f"{folder} has no folders; put the pictures of each class into a folder with its name")
-    found = []
-    for one in classes:
-        files = sorted(path for path in one.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-        if not files:
-            raise ValueError(f"{one} holds no pictures ({', '.join(SUFFIXES)}); fill it or remove it")
-        found += [Listed(path, one.name) for path in files]
-    return found
+    files = {one: list_images(one) for one in classes}
+    if not any(path.parent == one for one in classes for path in files[one]):
+        parts = ", ".join(one.name for one in classes[:3])
+        raise ValueError(
+            f"the folders of {folder} ({parts}) hold folders, no pictures; name the one for training: "
+            f"--data.images {classes[0]}, and others as --data.valid and --data.test"
+        )
+    return [Listed(path, one.name) for one in classes for path in files[one]]
 
 
 def list_table(table: Path) -> list[Listed]:
@@ -85,65 +84,10 @@ def list_table(table: Path) -> list[Listed]:
     with table.open(encoding="utf-8-sig", errors="replace") as file:
         first = file.readline().lower()
     named = [name for name in COLUMNS if name in first.replace("\t", ",").replace('"', "").strip().split(",")]
-    if table.suffix == ".jsonl":
+    if table.suffix.lower() == ".jsonl":
         named = [name for name in COLUMNS if f'"{name}"' in first]
     rows = read_examples(table, "classify", {"text": named[0]} if named else None)
     return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
-
-
-def read_arrays(
-    path: Path, part: str, *, labelled: bool = True
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]] | None:
-    """Pictures, labels and names of an .npz, as bytes with the channels last; None without this part."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            names = next((pair for pair in SETS[part] if pair[0] in stored.files), None)
-            if names is None and part == "test":
-                return None
-            if names is not None and not labelled:
-                x = as_bytes(stored[names[0]])
-                return x, np.zeros(len(x), dtype=np.int64), ("",)
-            if names is None or names[1] not in stored.files:
-                wanted = "arrays x and y" if labelled else "array x"
-                raise ValueError(f"no {wanted}, only {', '.join(stored.files) or 'nothing'}")
-            x, y = (stored[name] for name in names)
-            told = tuple(map(str, stored["labels"])) if "labels" in stored.files else ()
-        return as_bytes(x), *as_classes(y, told, len(x))
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as .npz ({error}); save it again with numpy.savez") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def as_bytes(x: np.ndarray) -> np.ndarray:
-    """Arrays N Y X, N Y X C or N C Y X, of bytes, of numbers from 0 to 255 or of fractions from 0 to 1."""
-    if x.ndim == 3:
-        x = x[..., None]
-    if x.ndim == 4 and x.shape[-1] not in (1, 3) and x.shape[1] in (1, 3):
-        x = np.moveaxis(x, 1, -1)
-    if x.ndim != 4 or x.shape[-1] not in (1, 3) or not x.size:
-        raise ValueError(f"x has shape {x.shape}; pictures are (number, rows, columns) or (…, 1 or 3 channels)")
-    if x.dtype == np.uint8:
-        return x
-    if not (np.issubdtype(x.dtype, np.number) and np.isfinite(x).all() and x.min() >= 0 and x.max() <= 255):
-        raise ValueError("x holds other numbers than 0 … 255 or fractions 0 … 1; scale it")
-    whole = np.issubdtype(x.dtype, np.integer) or x.max() > 1
-    return (x if whole else x * 255).round().astype(np.uint8)
-
-
-def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of classes and their names, of labels that are whole numbers or words."""
-    y = y.reshape(len(y), -1)[:, 0] if y.ndim and y.size == len(y) else y
-    if y.ndim != 1 or len(y) != count or y.dtype.kind not in "iuU":
-        raise ValueError(
-            f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} pictures"
-        )
-    if told and y.dtype.kind != "U":
-        if not 0 <= y.min() <= y.max() < len(told):
-            raise ValueError(f"y goes from {y.min()} to {y.max()}, but there are {len(told)} labels")
-        return y.astype(np.int64), told
-    values, places = np.unique(y, return_inverse=True)
-    return places.astype(np.int64), tuple(map(str, values.tolist()))
 
 
 def digits(split: str) -> Pictures:
@@ -230,7 +174,7 @@ class ImagesConfig(PicturesConfig):
         """Rows, columns and channels that all pictures get."""
         if self.images is None:
             rows, columns, channels = 8, 8, 1
-        elif Path(self.images).suffix == ".npz":
+        elif is_arrays(self.images):
             found = read_arrays(Path(self.images), "train")
             assert found is not None
             rows, columns, channels = found[0].shape[1:]
@@ -245,10 +189,9 @@ class ImagesConfig(PicturesConfig):
         if source is None:
             found = digits(part)
             return Pictures(resized(found.pixels, how), found.labels, found.names)
-        if Path(source).suffix == ".npz":
-            arrays = read_arrays(Path(source), part) if Path(source).is_file() else None
-            if arrays is None:
-                raise ValueError(f"no such file: {source}")
+        if is_arrays(source):
+            arrays = read_arrays(Path(source), part)
+            assert arrays is not None
             return Pictures(resized(arrays[0], how), *arrays[1:])
         listed = list_pictures(source)
         names = tuple(sorted({one.label for one in listed}))
@@ -256,9 +199,9 @@ class ImagesConfig(PicturesConfig):
         pixels = read_listed(listed, (rows, columns, channels), source)
         return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
 
-    def split(self) -> tuple[Pictures, Pictures]:
+    def split(self, shape: tuple[int, int, int] | None = None) -> tuple[Pictures, Pictures]:
         """Pictures for training and for validation."""
-        shape = self.shape()
+        shape = shape or self.shape()
         if self.images is None:
             return self.read(None, "train", shape), self.read(None, "valid", shape)
         pictures = self.read(self.images, shape=shape)
@@ -276,10 +219,19 @@ class ImagesConfig(PicturesConfig):
         if self.images is None:
             return self.read(None, "test")
         if self.test is not None:
-            return self.read(self.test)
-        if Path(self.images).suffix == ".npz" and self.valid is None and read_arrays(Path(self.images), "test"):
-            return self.read(self.images, "test")
+            return named_as(self.read(self.test), self.names(), self.test)
+        if is_arrays(self.images) and read_arrays(Path(self.images), "test"):
+            return named_as(self.read(self.images, "test"), self.names(), self.images)
         return self.split()[1]
+
+    def names(self) -> tuple[str, ...]:
+        """The classes of one's own pictures for training."""
+        assert self.images is not None
+        if is_arrays(self.images):
+            found = read_arrays(Path(self.images), "train")
+            assert found is not None
+            return found[2]
+        return tuple(sorted({one.label for one in list_pictures(self.images)}))
 
 
 def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
@@ -298,12 +250,7 @@ def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
 def read_listed(listed: Sequence[Listed], shape: tuple[int, int, int], source: str) -> np.ndarray:
     """All pictures of a list at one size, if there is room for them."""
     rows, columns, channels = shape
-    needed = len(listed) * rows * columns * channels
-    if needed > ROOM:
-        raise ValueError(
-            f"{source}: {len(listed):,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
-            f"more than {ROOM / 2**30:.0f}; lower --data.size"
-        )
+    check_room(source, len(listed), shape)
     how = Preparation(channels=channels, size=(rows, columns))
     pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
     for i, one in enumerate(listed):
@@ -311,14 +258,26 @@ def read_listed(listed: Sequence[Listed], shape: tuple[int, int, int], source: s
     return pixels
 
 
+def check_room(source: str, count: int, shape: tuple[int, int, int]) -> None:
+    """An error if so many pictures of this shape are too much to be held."""
+    rows, columns, channels = shape
+    needed = count * rows * columns * channels
+    if needed > ROOM:
+        raise ValueError(
+            f"{source}: {count:,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
+            f"more than {ROOM / 2**30:.0f}; lower --data.size, or use fewer"
+        )
+
+
 def list_pictures(source: str) -> list[Listed]:
     """The files of a folder or a table."""
     path = Path(source)
     if path.is_dir():
         return list_folder(path)
-    if path.suffix not in TABLES:
+    if path.suffix.lower() not in TABLES or not path.exists():
         kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
-        raise ValueError(f"no such folder: {source}" if not path.exists() else f"{source}: pictures are {kinds}")
+        missing = f"no such {'file' if path.suffix else 'folder'}: {source}; give {kinds}"
+        raise ValueError(f"{source}: pictures are {kinds}" if path.exists() else missing)
     return list_table(path)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import centred
 from regard.data.batches import Batch
-from regard.data.images import SUFFIXES, Preparation
+from regard.data.images import Preparation, list_images
 from regard.data.pictures import (
     Listed,
     Pictures,
@@ -18,7 +19,6 @@ from regard.data.pictures import (
     PictureStream,
     digits,
     list_pictures,
-    read_arrays,
     read_listed,
     resized,
     shape_of,
@@ -35,7 +35,7 @@ class UnlabelledConfig(PicturesConfig):
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""
         rows, columns, channels = 8, 8, 1
-        if self.images is not None and Path(self.images).suffix == ".npz":
+        if self.images is not None and is_arrays(self.images):
             rows, columns, channels = stored(self.images, "train").shape[1:]
         elif self.images is not None:
             rows, columns, channels = shape_of(list_any(self.images))
@@ -44,7 +44,7 @@ class UnlabelledConfig(PicturesConfig):
     def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
         """All pictures of a source, or of the embedded part, at one size."""
         shape = shape or self.shape()
-        if source is not None and Path(source).suffix != ".npz":
+        if source is not None and not is_arrays(source):
             pixels = read_listed(list_any(source), shape, source)
         else:
             found = digits(part).pixels if source is None else stored(source, part)
@@ -66,7 +66,7 @@ class UnlabelledConfig(PicturesConfig):
         """The pictures for the scores at the end."""
         if self.images is None or self.test is not None:
             return self.read(self.test, "test" if self.images is None else "train")
-        if Path(self.images).suffix == ".npz" and self.valid is None and has_test(self.images):
+        if is_arrays(self.images) and has_test(self.images):
             return self.read(self.images, "test")
         return self.split()[1]
 
@@ -76,17 +76,13 @@ def list_any(source: str) -> list[Listed]:
     folder = Path(source)
     if not folder.is_dir():
         return list_pictures(source)
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not files:
-        raise ValueError(f"{source} holds no pictures ({', '.join(SUFFIXES)}); put some into it")
-    return [Listed(path, "") for path in files]
+    return [Listed(path, "") for path in list_images(folder)]
 
 
 def stored(source: str, part: str) -> np.ndarray:
     """The pictures of an .npz, which needs no labels."""
-    found = read_arrays(Path(source), part, labelled=False) if Path(source).is_file() else None
-    if found is None:
-        raise ValueError(f"no such file: {source}")
+    found = read_arrays(Path(source), part, labelled=False)
+    assert found is not None
     return found[0]
 
 

@@ -14,7 +14,7 @@ from regard.decode.sample import best_tokens
 from regard.native import compiled as native
 from regard.native.compiled import Compiled
 from regard.native.plain import Plain
-from regard.native.program import Batch
+from regard.native.program import Batch, Unsupported
 from regard.native.record import record_decoder, record_encoder
 from regard.nn.positions import Learned
 

@@ -279,9 +279,7 @@ def draw_softmax(
     return save(fit(figure), path)
 
 
-def saturation(
-    size: int, keys: int, samples: int, scale: Number
-) -> tuple[Float[Tensor, "quantiles"], Float[Tensor, "quantiles"]]:
+def saturation(size: int, keys: int, samples: int, scale: Number) -> tuple[Float[Tensor, "Q"], Float[Tensor, "Q"]]:
     """The 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
     draws = torch.Generator().manual_seed(size)
     q = torch.randn(samples, 1, size, generator=draws)

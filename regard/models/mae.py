@@ -42,6 +42,10 @@ class MAEConfig(ImageConfig):
         ImageConfig.__post_init__(self)
         if not 0 < self.hidden < 1:
             raise ValueError(f"hidden={self.hidden} is not in (0, 1)")
+        if self.tokens < 3:
+            raise ValueError(
+                f"image={self.image} has one patch={self.patch}, and none could be hidden; use a smaller one"
+            )
         if self.decoder_depth < 1:
             raise ValueError(f"decoder_depth={self.decoder_depth} must be at least 1")
         if self.head_dim is not None or self.kv_heads is not None:

@@ -91,6 +91,11 @@ class PooledAttention(Attention):
         self.pools = nn.ModuleDict({name: Pool(self.head_dim, stride, eps) for name, stride in whole.items()})
         fine = pooled(planned, min(strides)) if planned is not None else None
         self.offsets = GridOffsets(fine, self.head_dim) if fine is not None else None
+        if self.offsets is not None and not (self.kernel.exact and self.kernel.reference):
+            raise ValueError(
+                f"kernel={config.kernel!r} changes what q · k says, and relative positions are part of that product; "
+                "use kernel=full or position=learned"
+            )
 
     def forward(self, x: Float[Tensor, "B T I"], *, grid: Grid) -> Float[Tensor, "B N D"]:
         q = self.split(self.query(x))

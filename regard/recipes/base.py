@@ -76,7 +76,10 @@ def reads(family: str) -> list[str]:
 
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
-    changes = dict(changes)
+    changes, tokens = dict(changes), getattr(base.model, "tokens", None)
+    pictures = (
+        None if tokens is None else base.train.batch_tokens // tokens
+    )  # of a batch, whatever becomes of the model
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
     if reads(family) != reads(base.family):
         able = [name for name in models if reads(name) == reads(base.family)]
@@ -92,8 +95,14 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
         old, new = (dataclasses.fields(cls) for cls in (type(base.model), models[family].config_class))
         fields = {field.name for field in old} & {field.name for field in new}
         said = models[family].presets.get(size, {}).keys() - {"vocab_size", "dropout"}
-        chosen = [n for n in ("vocab_size", "dropout", "position", "max_len") if n in fields - said]
+        chosen = [
+            n for n in ("vocab_size", "dropout", "position", "max_len", "image", "channels") if n in fields - said
+        ]
         kept = {name: getattr(base.model, name) for name in chosen}
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
-    return override(base, changes)
+    plan = override(base, changes)
+    tokens = getattr(plan.model, "tokens", None)
+    if pictures is not None and tokens is not None and "train.batch_tokens" not in changes:
+        plan = replace(plan, train=replace(plan.train, batch_tokens=pictures * tokens))
+    return plan

@@ -61,9 +61,10 @@ def start_config(base: str) -> Any:
 @prepare.register
 def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads the pictures; the model gets the names of what they show."""
-    if data.base is not None and data.size is None:  # what it starts from says what it reads
+    if data.base is not None:  # what it starts from says what it reads
         base = load_preparation(find(data.base), recipe.model)
-        data = replace(data, size=base.shortest or min(base.size or (data.side,)), channels=recipe.model.channels)
+        size = data.size or base.shortest or min(base.size or (data.side,))
+        data = replace(data, size=size, channels=recipe.model.channels)
         recipe = replace(recipe, data=data)
     boxes, valid = data.split()
     most = data.things if data.embedded else max(len(one.labels) for one in boxes.pictures)

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data.arrays import is_arrays, read_arrays
 from regard.data.images import Preparation
-from regard.data.pictures import ImagesConfig, Pictures, list_pictures, read_arrays, resized
+from regard.data.pictures import ImagesConfig, Pictures, list_pictures, resized
 from regard.data.unlabelled import UnlabelledConfig
 from regard.hub.remote import find
 from regard.models import build
@@ -58,7 +59,7 @@ def check_labels(data: Any) -> None:
     """An error if a recipe's pictures have no labels for a probe."""
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
         raise ValueError("a probe is for encoders of pictures; leave out --probe")
-    if data.images is not None and Path(data.images).suffix == ".npz":
+    if data.images is not None and is_arrays(data.images):
         read_arrays(Path(data.images), "train")
     elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
         raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")

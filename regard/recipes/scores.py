@@ -207,7 +207,8 @@ def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: 
     data = data_of(run, PairedConfig, changes)
     fields = {key.removeprefix("data.") for key in changes}
     named = "images" in fields and not fields & {"valid", "test"}
-    pictures = data.read(data.images) if named else data.held_out()
+    shape = (*(loaded.preparation.target or sides(loaded.model.config.image)), loaded.preparation.channels)
+    pictures = data.read(data.images, shape) if named else data.held_out()
     pictures = pictures.take(range(len(pictures))[:limit])
     scores, found = recall(loaded, pictures)
     if data.embedded:

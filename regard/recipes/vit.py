@@ -20,9 +20,10 @@ from regard.config import override
 from regard.data.pictures import ImagesConfig, PictureStream, preparation_for
 from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
+from regard.hub.images import load_preparation
 from regard.hub.remote import find
 from regard.models import preset
-from regard.nn.patches import grid_of
+from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
 from regard.recipes.base import Recipe
 from regard.recipes.run import Job, prepare
@@ -113,11 +114,13 @@ def start_config(base: str, fields: Mapping[str, Any]) -> tuple[str, Any]:
 def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads the pictures at the model's size; the model gets their classes."""
     config = recipe.model
+    shape, start = None, None
     if data.base is not None:  # what it starts from says what it reads
-        side = config.image if isinstance(config.image, int) else config.image[0]
-        data = replace(data, size=data.size or side, channels=config.channels)
+        start = load_preparation(find(data.base), config)
+        data = replace(data, channels=config.channels)
         recipe = replace(recipe, data=data)
-    pictures, valid = data.split()
+        shape = (*((data.size,) * 2 if data.size else sides(config.image)), config.channels)
+    pictures, valid = data.split(shape)
     if data.examples is not None:
         pictures = pictures.draw(data.examples, recipe.train.seed)
     rows, columns, channels = pictures.pixels.shape[1:]
@@ -125,6 +128,8 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
     config = replace(config, image=image, channels=channels, labels=pictures.names)
     recipe = replace(recipe, model=config)
     preparation = preparation_for(pictures)
+    if start is not None:  # its weights know pixels on that scale
+        preparation = replace(preparation, scale=start.scale, mean=start.mean, std=start.std)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
     stream = PictureStream(

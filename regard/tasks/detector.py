@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from regard.data.images import read_image
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks.pictures import Picture, PictureEncoder
+from regard.tasks.pictures import Picture, PictureEncoder, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +31,7 @@ class Detector(PictureEncoder):
         """The things in each picture with at least this probability, the surest first."""
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold={threshold} is no probability; use a number from 0 to 1")
-        if isinstance(pictures, str):
-            self.pixels(pictures)  # says that one belongs into brackets
-        images = [one if isinstance(one, Image.Image) else read_image(one) for one in pictures]
+        images = opened(pictures)
         sizes = [(image.size[1], image.size[0]) for image in images]
         return self.named(self.outputs(self.model, self.pixels(images)), sizes, threshold)
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.images import Preparation, read_image
+from regard.data.images import Preparation
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
-from regard.tasks.pictures import Picture
+from regard.tasks.pictures import Picture, opened
 from regard.tasks.speaker import Speaker
 from regard.tokens.pixels import Pixels
 
@@ -23,7 +23,7 @@ class Painter(Speaker):
     def read(self, pictures: Sequence[Picture]) -> np.ndarray:
         """Image files, or images of Pillow's, as bytes of the model's size."""
         how = Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
-        found = [how.fit(one if isinstance(one, Image.Image) else read_image(one)) for one in pictures]
+        found = [how.fit(image) for image in opened(pictures)]
         return np.stack(found) if found else np.empty((0, *how.target, how.channels), np.uint8)  # type: ignore[misc]
 
     def complete(

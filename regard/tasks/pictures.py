@@ -11,12 +11,20 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.images import SUFFIXES, Preparation, read_image
+from regard.data.images import Preparation, list_images, read_image
 from regard.tasks.encoder import Found
 from regard.tasks.readers import Label
 
 BATCH = 64
 Picture = str | Path | Image.Image
+
+
+def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
+    """Image files, or images of Pillow's, as these."""
+    if isinstance(pictures, (str, Path, Image.Image)):
+        name = "image" if isinstance(pictures, Image.Image) else repr(str(pictures))
+        raise ValueError(f"pictures is a list; put a single one in brackets: [{name}]")
+    return [one if isinstance(one, Image.Image) else read_image(one) for one in pictures]
 
 
 class PictureEncoder:
@@ -27,9 +35,7 @@ class PictureEncoder:
 
     def pixels(self, pictures: Sequence[Picture]) -> list[np.ndarray]:
         """Image files, or images of Pillow's, as the model reads them."""
-        if isinstance(pictures, (str, Path)):
-            raise ValueError(f"pictures is a list; put a single one in brackets: [{str(pictures)!r}]")
-        return [self.preparation(one if isinstance(one, Image.Image) else read_image(one)) for one in pictures]
+        return [self.preparation(image) for image in opened(pictures)]
 
     def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
         """Bytes (number, rows, columns, channels) that have their size already, as the model reads them."""
@@ -57,7 +63,7 @@ class PictureEncoder:
 
     @property
     def width(self) -> int:
-        return self.model.config.dim
+        return getattr(self.model.config, "width", self.model.config.dim)
 
     def vectors(self, words: Sequence[Picture]) -> Float[Tensor, "N D"]:
         """The same for whatever the model understands."""
@@ -83,10 +89,8 @@ class PictureEncoder:
     def embed_folder(self, folder: Path, skipped: list[str] | None = None) -> tuple[list[str], Float[Tensor, "N D"]]:
         """All pictures in a folder and those below it, a few at a time: their paths and vectors."""
         if not folder.is_dir():
-            raise ValueError(f"no such folder: {folder}")
-        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-        if not paths:
-            raise ValueError(f"{folder} holds no pictures ({', '.join(SUFFIXES)})")
+            raise ValueError(f"no such folder: {folder}; give one with pictures")
+        paths = list_images(folder)
         names, parts = [], []
         for first in range(0, len(paths), BATCH):
             images = []

@@ -51,6 +51,14 @@ def test_coco(tmp_path):
         assert np.allclose(shares[1], [0, 0.875, 0.75, 0.25, 0.5], atol=1e-6)  # cut at the border
 
 
+def test_ids_may_be_numbers_and_words(tmp_path):
+    named = [{"id": "x", "name": "cat"}, {"id": 1, "name": "dog"}]
+    things = [{"image_id": 7, "category_id": "x", "bbox": [1, 1, 5, 5]}]
+    sizes = [{"id": 7, "file_name": "a.png", "width": 40, "height": 20}]
+    source = coco(tmp_path, categories=named, annotations=things, images=sizes)
+    assert BoxesConfig(coco=source).read(source).names == ("dog", "cat")
+
+
 def test_voc(tmp_path):
     save_picture(tmp_path / "JPEGImages" / "a.png")
     (tmp_path / "Annotations").mkdir()
@@ -82,6 +90,10 @@ def test_voc(tmp_path):
         (dict(images=[{"id": 7, "file_name": "c.png"}], annotations=[]),
          "image 7: no such image: .*c.png; name the folder of the pictures: --data.images"),
         (dict(images=[{"id": 7}], annotations=[]), "image 7: no 'file_name'"),
+        (dict(images=[{"id": 7, "file_name": "a.png"}] * 2), "image 7: the id occurs twice"),
+        (dict(images=[{"id": 7, "file_name": "a.png", "width": 400, "height": 200}]),
+         "image 7: its boxes are for a picture of 400 × 200 pixels, but .*a.png has 40 × 20"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [500, 0, 9, 9]}]), "not one box"),
     ],
 )  # fmt: skip
 def test_a_coco_file_that_is_wrong_says_where(tmp_path, changes, message):
@@ -116,6 +128,14 @@ def test_files_that_are_none(tmp_path):
         (VOC.format(name="a.png", objects=OBJECT.format(label="x", box=(1, 2, 3, "y"))), "object 1: <bndbox> needs"),
         (VOC.format(name="a.png", objects=OBJECT.format(label="x", box=(5, 2, 3, 4))), "object 1: .*ends before"),
         (VOC.format(name="a.png", objects=""), "none of 1 files names an object"),
+        (
+            VOC.format(
+                name="a.png",
+                objects="<size><width>40</width><height>40</height></size>"
+                + OBJECT.format(label="x", box=(1, 2, 3, 4)),
+            ),
+            "for a picture of 40 × 40 pixels, but .*a.png has 40 × 20",
+        ),
     ],
 )
 def test_a_voc_file_that_is_wrong_says_where(tmp_path, text, message):

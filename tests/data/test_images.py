@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from regard.data import images
 from regard.data.images import Preparation, centre, read_image, short_side
@@ -83,9 +83,29 @@ def test_palette_and_transparency(tmp_path):
     assert (found[:5] == 255).all() and np.array_equal(found[5:], smooth()[5:])
     grey = Image.fromarray(np.dstack([smooth()[..., 0], np.full((23, 37), 128, np.uint8)]))
     half = np.asarray(read_image(saved(tmp_path / "la.png", grey))).astype(int)
-    assert np.abs(half[..., 0] - (smooth()[..., 0] + 255.0) / 2).max() <= 2
+    assert np.abs(half - (smooth()[..., 0] + 255.0) / 2).max() <= 2
     see_through = saved(tmp_path / "k.png", Image.new("L", (5, 5), 7), transparency=7)
     assert (np.asarray(read_image(see_through)) == 255).all()
+
+
+def test_grey_stays_grey(tmp_path):
+    """A folder of scans with an alpha channel is no folder of photos; and bytes in wide numbers are bytes."""
+    assert read_image(saved(tmp_path / "la.png", Image.new("LA", (5, 4), (7, 255)))).mode == "L"
+    wide = Image.fromarray(np.arange(200, dtype=np.int32).reshape(10, 20))
+    assert np.array_equal(np.asarray(read_image(saved(tmp_path / "i.tiff", wide))).ravel(), np.arange(200))
+
+
+def test_a_thread_of_pixels_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"):
+        Preparation(shortest=224, crop=(224, 224))(Image.new("L", (60_000, 1)))
+
+
+def test_a_bomb_of_notes(tmp_path):
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text("comment", "x" * (PngImagePlugin.MAX_TEXT_CHUNK + 9), zip=True)
+    bomb = saved(tmp_path / "notes.png", Image.new("L", (5, 5)), pnginfo=notes)
+    with pytest.raises(ValueError, match="notes.png is cut short or damaged"):
+        read_image(bomb)
 
 
 def test_one_bit_and_one_pixel(tmp_path):

@@ -35,6 +35,45 @@ def test_a_folder_of_classes(folder):
         assert (one.pixels[np.arange(len(one)), 3, 4, 2 - channel] < 10).all()
 
 
+def test_hidden_files_are_no_pictures(folder):
+    (folder / "red" / "._00.png").write_bytes(b"a copy's notes")
+    paint(folder / "red" / ".ipynb_checkpoints" / "00.png", "red")
+    assert len(ImagesConfig(images=str(folder)).read(str(folder))) == 24
+
+
+def test_folders_of_folders_are_no_classes(folder, tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / "all" / part).mkdir(parents=True)
+        (tmp_path / "all" / part / "red").symlink_to(folder / "red")
+        paint(tmp_path / "all" / part / "blue" / "1.png", "blue")
+    with pytest.raises(
+        ValueError, match=r"\(test, train\) hold folders, no pictures; .*--data.images .*test, and others"
+    ):
+        ImagesConfig(images=str(tmp_path / "all")).split()
+
+
+def test_held_out_classes_have_the_numbers_of_training(folder, tmp_path):
+    x = np.zeros((6, 5, 5), np.uint8)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(6) % 3, x_test=x[:4], y_test=np.array([1, 2, 1, 2]))
+    for valid in (None, str(tmp_path / "a.npz")):
+        found = ImagesConfig(images=str(tmp_path / "a.npz"), valid=valid).held_out()
+        assert found.names == ("0", "1", "2") and found.labels.tolist() == [1, 2, 1, 2]
+    paint(tmp_path / "test" / "red" / "1.png", "red", (9, 7))
+    found = ImagesConfig(images=str(folder), test=str(tmp_path / "test")).held_out()
+    assert found.names == ("blue", "red") and found.labels.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.csv", "nowhere.npz"])
+def test_what_does_not_exist(name):
+    with pytest.raises(ValueError, match=f"no such (file|folder): {name}; give an? "):
+        ImagesConfig(images=name).split()
+
+
+def test_suffixes_may_be_capitals(folder):
+    (folder / "LIST.CSV").write_text("path,label\nred/00.png,warm\nblue/more/00.jpg,cold\n")
+    assert len(ImagesConfig().read(str(folder / "LIST.CSV"))) == 2
+
+
 @pytest.mark.parametrize("header", ["path,label\n", "label,image\n", ""])
 def test_a_table_of_paths(folder, header):
     rows = [("red/00.png", "warm"), ("blue/more/00.jpg", "cold")] * 5

@@ -53,6 +53,32 @@ def test_the_model_follows_from_the_pictures(folder, tmp_path):
     assert recipe("vit", {"data.images": str(tmp_path / "a.npz")}).model.patch == 4
 
 
+def test_a_batch_has_so_many_pictures_whatever_the_patch():
+    for changes in ({}, {"model.patch": 1}, {"model.patch": 4}, {"data.size": 24}):
+        plan = recipe("vit", changes)
+        assert plan.train.batch_tokens == 64 * plan.model.tokens
+    assert recipe("vit", {"model.patch": 4, "train.batch_tokens": 99}).train.batch_tokens == 99
+    plan = recipe("simclr", {"model": "swin"})
+    assert plan.model.image == 8 and plan.train.batch_tokens == 128 * plan.model.tokens
+
+
+def test_what_it_starts_from_says_how_pictures_are_read(run, folder, tmp_path):
+    """12 × 16 as before, not squares, and on the scale that its weights know."""
+    small = {"data.base": str(run), "data.images": str(folder), "train.steps": 2, "train.warmup": 1}
+    for changes, size in (({}, (12, 16)), ({"data.size": 20}, (20, 20))):
+        out = tmp_path / str(size[0])
+        fit(recipe("vit", small | changes), out, quiet=True)
+        was, now = load(run).preparation, load(out).preparation
+        assert now.size == size and (now.mean, now.std) == (was.mean, was.std)
+    darker = tmp_path / "dark"
+    for name in COLOURS:
+        (darker / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (16, 12), tuple(c // 4 for c in COLOURS[name])).save(darker / name / f"{number}.png")
+    fit(recipe("vit", small | {"data.images": str(darker)}), tmp_path / "on", quiet=True)
+    assert load(tmp_path / "on").preparation.mean == load(run).preparation.mean
+
+
 def test_a_run_is_loaded_and_knows_colours(run, folder):
     loaded = load(run)
     assert isinstance(loaded, PictureClassifier) and loaded.model.config.labels == ("blue", "green", "red")
