@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 import torch
@@ -13,8 +14,18 @@ from torch import Tensor, nn
 
 from regard.train.doctor import told
 from regard.train.exam import learning, numbers, padding, sight, start
-from regard.train.exam.guess import find_padding, find_sequence, first_call, setting, described, PADS, ROWS, table_size
-from regard.train.exam.subject import Subject, Unasked, is_tokens
+from regard.train.exam.guess import (
+    PADS,
+    ROWS,
+    described,
+    find_padding,
+    find_sequence,
+    find_vocabs,
+    first_call,
+    setting,
+    writes,
+)
+from regard.train.exam.subject import InapplicableError, Subject, rows_of
 from regard.train.findings import Finding, as_dict, shortlist
 
 Verdict = Literal["ok", "broken", "not applicable"]
@@ -67,7 +78,8 @@ class Examination:
     def __str__(self) -> str:
         rows = [f"  {each.verdict:<15}{each.name}: {each.found}" for each in self.checks]
         causes = [f"  {number}. {finding}" for number, finding in enumerate(self.findings, 1)]
-        return "\n".join([self.module, f"  called with {self.inputs}", *rows, *(["Causes, the likeliest first"] if causes else ["Nothing is wrong."]), *causes])
+        end = ["Likeliest cause first:", *causes] if causes else ["  nothing is wrong"]
+        return "\n".join([self.module, f"  called with {self.inputs}", *rows, *end])
 
 
 def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float = SECONDS) -> Examination:
@@ -79,11 +91,28 @@ def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         subject, inputs = admit(made, name)
-        subject.causal, subject.deadline = causal, time.monotonic() + seconds
+        subject.causal, subject.deadline = causal or writes(subject), time.monotonic() + seconds
         exact = subject.precise()
         found = [(check, ask(run, exact if run in EXACT else subject)) for check, run in CHECKS.items()]
-    checks = [Check(check, verdict, str(what) if verdict != "broken" else what.sentence) for check, (verdict, what) in found]
+    checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in found]
     return Examination(name, inputs, checks, shortlist(what for _, (_, what) in found if isinstance(what, Finding)))
+
+
+def make(module: ModuleType, attribute: str) -> Any:
+    """What a function, class or module of that name gives."""
+    found = getattr(module, attribute, None)
+    if isinstance(found, nn.Module):
+        return found
+    if not callable(found):
+        here = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        is_ = f"has no {attribute!r}" if found is None else f"has {attribute!r}, but that is a {type(found).__name__}"
+        raise ValueError(f"module {module.__name__!r} {is_}; it defines {', '.join(here) or 'nothing'}")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return found()
+    except Exception as error:  # whatever is in a user's function
+        raise ValueError(f"{module.__name__}:{attribute}() fails: {told(error)}") from None
 
 
 def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
@@ -92,7 +121,7 @@ def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verd
         return "not applicable", "no time left: make_model could return a smaller model"
     try:
         found = run(subject)
-    except Unasked as reason:
+    except InapplicableError as reason:
         return "not applicable", reason
     except Exception as error:  # whatever the user's module does when it is asked like this
         return "not applicable", f"it raised {told(error)}"
@@ -103,7 +132,7 @@ def admit(made: Any, name: str) -> tuple[Subject, str]:
     """A subject from what make_model returned, and how it is called in a line."""
     module, inputs, loss = (*made, None, None)[:3] if isinstance(made, (tuple, list)) else (made, None, None)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{name} gives {type(module).__name__}, no nn.Module; return a module, or (module, example inputs)")
+        raise ValueError(f"{name} gives {type(module).__name__}, no nn.Module; return one, or (module, example inputs)")
     try:
         model = copy.deepcopy(module).cpu().float().eval()
     except Exception as error:
@@ -113,7 +142,7 @@ def admit(made: Any, name: str) -> tuple[Subject, str]:
         parameter.requires_grad_(parameter.is_floating_point())
     subject = Subject(name, model, {}, pad=setting(model, PADS), loss=loss, frozen=frozen)
     if inputs is None:
-        said = first_call(subject, told)
+        said = first_call(subject)
     else:
         said = take(subject, inputs)
     subject.sequence = find_sequence(subject)
@@ -137,14 +166,10 @@ def take(subject: Subject, inputs: Any) -> str:
     first = next((value for value in subject.inputs.values() if isinstance(value, Tensor) and value.dim()), None)
     if first is None:
         raise ValueError(f"{subject.name}: the example holds no tensor; return (module, tensor, tuple or dict of them)")
-    few = {n: v[:ROWS] if isinstance(v, Tensor) and v.dim() and len(v) == len(first) else v for n, v in subject.inputs.items()}
     if subject.loss is None:  # a loss knows the targets of all rows
-        subject.inputs = few
+        subject.inputs = rows_of(subject.inputs, slice(ROWS), len(first))
     try:
-        subject.answer()
+        find_vocabs(subject)
     except Exception as error:
         raise ValueError(f"{subject.name} fails in forward: {told(error)}") from None
-    tokens = [n for n, v in subject.inputs.items() if is_tokens(n, v)]
-    sizes = [table_size(subject, n) or int(subject.inputs[n].max()) + 1 for n in tokens]
-    subject.vocab = max(sizes, default=None)
     return described(subject)

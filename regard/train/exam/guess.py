@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.train.doctor import told
 from regard.train.exam.subject import Inputs, Padding, Subject, is_content, is_tokens
 
 ROWS = 3
@@ -19,36 +20,39 @@ SECOND = ("decoder_input_ids", "tgt", "target", "trg", "dec", "y")
 CURE = "let make_model return (module, example inputs)"
 
 
-def first_call(subject: Subject, told: Any) -> str:
+def first_call(subject: Subject) -> str:
     """Fills in the inputs of a subject that came without, if any works; says in a line what was assumed."""
-    model = subject.model
-    parameters = [p for p in inspect.signature(model.forward).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if not parameters:
+    parameters = named(subject.model)
+    names = list(parameters)
+    if not names:
         raise ValueError(f"{subject.name}: forward names no arguments; {CURE}")
-    names = [p.name for p in parameters]
-    needed = [p.name for p in parameters if p.default is p.empty] or names[:1]
+    needed = [name for name, p in parameters.items() if p.default is p.empty] or names[:1]
     more = [[], [name for name in names if name in SECOND], [name for name in names if looks_at(name)]]
-    first_error: Exception | None = None
-    for draw, extra in itertools.product(draws(model, needed[0]), more):
+    first = ""
+    for draw, extra in itertools.product(draws(subject.model, needed[0]), more):
         wanted = list(dict.fromkeys(needed + extra))
         subject.inputs = {name: draw(name) for name in wanted}
         try:
-            subject.vocab = table_size(subject, wanted[0])
-            if subject.vocab is not None:  # drawn from all of them now
-                draw.vocab = subject.vocab
-                subject.inputs = {name: draw(name) for name in wanted}
+            find_vocabs(subject)
+            draw.vocabs = subject.vocabs  # drawn from all of them now
+            subject.inputs = {name: draw(name) for name in wanted}
             out = subject.answer()
-            if needs_targets(out, draw.length) and (targets := [n for n in names if n in ("targets", "labels")]):
-                subject.inputs[targets[0]] = draw(wanted[0])
+            if only_last(out, draw.length) and (targets := [name for name in names if name in ("targets", "labels")]):
+                subject.inputs[targets[0]], subject.vocabs[targets[0]] = draw(wanted[0]), draw.vocabs[wanted[0]]
                 subject.answer()
             return f"{described(subject)} (guessed; otherwise {CURE})"
         except Exception as error:  # whatever the user's forward does with what it was not meant for
-            first_error = first_error or error
-    shown = ", ".join(names)
-    raise ValueError(f"{subject.name}: no way was found to call forward({shown}): {told(first_error)}; {CURE}")
+            first = first or f": {told(error)}"
+    raise ValueError(f"{subject.name}: no way was found to call forward({', '.join(names)}){first}; {CURE}")
 
 
-def needs_targets(out: Tensor, length: int) -> bool:
+def named(model: nn.Module) -> dict[str, inspect.Parameter]:
+    """The arguments of its forward."""
+    found = inspect.signature(model.forward).parameters
+    return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def only_last(out: Tensor, length: int) -> bool:
     """One that answers for the last position only, unless it is given something to be compared with."""
     return out.dim() == 3 and out.shape[1] == 1 and length > 1
 
@@ -56,8 +60,9 @@ def needs_targets(out: Tensor, length: int) -> bool:
 class Draw:
     """Random values for an argument, by its name."""
 
-    def __init__(self, kind: str, vocab: int | None, pad: int | None, length: int, shape: tuple[int, ...]) -> None:
-        self.kind, self.vocab, self.pad, self.length, self.shape = kind, vocab, pad, length, shape
+    def __init__(self, kind: str, shape: tuple[int, ...], length: int = 0, vocab: int = 2, pad: int | None = None):
+        self.kind, self.shape, self.length, self.vocab, self.pad = kind, shape, length, vocab, pad
+        self.vocabs: dict[str, int] = {}
 
     def __call__(self, name: str) -> Any:
         low, length = name.lower(), self.length - 3 if name in SECOND else self.length
@@ -72,29 +77,27 @@ class Draw:
         if "position" in low:
             return torch.arange(length).expand(ROWS, length)
         if self.kind == "tokens":
-            tokens = torch.arange(self.vocab or 2)
+            tokens = torch.randperm(self.vocabs.get(name, self.vocab))  # each once, if there are as many
             tokens = tokens[tokens != (-1 if self.pad is None else self.pad)]
-            return tokens[torch.randint(len(tokens), (ROWS, length))]
+            return tokens.repeat(-(-ROWS * length // len(tokens)))[: ROWS * length].view(ROWS, length)
         return torch.randn(ROWS, *self.shape) if self.kind == "pixels" else torch.randn(ROWS, length, *self.shape)
 
 
 def draws(model: nn.Module, first: str) -> Iterator[Draw]:
     """What could be tried, the likeliest first."""
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-    vocab, pad, lengths = setting(model, SIZES) or min(tables, default=None), setting(model, PADS), (16, 8, 5)
-    seeing = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
-    pixels = [
-        Draw("pixels", None, None, 0, (setting(model, ("channels", "num_channels", "in_chans")) or seeing.in_channels, side, side))
-        for side in dict.fromkeys([setting(model, SIDES), 32, 28, 64, 224, 16]) if seeing and side
-    ]  # fmt: skip
+    vocab, lengths = setting(model, SIZES) or min(tables, default=None), (16, 8, 5)
+    eye = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+    sides = dict.fromkeys([setting(model, SIDES), 32, 28, 64, 224, 16]) if eye else ()
+    pixels = [Draw("pixels", (eye.in_channels, side, side)) for side in sides if eye and side]
     if looks_at(first) or not tables:
         yield from pixels
     if vocab is not None:
-        yield from (Draw("tokens", vocab, pad, length, ()) for length in lengths)
+        yield from (Draw("tokens", (), length, vocab, setting(model, PADS)) for length in lengths)
     widths = (getattr(module, "in_features", getattr(module, "embed_dim", None)) for module in model.modules())
     width = setting(model, ("d_model", "dim", "hidden_size")) or next((w for w in widths if isinstance(w, int)), None)
     if width is not None:
-        yield from (Draw("vectors", None, None, length, (width,)) for length in lengths)
+        yield from (Draw("vectors", (width,), length) for length in lengths)
     yield from pixels
 
 
@@ -117,25 +120,29 @@ def hides(name: str) -> bool:
     return "pad" in name.lower()
 
 
-def table_size(subject: Subject, name: str) -> int | None:
-    """The size of the embedding that an input's tokens are looked up in (runs the model)."""
-    found: list[nn.Embedding] = []
-    ids = subject.inputs[name]
+def find_vocabs(subject: Subject) -> None:
+    """The sizes of the embeddings that its tokens are looked up in (runs the model)."""
+    tokens = {name: value for name, value in subject.inputs.items() if is_tokens(name, value)}
+    tables: dict[str, nn.Embedding] = {}
 
-    def keep(module: nn.Embedding, args: tuple[Any, ...]) -> None:
-        if args and args[0].shape == ids.shape and args[0].equal(ids):
-            found.append(module)
+    def keep(module: nn.Embedding, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        looked_up = next(iter((*args, *kwargs.values())))
+        for name, ids in tokens.items():
+            if looked_up.shape == ids.shape and looked_up.equal(ids):
+                tables.setdefault(name, module)
 
-    handles = [m.register_forward_pre_hook(keep) for m in subject.model.modules() if isinstance(m, nn.Embedding)]
+    embeddings = [module for module in subject.model.modules() if isinstance(module, nn.Embedding)]
+    handles = [module.register_forward_pre_hook(keep, with_kwargs=True) for module in embeddings]
     try:
-        subject.answer()
+        out = subject.answer()
     finally:
         for handle in handles:
             handle.remove()
-    if found:
-        subject.pad = found[0].padding_idx if subject.pad is None else subject.pad
-        return found[0].num_embeddings
-    return setting(subject.model, SIZES) if is_tokens(name, ids) else None
+    for name, ids in tokens.items():
+        known = tables[name].num_embeddings if name in tables else setting(subject.model, SIZES)
+        subject.vocabs[name] = known or max(int(ids.max()) + 1, out.shape[-1])
+        if subject.pad is None and name in tables:
+            subject.pad = tables[name].padding_idx
 
 
 def described(subject: Subject) -> str:
@@ -144,8 +151,9 @@ def described(subject: Subject) -> str:
     for name, value in subject.inputs.items():
         if not isinstance(value, Tensor):
             continue
-        kind = f" tokens below {subject.vocab}" if is_tokens(name, value) else " pixels" if value.dim() == 4 else " numbers"
-        shown.append(f"{name}: {'×'.join(map(str, value.shape))}{kind if is_content(name, value) else ''}")
+        kind = f"tokens below {subject.vocabs.get(name)}" if is_tokens(name, value) else "numbers"
+        kind = "pixels" if value.dim() == 4 else kind if is_content(name, value) else ""
+        shown.append(f"{name} {'×'.join(map(str, value.shape))} {kind}".rstrip())
     return ", ".join(shown)
 
 
@@ -155,7 +163,7 @@ def described(subject: Subject) -> str:
 def find_sequence(subject: Subject) -> str | None:
     """The input whose positions are the second axis of the answer, and that the answer depends on."""
     out = subject.answer()
-    names = [name for name in subject.content() if subject.inputs[name].dim() < 4]
+    names = [n for n in subject.content() if is_tokens(n, subject.inputs[n]) or subject.inputs[n].dim() == 3]
     written = sorted(reversed(names), key=lambda name: not name.startswith(SECOND))
     for name in written:
         value = subject.inputs[name]
@@ -166,10 +174,16 @@ def find_sequence(subject: Subject) -> str | None:
     return None
 
 
+def writes(subject: Subject) -> bool:
+    """Whether it answers for a second sequence, word by word: then it must be causal."""
+    others = [name for name in subject.content() if name != subject.sequence and subject.inputs[name].dim() < 4]
+    return bool(others) and subject.sequence is not None and subject.sequence in SECOND
+
+
 def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
     """How padding is told, among the inputs or the arguments that were left out; and the inputs without any."""
     tokens = [name for name, value in subject.inputs.items() if is_content(name, value) and value.dim() < 4]
-    left_out = [] if subject.positional else [n for n in inspect.signature(subject.model.forward).parameters if n not in subject.inputs]
+    left_out = [] if subject.positional else [name for name in named(subject.model) if name not in subject.inputs]
     likely = sorted([*subject.inputs, *left_out], key=lambda name: "len" not in name.lower())
     for name in [name for name in likely if "len" in name.lower() or "mask" in name.lower()]:
         for sequence in tokens:
@@ -220,7 +234,7 @@ def marked(subject: Subject, padding: Padding, real: Tensor) -> Inputs:
 
 def runs(subject: Subject, inputs: Inputs) -> bool:
     try:
-        subject.answer(**{name: value for name, value in inputs.items()})
+        subject.answer(**inputs)
     except Exception:  # it was only a guess
         return False
     return True

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.train.exam.start import gives_scores
-from regard.train.exam.subject import Subject, Unasked, scores_of, tensors_in
+from regard.train.exam.subject import InapplicableError, Subject, scores_of, tensors_in
 from regard.train.findings import Finding
 
-RATES = (3e-3, 1e-2, 1e-3)
+RATES = (1e-2, 3e-3, 1e-3, 1e-1)
 STEPS = 60
 
 
@@ -23,7 +23,7 @@ def parameters(subject: Subject) -> str | Finding:
     model = copy.deepcopy(subject.model).train()
     named = dict(model.named_parameters())
     if not named:
-        raise Unasked("it has no parameters")
+        raise InapplicableError("it has no parameters")
     silent = set(named)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     noise = torch.Generator().manual_seed(3)
@@ -31,7 +31,8 @@ def parameters(subject: Subject) -> str | Finding:
         parts = [part for part in tensors_in(subject.run(model)) if part.requires_grad]
         total = sum((part * torch.randn(part.shape, generator=noise).to(part)).nan_to_num().mean() for part in parts)
         if not isinstance(total, Tensor):
-            return Finding("unused parameters", "no gradient reaches any parameter", "look for .detach(), .data or no_grad", 1.0)
+            cure = "look for .detach(), .data and no_grad"
+            return Finding("unused parameters", "no gradient reaches any parameter", cure, 1.0)
         optimizer.zero_grad()
         total.backward()
         silent -= {name for name, p in named.items() if p.grad is not None and p.grad.ne(0).any()}
@@ -47,7 +48,7 @@ def parameters(subject: Subject) -> str | Finding:
     size = sum(named[name].numel() for name in frozen)
     if frozen and size <= total_size / 2:
         return Finding(
-            "frozen layer", f"{layers(frozen)} has requires_grad=False: {size:,} of {total_size:,} parameters never change",
+            "frozen layer", f"{layers(frozen)} has requires_grad=False: {size:,} of {total_size:,} parameters",
             "remove requires_grad_(False), if that was not meant", 0.85, where=layers(frozen),
         )  # fmt: skip
     return f"all {total_size:,} take part" + (f"; {size:,} are frozen, as for fine-tuning" if frozen else "")
@@ -63,7 +64,7 @@ def overfit(subject: Subject) -> str | Finding:
     """A few dozen steps of Adam on one batch bring the loss down, at one rate or another."""
     out = subject.finite()
     if not out.requires_grad and not any(p.requires_grad for p in subject.model.parameters()):
-        raise Unasked("it has no parameters")
+        raise InapplicableError("it has no parameters")
     targets = random_targets(subject, out)
     best: tuple[float, float, float, int] = (math.inf, 0.0, 0.0, 0)
     for rate in RATES:
@@ -73,14 +74,14 @@ def overfit(subject: Subject) -> str | Finding:
         for step in range(1, STEPS + 1):
             loss = objective(subject, subject.run(model), targets)
             if not loss.requires_grad:
-                raise Unasked("no gradient reaches any parameter")
+                raise InapplicableError("no gradient reaches any parameter")
             first = loss.item() if first is None else first
             if loss.item() < best[0]:
                 best = (loss.item(), first, rate, step)
             if best[0] < 0.1 * first:
                 return f"the loss on one batch fell from {first:.3g} to {best[0]:.2g} in {step} steps at rate {rate:g}"
             if subject.late:
-                raise Unasked(f"no time left after {step} steps: {first:.3g} became {best[0]:.3g}")
+                raise InapplicableError(f"no time left after {step} steps: {first:.3g} became {best[0]:.3g}")
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.train.doctor import told
 from regard.train.exam.sight import part
-from regard.train.exam.subject import Subject, Unasked, cast, traced
+from regard.train.exam.subject import InapplicableError, Subject, cast, traced
 from regard.train.findings import Finding
 
 DTYPES = (torch.float64, torch.bfloat16, torch.float16)
@@ -42,7 +42,7 @@ def finite(subject: Subject) -> str | Finding:
     where = next((name for name, found in seen if found.isnan().any()), "")
     return Finding(
         "not finite", f"{(~out.isfinite()).float().mean().item():.0%} of its outputs are NaN or infinite",
-        "look for a softmax over nothing (a row of the mask that hides everything), a division by 0 or a log of it", 0.8,
+        "look for a row of the mask that hides everything, a division by 0 or a log of it", 0.8,
         where=part(subject, where),
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def dtypes(subject: Subject) -> str | Finding:
     subject.finite()
     fine, cannot = [], []
     for dtype in DTYPES:
-        name = str(dtype).removeprefix("torch.")
+        name, weight = str(dtype).removeprefix("torch."), 0.3 if dtype == torch.float16 else 0.5
         try:
             out = subject.answer(copy.deepcopy(subject.model).to(dtype), **cast(subject.inputs, dtype))
         except Exception as error:
@@ -60,13 +60,13 @@ def dtypes(subject: Subject) -> str | Finding:
                 cannot.append(name)
                 continue
             cure = "make constants with dtype=x.dtype, and hide with float('-inf') or torch.finfo(x.dtype).min"
-            return Finding("dtype trap", f"model.to({name}) fails in its forward: {told(error)}", cure, 0.5)
+            return Finding("dtype trap", f"model.to({name}) fails in its forward: {told(error)}", cure, weight)
         if not out.isfinite().all():
             cure = "hide with float('-inf') or torch.finfo(x.dtype).min instead of a fixed large number"
-            return Finding("dtype trap", f"in {name} its outputs are not finite", cure, 0.5)
+            return Finding("dtype trap", f"in {name} its outputs are not finite", cure, weight)
         fine.append(name)
     if not fine:
-        raise Unasked(f"this machine cannot compute it in {', '.join(cannot)}")
+        raise InapplicableError(f"this machine cannot compute it in {', '.join(cannot)}")
     return f"runs in {', '.join(fine)}"
 
 
@@ -81,7 +81,8 @@ def registered(subject: Subject) -> str | Finding:
             for kind in unknown(value, module, kept):
                 if kind == "module":
                     return Finding(
-                        "layers not registered", f"{where} holds layers in a plain {type(value).__name__}: they are not trained or saved",
+                        "layers not registered",
+                        f"{where} is a plain {type(value).__name__} of layers: not trained, not saved",
                         "use nn.ModuleList or nn.ModuleDict", 0.95, where=where,
                     )  # fmt: skip
                 return Finding(

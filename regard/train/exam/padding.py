@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from regard.train.exam.guess import marked
-from regard.train.exam.subject import Padding, Subject, Unasked
+from regard.train.exam.subject import InapplicableError, Padding, Subject, rows_of
 from regard.train.findings import Finding
 
 
@@ -15,10 +15,10 @@ def padding(subject: Subject) -> str | Finding:
     """Real tokens must not depend on padding; if padding does not depend on real tokens instead, all is inverted."""
     told = subject.padding
     if told is None:
-        raise Unasked("it takes no mask and no lengths, and knows no padding token")
+        raise InapplicableError("it takes no mask and no lengths, and knows no padding token")
     B, T = subject.inputs[told.sequence].shape[:2]
     if T < 5:
-        raise Unasked(f"{T} positions are too few")
+        raise InapplicableError(f"{T} positions are too few")
     real = torch.arange(T) < torch.tensor([T - 2 - row % (T - 4) for row in range(B)])[:, None]
     if hidden(subject, told, real):
         return f"{told}: hidden from real tokens"
@@ -60,22 +60,19 @@ def inverted(subject: Subject, told: Padding, real: Bool[Tensor, "B T"]) -> bool
     if told.sequence == subject.sequence:
         moved = subject.moved(subject.answer(**marks | {told.sequence: other}), out, 2)
         return bool(out[~real].isfinite().all()) and not moved[~real].any()
-    other = torch.cat([marks.get(told.sequence, subject.inputs[told.sequence])[:, :1], other[:, 1:]], 1)
+    other = torch.cat([subject.inputs[told.sequence][:, :1], other[:, 1:]], 1)
     return not subject.moved(subject.answer(**marks | {told.sequence: other}), out, 1).any()
 
 
 def same_alone(subject: Subject, ids: Tensor, row: int, length: int) -> bool:
     """Whether a row says the same without the padding behind it."""
-    T = ids.shape[1]
-    inputs = {
-        name: value[row : row + 1] if isinstance(value, Tensor) and len(value) == len(ids) else value
-        for name, value in (subject.inputs | {subject.padding.sequence: ids}).items()  # type: ignore[union-attr]
-    }
+    T, sequence = ids.shape[1], subject.padding.sequence if subject.padding else ""
+    inputs = rows_of(subject.inputs | {sequence: ids}, slice(row, row + 1), len(ids))
     cut = {
         name: value[:, :length] if isinstance(value, Tensor) and value.dim() > 1 and value.shape[1] == T else value
         for name, value in inputs.items()
     }
     alone, out = subject.answer(**cut), subject.answer(**inputs)
-    if subject.sequence == subject.padding.sequence:  # type: ignore[union-attr]
+    if subject.sequence == sequence:
         out = out[:, : alone.shape[1]]
     return not subject.moved(alone, out, 1).any()

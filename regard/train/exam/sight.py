@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.train.exam.subject import Subject, Unasked, is_tokens, traced
+from regard.train.exam.subject import InapplicableError, Subject, is_tokens, rows_of, traced
 from regard.train.findings import Finding
 from regard.train.laws import direction
 
@@ -30,8 +30,8 @@ def future(subject: Subject) -> str | Finding:
     later = torch.ones_like(seen).triu(1)
     if not (seen & later).any():
         return f"no position of {name!r} sees a later one" if mixes(seen) else "no position sees another one"
-    both_ways = (seen | ~later).all() and (not (first & later).any() or symmetric(first) or (first | ~later).all())
-    if not subject.causal and (both_ways or symmetric(seen)):
+    one_way = not (first & later).any() or not (first & later.T).any()
+    if not subject.causal and symmetric(seen) and (symmetric(first) or one_way):
         return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
     first = first if (first & later).any() else seen
     rule, cure = told_rule(first, asked)
@@ -57,7 +57,7 @@ def told_rule(sight: Sight, asked: list[int]) -> tuple[str, str]:
     if 0 < reach < n - 1 and near.equal(torch.ones_like(near).triu(1).tril(reach)):
         if reach == 1:
             return "each position sees the one after it: the mask is off by one", (
-                "use torch.tril(ones, diagonal=0) for what may be seen, or torch.triu(ones, diagonal=1) for what is hidden"
+                "show torch.tril(ones), or hide torch.triu(ones, diagonal=1)"
             )
         return f"each position sees the next {reach}", "move the mask's diagonal back"
     if near.equal(torch.ones_like(near).triu(1)):
@@ -93,7 +93,7 @@ def by_output(subject: Subject, asked: list[int]) -> list[tuple[str, Sight]]:
                 sight[:, column] = subject.moved(seen[index][1], base[index][1], 2).any(0)[asked]
         found[-1][:, column] = subject.moved(other, out, 2).any(0)[asked]
         if subject.late:
-            raise Unasked("one pass takes too long")
+            raise InapplicableError("one pass takes too long")
     return [*zip([base[index][0] for index in kept], found, strict=False), ("", found[-1])]
 
 
@@ -102,13 +102,16 @@ def by_gradient(subject: Subject, asked: list[int]) -> Sight | None:
     name = needs_sequence(subject)
     value, leaves = subject.inputs[name], []
 
-    def cut(module: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> Tensor | None:
-        if not (args and args[0].shape == value.shape and args[0].equal(value)):
+    def cut(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], out: Tensor) -> Tensor | None:
+        looked_up = next(iter((*args, *kwargs.values())))
+        if looked_up.shape != value.shape or not looked_up.equal(value):
             return None
         leaves.append(out.detach().requires_grad_())
         return leaves[-1]
 
-    handles = [m.register_forward_hook(cut) for m in subject.model.modules() if isinstance(m, nn.Embedding)]
+    handles = [
+        m.register_forward_hook(cut, with_kwargs=True) for m in subject.model.modules() if isinstance(m, nn.Embedding)
+    ]
     try:
         if value.is_floating_point():
             leaves.append(value.clone().requires_grad_())
@@ -143,12 +146,12 @@ def part(subject: Subject, name: str) -> str | None:
     if not name:
         return None
     kind = type(subject.model.get_submodule(name))
-    return name.rpartition(".")[0] if kind in (nn.Linear, nn.Dropout, nn.Identity, nn.LayerNorm) else name
+    return name.rpartition(".")[0] or name if kind in (nn.Linear, nn.Dropout, nn.Identity, nn.LayerNorm) else name
 
 
 def needs_sequence(subject: Subject) -> str:
     if subject.sequence is None:
-        raise Unasked("it does not answer for each position of a sequence")
+        raise InapplicableError("it does not answer for each position of a sequence")
     return subject.sequence
 
 
@@ -161,7 +164,7 @@ def order(subject: Subject) -> str | Finding:
     asked = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
     asked += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
     if not asked:
-        raise Unasked("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
+        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
     told = []
     for name in asked:
         found = order_of(subject, name)
@@ -169,7 +172,7 @@ def order(subject: Subject) -> str | Finding:
             return found
         told.append(found)
     if not any(told):
-        raise Unasked("no position sees another one")
+        raise InapplicableError("no position sees another one")
     return f"other orders of {' and '.join(repr(n) for n, t in zip(asked, told, strict=True) if t)} give other answers"
 
 
@@ -201,7 +204,7 @@ def order_of(subject: Subject, name: str) -> bool | Finding:
                 return True
             what = "patches" if value.dim() == 4 else "tokens"
             return Finding(
-                "positions missing", f"the {what} of {name!r} in another order give the same answer: it reads a bag of them",
+                "positions missing", f"the {what} of {name!r} in another order give the same answer",
                 "add positions to the embedding (learned or sinusoidal), or rotary ones to queries and keys", 0.9,
                 where=part(subject, where_),
             )  # fmt: skip
@@ -230,16 +233,15 @@ def batch(subject: Subject) -> str | Finding:
     """Whether a row's answer depends on the rows beside it, in use and in training."""
     out = subject.finite()
     if subject.rows < 2 or out.shape[0] != subject.rows:
-        raise Unasked("the example has one row" if subject.rows < 2 else "it does not answer for each row")
-    fewer = {name: value[:-1] if isinstance(value, Tensor) and len(value) == len(out) else value for name, value in subject.inputs.items()}
-    if subject.answer(**fewer).shape[1:] != out.shape[1:]:
-        raise Unasked("it compares rows with each other")
+        raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
+    if subject.answer(**rows_of(subject.inputs, slice(-1), len(out))).shape[1:] != out.shape[1:]:
+        raise InapplicableError("it compares rows with each other")
     heard = listens(subject)
     if heard:
-        (row, other), across = heard, subject.sequence is not None and mixes(by_output(subject, positions(subject))[-1][1])
-        cure = "look for a view, reshape or mean that crosses the batch axis" if across else (
-            "positions do not see each other, rows do: batch_first=True is missing, or inputs should be T × B"
-        )
+        row, other = heard
+        cure = "look for a view, reshape or mean that crosses the batch axis"
+        if subject.sequence is not None and not mixes(by_output(subject, positions(subject))[-1][1]):
+            cure = "positions do not see each other, rows do: batch_first=True is missing, or inputs should be T × B"
         return Finding("batch dependence", f"other contents of row {other} change the answer for row {row}", cure, 0.95)
     tokens = any(is_tokens(name, subject.inputs[name]) for name in subject.content())
     subject.model.train()

@@ -3,12 +3,10 @@
 import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.train.exam.sight import part
-from regard.train.exam.subject import Subject, Unasked, fields_of, traced
+from regard.train.exam.subject import InapplicableError, Subject, fields_of, traced
 from regard.train.findings import Finding
 
 EXCESS = 2.0
@@ -27,13 +25,12 @@ def gives_scores(subject: Subject) -> bool:
     out = subject.answer()
     if subject.loss is not None or out.dim() < 2 or out.shape[-1] < 2:
         return False
-    if any(subject.inputs[name].dim() == 4 for name in subject.content()) and out.dim() > 2 and subject.sequence is None:
-        return False  # boxes, or pixels
+    if subject.vocab is None and out.dim() > 2:
+        return False  # boxes, pixels, vectors
     if "logits" in fields_of(raw) or out.shape[-1] == subject.vocab:
         return True
     widths = {m.embedding_dim for m in subject.model.modules() if isinstance(m, nn.Embedding)}
-    reads = subject.vocab is not None or out.dim() == 2
-    return reads and out.shape[-1] not in widths and "last_hidden_state" not in fields_of(raw)
+    return out.shape[-1] not in widths and "last_hidden_state" not in fields_of(raw)
 
 
 def loss(subject: Subject) -> str | Finding:
@@ -42,7 +39,7 @@ def loss(subject: Subject) -> str | Finding:
     if subject.loss is not None:
         return f"your loss is {subject.loss(subject.run()).item():.4g} at the start"
     if not gives_scores(subject):
-        raise Unasked("its answers are no scores of tokens or classes")
+        raise InapplicableError("its answers are no scores of tokens or classes")
     V = out.shape[-1]
     found, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)
     said = f"the loss at the start is {found:.2f}, guessing among {V} is ln {V} = {chance:.2f}"
@@ -62,7 +59,7 @@ def scale(subject: Subject) -> str | Finding:
     sizes = [(name, found.float().square().mean().sqrt().item()) for name, found in traced(subject)[0]
              if found.dim() > 1 and found.shape[0] == subject.rows and found.isfinite().all()]  # fmt: skip
     if not sizes:
-        raise Unasked("it has no parts")
+        raise InapplicableError("it has no parts")
     where, most = max(sizes, key=lambda pair: pair[1])
     if most < LARGE:
         return f"activations stay below {max(most, 0.01):.2g} (root mean square, {where})"
@@ -79,9 +76,9 @@ def attention(subject: Subject) -> str | Finding:
     with Watch(subject.rows) as seen:
         subject.run()
     if not seen.spreads:
-        raise Unasked("no softmax over products of queries and keys was seen")
+        raise InapplicableError("no softmax over products of queries and keys was seen")
     number, (spread, width, peak) = max(enumerate(seen.spreads), key=lambda pair: pair[1][0])
-    said = f"attention's scores have a standard deviation of {spread:.2g} at width {width}, the largest weight is {peak:.2f}"
+    said = f"scores of standard deviation {spread:.2g} at width {width}, largest weight {peak:.2f}"
     if spread < SHARP or width < WIDE:
         return said
     if spread / math.sqrt(width) > 1.5:

@@ -17,7 +17,7 @@ BESIDE = ("type", "segment", "position", "label", "size")
 """Parts of the names of integers that are no tokens."""
 
 
-class Unasked(Exception):
+class InapplicableError(Exception):
     """A check does not speak of this model; the message says why."""
 
 
@@ -52,8 +52,8 @@ class Subject:
     inputs: Inputs
     sequence: str | None = None
     """The input for whose positions the model answers one by one."""
-    vocab: int | None = None
-    """How many tokens there are, if it reads tokens."""
+    vocabs: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How many tokens there are in each input that holds some."""
     pad: int | None = None
     """A token that no example contains."""
     padding: Padding | None = None
@@ -71,27 +71,27 @@ class Subject:
 
     @property
     def rows(self) -> int:
-        return next(len(value) for value in self.inputs.values() if isinstance(value, Tensor) and value.dim())
+        return len(self.inputs[self.content()[0]])
 
     @property
     def late(self) -> bool:
         return time.monotonic() > self.deadline
 
-    def run(self, model: nn.Module | None = None, **changes: Any) -> Any:
+    def run(self, model: nn.Module | None = None, /, **changes: Any) -> Any:
         """What the module returns."""
         inputs, model = self.inputs | changes, model or self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return model(*inputs.values()) if self.positional else model(**inputs)
 
-    def answer(self, model: nn.Module | None = None, **changes: Any) -> Tensor:
+    def answer(self, model: nn.Module | None = None, /, **changes: Any) -> Tensor:
         """Its scores, or whatever it says first."""
         return scores_of(self.run(model, **changes))
 
     def finite(self) -> Tensor:
         out = self.answer().detach()
         if not out.isfinite().all():
-            raise Unasked("its outputs are not finite")
+            raise InapplicableError("its outputs are not finite")
         return out
 
     def varied(self, name: str, where: Tensor) -> Tensor:
@@ -100,10 +100,15 @@ class Subject:
         if value.is_floating_point():
             noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(7)).to(value)
             return torch.where(where.view(*where.shape, *[1] * (value.dim() - where.dim())), value + noise, value)
-        tokens = torch.arange(self.vocab or 2)
+        tokens = torch.arange(self.vocabs.get(name, 2))
         tokens = tokens[tokens != (-1 if self.pad is None else self.pad)]
         index = torch.searchsorted(tokens, value.clamp(max=int(tokens[-1])))
         return torch.where(where, tokens[(index + 1) % len(tokens)].to(value.dtype), value)
+
+    @property
+    def vocab(self) -> int | None:
+        """Of what it answers for, if that is tokens."""
+        return self.vocabs.get(self.sequence or "", max(self.vocabs.values(), default=None))
 
     def content(self) -> list[str]:
         """The inputs that say something: tokens, vectors, pixels."""
@@ -117,12 +122,13 @@ class Subject:
 
     def precise(self) -> "Subject":
         """The same in float64, if it can do that: then hardly anything counts as nothing."""
-        twin = dataclasses.replace(self, model=copy.deepcopy(self.model).double(), inputs=cast(self.inputs, torch.float64))
+        twin = dataclasses.replace(
+            self, model=copy.deepcopy(self.model).double(), inputs=cast(self.inputs, torch.float64)
+        )
         try:
             usable = torch.allclose(twin.answer().float(), self.answer().float(), rtol=1e-2, atol=1e-2, equal_nan=True)
         except Exception:  # that it cannot is a finding of another check
             usable = False
-        twin.tolerance = 1e-7
         return twin if usable else self
 
 
@@ -130,6 +136,14 @@ def is_content(name: str, value: Any) -> bool:
     if not isinstance(value, Tensor) or value.dim() < 2 or value.dtype == torch.bool or "mask" in name.lower():
         return False
     return value.is_floating_point() or (value.dim() == 2 and not any(part in name.lower() for part in BESIDE))
+
+
+def rows_of(inputs: Inputs, rows: slice, count: int) -> Inputs:
+    """Some rows of all that has `count` of them."""
+    return {
+        name: value[rows] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
+        for name, value in inputs.items()
+    }
 
 
 def is_tokens(name: str, value: Any) -> bool:
@@ -175,14 +189,15 @@ def scores_of(out: Any) -> Tensor:
             return named[name]
     parts = list(tensors_in(out))
     if not parts:
-        raise ValueError(f"forward returns {type(out).__name__} without a tensor of numbers; return one, or (logits, loss)")
+        raise ValueError(
+            f"forward returns {type(out).__name__} without a tensor of numbers; return one, or (logits, loss)"
+        )
     return next((part for part in parts if part.dim() > 1), parts[0])
 
 
-def traced(subject: Subject, model: nn.Module | None = None, **changes: Any) -> tuple[list[tuple[str, Tensor]], Tensor]:
+def traced(subject: Subject, /, **changes: Any) -> tuple[list[tuple[str, Tensor]], Tensor]:
     """Every submodule's output in the order in which they finish, and the answer."""
     seen: list[tuple[str, Tensor]] = []
-    model = model or subject.model
 
     def keep(name: str) -> Callable[..., None]:
         def hook(_: nn.Module, __: Any, out: Any) -> None:
@@ -192,9 +207,9 @@ def traced(subject: Subject, model: nn.Module | None = None, **changes: Any) -> 
 
         return hook
 
-    handles = [module.register_forward_hook(keep(name)) for name, module in model.named_modules() if name]
+    handles = [module.register_forward_hook(keep(name)) for name, module in subject.model.named_modules() if name]
     try:
-        out = subject.answer(model, **changes)
+        out = subject.answer(**changes)
     finally:
         for handle in handles:
             handle.remove()
