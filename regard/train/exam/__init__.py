@@ -30,7 +30,7 @@ from regard.train.findings import Finding, as_dict, shortlist
 
 Verdict = Literal["ok", "broken", "not applicable"]
 SECONDS = 60.0
-"""After these no further check begins."""
+"""Of computing, after which no further check begins."""
 
 CHECKS: dict[str, Callable[[Subject], str | Finding]] = {
     "everything is registered": numbers.registered,
@@ -77,7 +77,10 @@ class Examination:
 
     def __str__(self) -> str:
         rows = [f"  {each.verdict:<15}{each.name}: {each.found}" for each in self.checks]
-        causes = [f"  {number}. {finding}" for number, finding in enumerate(self.findings, 1)]
+        causes = []
+        for number, each in enumerate(self.findings, 1):
+            where = f" ({each.where})" if each.where else ""
+            causes += [f"  {number}. {each.cause}{where}: {each.sentence}", f"     → {each.cure}"]
         end = ["Likeliest cause first:", *causes] if causes else ["  nothing is wrong"]
         return "\n".join([self.module, f"  called with {self.inputs}", *rows, *end])
 
@@ -91,7 +94,7 @@ def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         subject, inputs = admit(made, name)
-        subject.causal, subject.deadline = causal or writes(subject), time.monotonic() + seconds
+        subject.causal, subject.deadline = causal or writes(subject), time.thread_time() + seconds
         exact = subject.precise()
         found = [(check, ask(run, exact if run in EXACT else subject)) for check, run in CHECKS.items()]
     checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in found]
