@@ -34,7 +34,7 @@ def first_call(subject: Subject) -> str:
         subject.inputs = {name: draw(name) for name in wanted}
         try:
             find_vocabs(subject)
-            draw.vocabs = subject.vocabs  # drawn from all of them now
+            draw.vocabs, draw.pad = subject.vocabs, subject.pad  # drawn from all of them now
             subject.inputs = {name: draw(name) for name in wanted}
             out = subject.answer()
             if only_last(out, draw.length) and (targets := [name for name in names if name in ("targets", "labels")]):
@@ -198,7 +198,10 @@ def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
     readers = [name for name in tokens if is_tokens(name, subject.inputs[name])]
     if subject.pad is None or not readers:
         return None, subject.inputs
-    return Padding("token", readers[0], readers[0], hidden=subject.pad), subject.inputs
+    first, ids = readers[0], subject.inputs[readers[0]]
+    return Padding("token", first, first, hidden=subject.pad), subject.inputs | {
+        first: subject.varied(first, ids == subject.pad)
+    }
 
 
 def told_by(subject: Subject, name: str, sequence: str) -> Padding | None:

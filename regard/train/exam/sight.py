@@ -24,7 +24,7 @@ def future(subject: Subject) -> str | Finding:
     subject.finite()
     asked = positions(subject)
     sights = by_output(subject, asked)
-    (where, first), (_, last) = next(((n, s) for n, s in sights if mixes(s)), sights[-1]), sights[-1]
+    last, first = sights[-1][1], next((sight for _, sight in sights if mixes(sight)), sights[-1][1])
     by_gradient_too = by_gradient(subject, asked)
     seen = last | by_gradient_too if by_gradient_too is not None else last
     later = torch.ones_like(seen).triu(1)
@@ -33,8 +33,8 @@ def future(subject: Subject) -> str | Finding:
     one_way = not (first & later).any() or not (first & later.T).any()
     if not subject.causal and symmetric(seen) and (symmetric(first) or one_way):
         return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
-    first = first if (first & later).any() else seen
-    rule, cure = told_rule(first, asked)
+    where, leak = next(((name, sight) for name, sight in sights if (sight & later).any()), ("", seen))
+    rule, cure = told_rule(leak, asked)
     how = "by its output and by its gradient"
     if by_gradient_too is None or not (by_gradient_too & later).any():
         how = "by its output"
