@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -198,19 +199,17 @@ def scores_of(out: Any) -> Tensor:
 def traced(subject: Subject, /, **changes: Any) -> tuple[list[tuple[str, Tensor]], Tensor]:
     """Every submodule's output in the order in which they finish, and the answer."""
     seen: list[tuple[str, Tensor]] = []
-
-    def keep(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, out: Any) -> None:
-            found = next(tensors_in(out), None)
-            if found is not None:
-                seen.append((name, found.detach().clone()))  # what works in place would change it behind us
-
-        return hook
-
-    handles = [module.register_forward_hook(keep(name)) for name, module in subject.model.named_modules() if name]
+    parts = [(name, module) for name, module in subject.model.named_modules() if name]
+    handles = [module.register_forward_hook(partial(keep, seen, name)) for name, module in parts]
     try:
         out = subject.answer(**changes)
     finally:
         for handle in handles:
             handle.remove()
     return seen, out
+
+
+def keep(seen: list[tuple[str, Tensor]], name: str, module: nn.Module, args: Any, out: Any) -> None:
+    found = next(tensors_in(out), None)
+    if found is not None:
+        seen.append((name, found.detach().clone()))  # what works in place would change it behind us
