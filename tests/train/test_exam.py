@@ -274,7 +274,7 @@ def test_the_module_is_left_as_it_was():
 
 
 def test_one_that_takes_too_long_gets_a_note():
-    found = examine_module(Writer(), "it", seconds=0)
+    found = examine_module(Writer(), "it", seconds=0.0)
     assert {check.verdict for check in found.checks} == {"not applicable"}
     assert "no time left" in found.checks[0].found
 
@@ -288,7 +288,7 @@ def test_the_answer_in_what_a_module_returns():
         types.SimpleNamespace(a=None, logits=x),
     ):
         assert scores_of(out) is x
-    with pytest.raises(ValueError, match="forward returns str without numbers"):
+    with pytest.raises(ValueError, match="forward returns str without a tensor of numbers"):
         scores_of("x")
 
 
