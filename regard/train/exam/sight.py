@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.train.exam.subject import InapplicableError, Subject, is_tokens, rows_of, traced
+from regard.train.exam.subject import InapplicableError, Subject, is_tokens, traced
 from regard.train.findings import Finding
 from regard.train.laws import direction
 
@@ -234,7 +234,7 @@ def batch(subject: Subject) -> str | Finding:
     out = subject.finite()
     if subject.rows < 2 or out.shape[0] != subject.rows:
         raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
-    if subject.answer(**rows_of(subject.inputs, slice(-1), len(out))).shape[1:] != out.shape[1:]:
+    if subject.compares():
         raise InapplicableError("it compares rows with each other")
     heard = listens(subject)
     if heard:

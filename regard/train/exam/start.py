@@ -38,7 +38,7 @@ def loss(subject: Subject) -> str | Finding:
     out = subject.finite()
     if subject.loss is not None:
         return f"your loss is {subject.loss(subject.run()).item():.4g} at the start"
-    if not gives_scores(subject):
+    if not gives_scores(subject) or subject.compares():
         raise InapplicableError("its answers are no scores of tokens or classes")
     V = out.shape[-1]
     found, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)

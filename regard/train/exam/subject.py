@@ -95,6 +95,11 @@ class Subject:
             raise InapplicableError("its outputs are not finite")
         return out
 
+    def compares(self) -> bool:
+        """Whether an answer has a column for each row of the batch."""
+        fewer = rows_of(self.inputs, slice(-1), self.rows)
+        return self.rows > 1 and self.answer(**fewer).shape[1:] != self.answer().shape[1:]
+
     def varied(self, name: str, where: Tensor) -> Tensor:
         """An input with other tokens, or other numbers, at those places."""
         value = self.inputs[name]
