@@ -11,29 +11,47 @@ from regard.cli.base import emit, import_own, json_option, regard
 
 
 @regard.command()
+@click.argument("target", required=False)
 @click.option(
     "--kernel", "names", multiple=True, metavar="NAME",
     help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
+@click.option("--causal", is_flag=True, help="The module must not see later positions, even if it sees all of them.")
 @json_option
-def doctor(names: tuple[str, ...], speed: bool, as_json: bool) -> None:
-    """Say what this machine has and misses; or run the laws on a kernel: does it leak, collapse, slow down, keep what
-    it declares?
+def doctor(target: str | None, names: tuple[str, ...], speed: bool, causal: bool, as_json: bool) -> None:
+    """Say what this machine has and misses; or examine a module of yours, any nn.Module: does it leak, mix rows, ignore
+    order, start badly, learn? Or run the laws on a kernel: does it leak, collapse, slow down, keep what it declares?
 
     \b
     regard doctor                               is everything there that makes Regard fast?
+    regard doctor my_module:make_model          a function in my_module.py that returns a module, or
+                                                (module, example inputs), or (module, example inputs, loss)
     regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
     regard doctor --kernel linear --kernel window:radius=64
     """
     from regard.train.doctor import examine, examine_machine
 
+    if target is not None:
+        sys.exit(see_module(target, causal, as_json))
     if not names:
         emit(examine_machine(), as_json, lambda found: "\n".join(f"{name:12}{what}" for name, what in found.items()))
         return
     found = [examine(find_kernel(name), name, speed=speed) for name in names]
     emit({"kernels": [each.as_dict() for each in found]}, as_json, lambda _: "\n\n".join(map(str, found)))
     sys.exit(1 if any(each.broken for each in found) else 0)
+
+
+def see_module(target: str, causal: bool, as_json: bool) -> int:
+    """Examines what MODULE:NAME makes; 1 if something is wrong."""
+    from regard.train.exam import examine_module, make
+
+    name, colon, attribute = target.partition(":")
+    if not colon:
+        raise ValueError(f"{target!r} names no function; write my_module:make_model for make_model in my_module.py")
+    found = examine_module(make(import_own(name), attribute), target, causal=causal)
+    emit(found.as_dict(), as_json, lambda _: str(found))
+    return 1 if found.findings else 0
 
 
 def find_kernel(name: str) -> Callable[..., Any]:

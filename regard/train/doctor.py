@@ -169,9 +169,10 @@ def ask(law: Law, kernel: Kernel, build: Build) -> Finding:
 
 
 def told(error: Exception) -> str:
-    """An error in one line, with the last place in it that is not ours."""
+    """An error in one line, with the last place in it that is the user's: neither ours nor in a library."""
     ours = str(Path(__file__).parents[1])
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    frames = [frame for frame in frames if "site-packages" not in frame.filename] or frames
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first}{where}"

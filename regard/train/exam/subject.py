@@ -1,0 +1,220 @@
+"""The module under examination: how it is called, what it answers, and its inputs with something changed.
+
+Every call starts from the same seed: what moves, moves because of what was changed.
+"""
+
+import copy
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+Inputs = dict[str, Any]
+BESIDE = ("type", "segment", "position", "label", "size")
+"""Parts of the names of integers that are no tokens."""
+
+
+class InapplicableError(Exception):
+    """A check does not speak of this model; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Padding:
+    """How the model is told where a sequence ends."""
+
+    kind: Literal["lengths", "mask", "token"]
+    sequence: str
+    """The input that is padded."""
+    argument: str
+    """The input that says where; the sequence itself, if it is a token."""
+    real: Any = True
+    """What stands for a real token in a mask, and for padding."""
+    hidden: Any = False
+    sure: bool = True
+    """Whether name or example say which of the two is which."""
+
+    def __str__(self) -> str:
+        if self.kind == "token":
+            return f"token {self.hidden} of {self.sequence!r} as padding"
+        told = f", {self.real} for a real token" if self.kind == "mask" else ""
+        return f"{self.argument!r} as the {self.kind} of {self.sequence!r}{told}"
+
+
+@dataclasses.dataclass(slots=True)
+class Subject:
+    """A copy of a module, inputs that it takes without padding, and what is known about them."""
+
+    name: str
+    model: nn.Module
+    inputs: Inputs
+    sequence: str | None = None
+    """The input for whose positions the model answers one by one."""
+    vocabs: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How many tokens there are in each input that holds some."""
+    pad: int | None = None
+    """A token that no example contains."""
+    padding: Padding | None = None
+    loss: Callable[[Any], Tensor] | None = None
+    positional: bool = False
+    """Inputs are passed in order: its `forward` has no names for them."""
+    causal: bool = False
+    """It was said to be."""
+    frozen: frozenset[str] = frozenset()
+    """Parameters that came with requires_grad=False; the copy's all have gradients."""
+    deadline: float = float("inf")
+    seed: int = 0
+    tolerance: float = 1e-5
+    """How much of the largest output counts as nothing."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.inputs[self.content()[0]])
+
+    @property
+    def late(self) -> bool:
+        return time.thread_time() > self.deadline
+
+    def run(self, model: nn.Module | None = None, /, **changes: Any) -> Any:
+        """What the module returns."""
+        inputs, model = self.inputs | changes, model or self.model
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.seed)  # of the CPU alone: seeding all devices takes milliseconds
+            return model(*inputs.values()) if self.positional else model(**inputs)
+
+    def answer(self, model: nn.Module | None = None, /, **changes: Any) -> Tensor:
+        """Its scores, or whatever it says first."""
+        return scores_of(self.run(model, **changes))
+
+    def finite(self) -> Tensor:
+        out = self.answer().detach()
+        if not out.isfinite().all():
+            raise InapplicableError("its outputs are not finite")
+        return out
+
+    def compares(self) -> bool:
+        """Whether an answer has a column for each row of the batch."""
+        fewer = rows_of(self.inputs, slice(-1), self.rows)
+        return self.rows > 1 and self.answer(**fewer).shape[1:] != self.answer().shape[1:]
+
+    def varied(self, name: str, where: Tensor) -> Tensor:
+        """An input with other tokens, or other numbers, at those places."""
+        value = self.inputs[name]
+        if value.is_floating_point():
+            noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(7)).to(value)
+            return torch.where(where.view(*where.shape, *[1] * (value.dim() - where.dim())), value + noise, value)
+        tokens = torch.arange(self.vocabs.get(name, 2))
+        tokens = tokens[tokens != (-1 if self.pad is None else self.pad)]
+        index = torch.searchsorted(tokens, value.clamp(max=int(tokens[-1])))
+        return torch.where(where, tokens[(index + 1) % len(tokens)].to(value.dtype), value)
+
+    @property
+    def vocab(self) -> int | None:
+        """Of what it answers for, if that is tokens."""
+        return self.vocabs.get(self.sequence or "", max(self.vocabs.values(), default=None))
+
+    def content(self) -> list[str]:
+        """The inputs that say something: tokens, vectors, pixels."""
+        return [name for name, value in self.inputs.items() if is_content(name, value)]
+
+    def moved(self, new: Tensor, old: Tensor, axes: int) -> Tensor:
+        """At which places of the first `axes` axes two answers differ."""
+        new, old = new.detach().nan_to_num(), old.detach().nan_to_num()
+        scale = max(old.abs().max().item(), 1e-6)
+        return ((new - old).abs() > self.tolerance * scale)[..., None].flatten(axes).any(-1)
+
+    def precise(self) -> "Subject":
+        """The same in float64, if it can do that: then hardly anything counts as nothing."""
+        twin = dataclasses.replace(
+            self, model=copy.deepcopy(self.model).double(), inputs=cast(self.inputs, torch.float64)
+        )
+        try:
+            usable = torch.allclose(twin.answer().float(), self.answer().float(), rtol=1e-2, atol=1e-2, equal_nan=True)
+        except Exception:  # that it cannot is a finding of another check
+            usable = False
+        return twin if usable else self
+
+
+def is_content(name: str, value: Any) -> bool:
+    if not isinstance(value, Tensor) or value.dim() < 2 or value.dtype == torch.bool or "mask" in name.lower():
+        return False
+    return value.is_floating_point() or (value.dim() == 2 and not any(part in name.lower() for part in BESIDE))
+
+
+def rows_of(inputs: Inputs, rows: slice, count: int) -> Inputs:
+    """Some rows of all that has `count` of them."""
+    return {
+        name: value[rows] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
+        for name, value in inputs.items()
+    }
+
+
+def is_tokens(name: str, value: Any) -> bool:
+    return is_content(name, value) and not value.is_floating_point()
+
+
+def cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    """Numbers in another type; whole ones as they are."""
+    return {
+        name: value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
+
+
+def tensors_in(out: Any) -> Iterator[Tensor]:
+    """Every tensor of numbers in what a module returned."""
+    if isinstance(out, Tensor):
+        if out.is_floating_point():
+            yield out
+    elif isinstance(out, Mapping):
+        yield from (found for value in out.values() for found in tensors_in(value))
+    elif isinstance(out, (tuple, list)):
+        yield from (found for value in out for found in tensors_in(value))
+    elif dataclasses.is_dataclass(out) or type(out).__name__ == "SimpleNamespace":
+        yield from tensors_in(fields_of(out))
+
+
+def fields_of(out: Any) -> Mapping[str, Any]:
+    if isinstance(out, Mapping):
+        return out
+    if dataclasses.is_dataclass(out):
+        return {field.name: getattr(out, field.name) for field in dataclasses.fields(out)}
+    return vars(out) if type(out).__name__ == "SimpleNamespace" else {}
+
+
+def scores_of(out: Any) -> Tensor:
+    """The answer in what a module returned: `logits` if something has that name, otherwise the first with two axes."""
+    if isinstance(out, Tensor):
+        return out
+    named = fields_of(out)
+    for name in ("logits", "last_hidden_state"):
+        if isinstance(named.get(name), Tensor):
+            return named[name]
+    parts = list(tensors_in(out))
+    if not parts:
+        raise ValueError(
+            f"forward returns {type(out).__name__} without a tensor of numbers; return one, or (logits, loss)"
+        )
+    return next((part for part in parts if part.dim() > 1), parts[0])
+
+
+def traced(subject: Subject, /, **changes: Any) -> tuple[list[tuple[str, Tensor]], Tensor]:
+    """Every submodule's output in the order in which they finish, and the answer."""
+    seen: list[tuple[str, Tensor]] = []
+    parts = [(name, module) for name, module in subject.model.named_modules() if name]
+    handles = [module.register_forward_hook(partial(keep, seen, name)) for name, module in parts]
+    try:
+        out = subject.answer(**changes)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen, out
+
+
+def keep(seen: list[tuple[str, Tensor]], name: str, module: nn.Module, args: Any, out: Any) -> None:
+    found = next(tensors_in(out), None)
+    if found is not None:
+        seen.append((name, found.detach().clone()))  # what works in place would change it behind us
