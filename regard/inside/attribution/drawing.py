@@ -10,8 +10,10 @@ import numpy as np
 from regard.inside.canvas import INK, check_suffix, fit, new_figure, pen, place, readable, save
 from regard.inside.views import add_scale, cell_size, font_size, label_cells, round_up, shade, write_title
 
-GAP = 0.5
+GAP = 0.35
 """Inches between two tables, beside their labels."""
+WIDTH = 9.0
+"""Inches that tables side by side may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +43,52 @@ class Table:
         return self.values.shape[1] * self.cell[0], self.values.shape[0] * self.cell[1]
 
     @property
-    def head(self) -> float:
-        """Inches that its columns' labels and title need."""
-        return 0.45 + 0.075 * min(24, max(map(len, self.columns), default=0))
+    def margins(self) -> tuple[float, float]:
+        """Inches that its labels and title need at the left and above; what is right of it has a fixed width."""
+        left, above = (0.075 * min(24, max(map(len, labels), default=0)) for labels in (self.rows, self.columns))
+        return left + 0.2, (above if above > self.cell[0] else 0.1) + 0.45
+
+    @property
+    def space(self) -> tuple[float, float]:
+        """Inches with everything around it."""
+        wide = max(self.margins[0] + self.size[0] + 0.6, 0.085 * len(self.title))
+        return wide + GAP, self.margins[1] + self.size[1] + GAP
 
 
-def draw_tables(tables: Sequence[Table], path: str | Path | None = None, title: str = "") -> Any:
-    """All tables on one sheet, each with its own scale."""
+def draw_tables(tables: Sequence[Table], path: str | Path | None = None) -> Any:
+    """All tables on one sheet, small ones side by side, each with its own scale."""
     if path is not None:
         check_suffix(path)
-    height = sum(table.size[1] + table.head + GAP for table in tables)
-    figure = new_figure(max(table.size[0] for table in tables) + 4, height + 2)
-    bottom = height + 0.5
-    for number, table in enumerate(tables):
-        (width, tall), (cell, row) = table.size, table.cell
-        bottom -= table.head + tall
-        axes = place(figure, 2, bottom, width, tall)
-        values = np.clip(np.nan_to_num(table.values), 0, None)
-        top = table.top or round_up(float(values.max(initial=0.0)))
-        image = shade(axes, values, top)
-        label_cells(axes, readable(table.columns), readable(table.rows), cell)
-        axes.set_yticklabels(readable(table.rows), **pen(font_size(row)))
-        if table.texts is not None:
-            write_cells(axes, table.texts, values / top, font_size(row))
-        add_scale(figure, image, 2 + width + 0.15, bottom + max(0, tall - 1.5), min(tall, 1.5))
-        write_title(axes, f"{title}\n{table.title}".strip() if number == 0 else table.title)
-        bottom -= GAP
+    lines: list[list[Table]] = [[]]
+    for table in tables:
+        if lines[-1] and sum(one.space[0] for one in (*lines[-1], table)) > WIDTH:
+            lines.append([])
+        lines[-1].append(table)
+    heights = [max(table.space[1] for table in line) for line in lines]
+    figure = new_figure(max(sum(table.space[0] for table in line) for line in lines) + 1, sum(heights) + 2)
+    top = sum(heights) + 1
+    for line, height in zip(lines, heights, strict=True):
+        left = 0.5
+        for table in line:
+            draw_table(figure, table, left + table.margins[0], top - table.margins[1] - table.size[1])
+            left += table.space[0]
+        top -= height
     return save(fit(figure), path)
+
+
+def draw_table(figure: Any, table: Table, left: float, bottom: float) -> None:
+    """One table with its lower left corner there."""
+    (width, height), (cell, row) = table.size, table.cell
+    axes = place(figure, left, bottom, width, height)
+    values = np.clip(np.nan_to_num(table.values), 0, None)
+    top = table.top or round_up(float(values.max(initial=0.0)))
+    image = shade(axes, values, top)
+    label_cells(axes, readable(table.columns), readable(table.rows), cell)
+    axes.set_yticklabels(readable(table.rows), **pen(font_size(row)))
+    if table.texts is not None:
+        write_cells(axes, table.texts, values / top, font_size(row))
+    add_scale(figure, image, left + width + 0.12, bottom + max(0.0, height - 1.5), min(height, 1.5))
+    write_title(axes, table.title, 9.5)
 
 
 def write_cells(axes: Any, texts: Sequence[Sequence[str]], shades: np.ndarray, size: float) -> None:

@@ -42,7 +42,7 @@ def erasure(question: Question) -> Float[Tensor, "R S"]:
 
     This is no view of the weights: it is what they are to be measured by.
     """
-    stack, T = question.stacks[0], len(question.tokens)
+    stack, T = next(iter(question.stacks.values())), len(question.tokens)
     before, changed = question.chances()[0], []
     for places in torch.arange(T).split(BATCH):
 

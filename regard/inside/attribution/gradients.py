@@ -43,16 +43,14 @@ def gradients(question: Question) -> tuple[Seen, list[dict[str, Float[Tensor, "H
     """The weights, and for each output the gradient of its score with respect to them, by layer."""
     if any(hasattr(part, "packed") for part in question.model.modules()):
         raise ValueError("weights as whole numbers have no gradient; leave out --quantize")
+    if any(stack.reversible for stack in question.stacks.values()):
+        raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
     with mixing(question.model) as mixed, look(question.model) as seen:
         scores = question.scores()[0]
     outputs = [mixed[name][0] for name in seen.names]
     found: list[dict[str, Tensor]] = []
     for row, score in enumerate(scores):
         some = torch.autograd.grad(score, outputs, retain_graph=row + 1 < len(scores), allow_unused=True)
-        if all(one is None for one in some):
-            raise ValueError(
-                f"no gradient reaches the attention of {type(question.model).__name__} (reversible layers)"
-            )
         found.append({})
         for name, own, one in zip(seen.names, outputs, some, strict=True):
             values = repeat_heads(mixed[name][1].detach(), own.shape[1])  # B H S C

@@ -15,15 +15,15 @@ def lens(question: Question) -> Float[Tensor, "L R C"]:
     The states go through the stack's last norm and through whatever the model does behind it, as a batch: no part of
     a model is named here.
     """
-    stack = question.stacks[-1]
+    *_, stack = question.stacks.values()
 
     def replace(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        return torch.cat([*(stack.norm(state) for state in states[:-1]), states[-1]])
+        return torch.stack([*(stack.norm(state[i]) for i, state in enumerate(states[:-1])), states[-1][-1]])
 
     with watched(stack) as states:
         handle = stack.register_forward_hook(replace)  # behind the hook that watches
         try:
-            said = question.says(question.inputs)
+            said = question.says(question.times(len(stack.blocks) + 1))
         finally:
             handle.remove()
     return said[:, question.outputs].softmax(-1)

@@ -40,7 +40,7 @@ class Patched:
 
 @torch.no_grad()
 def pair(
-    loaded: Any, text: str, against: str, *, target: str | None = None, at: int | None = None, token: str | None = None
+    loaded: Any, text: Any, against: Any, *, target: str | None = None, at: int | None = None, token: str | None = None
 ) -> tuple[Question, Question]:
     """Two prompts asked for one output: the one at `at`; else the last, or where two translations part.
 
@@ -84,7 +84,7 @@ def patch(question: Question, other: Question) -> Patched:
         said = other.says(inputs)[:, other.outputs[0]]
         return said[:, choices[0]] - said[:, choices[1]]
 
-    stacks = {name: part for name, part in other.model.named_modules() if part in question.stacks}
+    stacks = other.stacks
     first, kept = remember(question, stacks)
     whole, base = gap(question.inputs).item(), gap(other.inputs).item()
     if abs(whole - base) < 1e-9:

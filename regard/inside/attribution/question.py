@@ -17,7 +17,7 @@ from regard.config import nearest
 from regard.inside.alignments import tensors
 from regard.inside.text import read
 from regard.nn.stack import Stack
-from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, Tagger, Translator, Writer
+from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, PictureEncoder, Tagger, Translator, Writer
 
 MOST_OUTPUTS = 64
 """Of a longer text only the last ones are asked about."""
@@ -74,17 +74,17 @@ class Question:
         return replace(self, outputs=[self.outputs[row]], choices=[self.choices[row]], reads=self.reads[row][None])
 
     @property
-    def stacks(self) -> list[Stack]:
-        """The blocks of the model, those that read the tokens first."""
-        found = [part for part in self.model.modules() if isinstance(part, Stack)]
+    def stacks(self) -> dict[str, Stack]:
+        """The blocks of the model by name, those that read the tokens first."""
+        found = {name: part for name, part in self.model.named_modules() if isinstance(part, Stack)}
         if not found:
-            raise ValueError(f"{type(self.model).__name__} has no blocks to look between; use a Transformer")
+            raise ValueError(f"{type(self.model).__name__} has no stack of blocks for this view; use heads or ablation")
         return found
 
 
 @torch.no_grad()
 def ask(
-    loaded: Any, text: str, second: str | None = None, *, target: str | None = None, at: int | None = None,
+    loaded: Any, text: Any, second: str | None = None, *, target: str | None = None, at: int | None = None,
     token: str | None = None,
 ) -> Question:  # fmt: skip
     """A question to a loaded model about a text (or a pair, or a picture): of all outputs, or of the one at `at`.
@@ -97,6 +97,10 @@ def ask(
         raise ValueError("a translator reads one text; leave out the second")
     if isinstance(loaded, PictureClassifier):
         asked = ask_picture(loaded, text)
+    elif isinstance(loaded, PictureEncoder):
+        raise ValueError(
+            f"a {type(loaded.model).__name__} that sees has no labels to explain; use --view heads or rollout"
+        )
     elif isinstance(loaded, Translator):
         asked = ask_translator(loaded, text, target)
     else:

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.inside.attribution.question import Question
 from regard.inside.capture import Seen, look
 
-Step = tuple[str, Float[Tensor, "T S"]]
+Step = tuple[str, Float[Tensor, "_ _"]]
 """One attention layer: its kind, and the weights of its heads together."""
 
 
@@ -20,6 +20,7 @@ def weights_seen(question: Question) -> Seen:
         question.says(question.inputs)
     if seen.names_of("recurrent"):
         raise ValueError(f"{type(question.model).__name__} has a single attention; look at it with --view heads")
+    question.stacks  # noqa: B018  its own check: windows and pooled grids are not places of one text
     return seen
 
 

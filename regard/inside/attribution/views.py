@@ -27,8 +27,8 @@ MOST = 3
 
 
 def explain(
-    loaded: Any, text: str, view: str, *, second: str | None = None, target: str | None = None, at: int | None = None,
-    token: str | None = None, against: str | None = None,
+    loaded: Any, text: Any, view: str, *, second: str | None = None, target: str | None = None, at: int | None = None,
+    token: str | None = None, against: Any = None,
 ) -> Shown:  # fmt: skip
     """A view of what an output rests on; see `ask` for which output, and `pair` for a patch `against` another text."""
     if (view == "patch") != (against is not None):
@@ -36,7 +36,7 @@ def explain(
     if view == "patch":
         if second is not None:
             raise ValueError("patching swaps between two single texts; give the other with --against")
-        return show_patch(*pair(loaded, text, against or "", target=target, at=at, token=token))
+        return show_patch(*pair(loaded, text, against, target=target, at=at, token=token))
     question = ask(loaded, text, second, target=target, at=at, token=token)
     return {
         "rollout": show_tokens, "gradient": show_tokens, "ablation": show_heads, "lens": show_lens,
@@ -65,19 +65,19 @@ def show_heads(question: Question, view: str) -> Shown:
     effects = ablation(question)
     layers = [{"layer": name, "heads": numbers(one)} for name, one in effects.items()]
     said = {"view": view, "outputs": question.names, "loss": round(base, 6), "layers": layers}
-    table = head_table(effects, f"How much the loss ({base:.3f}) rises without a head")
+    table = head_table(effects, f"How much the loss ({base:.3f}) rises without each head")
     return said, lambda path: draw_tables([table], path)
 
 
 def head_table(found: dict[str, Float[Tensor, "H"]], title: str) -> Table:
-    """Layers × heads with numbers; a layer with fewer heads has empty cells."""
+    """Layers below each other, heads side by side, with numbers; a layer with fewer heads has empty cells."""
     widest = max(map(len, found.values()))
     values = np.full((len(found), widest), np.nan)
     for row, one in zip(values, found.values(), strict=True):
         row[: len(one)] = one.numpy()
     texts = [["" if np.isnan(one) else short(one) for one in row] for row in values]
     return Table(
-        values=values, rows=short_names(list(found)), columns=[f"head {i}" for i in range(widest)], texts=texts,
+        values=values, rows=short_names(list(found)), columns=[str(i) for i in range(widest)], texts=texts,
         title=title,
     )  # fmt: skip
 
@@ -121,16 +121,16 @@ def show_patch(question: Question, other: Question) -> Shown:
         "view": "patch", "choices": list(found.choices), "difference": list(found.difference), "places": places,
         "layers": heads,
     }  # fmt: skip
+    title = f"How much of “{found.choices[0]}” over “{found.choices[1]}” comes back from"
     tables = [
         Table(
             values=one.numpy()[::-1], columns=found.labels[name], top=1.0,
-            rows=[depth_name(i) for i in range(len(one))][::-1], title=name,
+            rows=[depth_name(i) for i in range(len(one))][::-1], title=f"{title} a place of the {name}",
         )
         for name, one in found.places.items()
     ]  # fmt: skip
-    title = f"How much of “{found.choices[0]}” over “{found.choices[1]}” comes back"
-    tables.append(head_table(found.heads, "heads, at all places"))
-    return said, lambda path: draw_tables(tables, path, title)
+    tables.append(head_table(found.heads, f"{title} a head"))
+    return said, lambda path: draw_tables(tables, path)
 
 
 def show_agreement(question: Question, view: str) -> Shown:
