@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 
 from regard.cli import overrides
-from regard.recipes.prune import head_losses, held_out_loss, least, removable, remove
+from regard.recipes.prune import held_out_loss, removable, remove, sift
 from regard.recipes.scores import held_out_pairs, score_pairs
 from regard.tasks import load
 from regard.tasks.translator import Translator
@@ -30,10 +30,9 @@ def main() -> None:
     pairs = held_out_pairs(options.run, {}, options.limit)
     every = removable(loaded.model)
     count = round(options.share * len(every))
-    before = loss_of(loaded.model)
-    effects = head_losses(loaded.model, lambda: loss_of(loaded.model) - before, Line())
+    best, _ = sift(loaded.model, count, lambda: loss_of(loaded.model), Line())
 
-    halves = {"all heads": [], "the least by ablation": least(effects, count)}
+    halves = {"all heads": [], "the least by ablation": best}
     halves |= {f"random, seed {seed}": random.Random(seed).sample(every, count) for seed in range(options.draws)}
     print(f"{options.run}: {len(every)} heads, {count} removed, {len(pairs)} sentences")
     print(f"{'':24}{'loss':>8}{'BLEU':>8}")

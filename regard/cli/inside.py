@@ -222,8 +222,9 @@ def prune(
 ) -> None:
     """Remove the attention heads of RUN that matter least, and say what that costs.
 
-    Every head is switched off once, on held-out data; those without which the loss rises least go. What the output
-    projection reads of them becomes zeros: shapes stay, every reader of the model still reads it, none gets faster.
+    Every head is switched off on held-out data; those without which the loss rises least go, a quarter at a time. What
+    the output projection reads of them becomes zeros: shapes stay, every reader of the model still reads it, none gets
+    faster.
 
     \b
     regard prune RUN --heads 24 --out PRUNED

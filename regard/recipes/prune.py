@@ -8,7 +8,7 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from regard.tasks import load
 from regard.train.loop import evaluate
 from regard.train.progress import Line
 
+ROUNDS = 4
+"""In which heads are removed."""
 EXAMPLES = 256
 """Of held-out data, about so many, that every head is tried on."""
 NOT_COPIED = ("config.json", "metrics.jsonl", "pruned.json")
@@ -47,13 +49,15 @@ def prune(
         raise ValueError(f"--heads {heads}: {run} has {len(every)} heads; remove 1 to {len(every) - 1} of them")
     loss_of = held_out_loss(run, changes)
     before = loss_of(model)
-    effects = head_losses(model, lambda: loss_of(model) - before, Line(quiet))
-    chosen = least(effects, heads) if seed is None else sorted(random.Random(seed).sample(every, heads))
+    if seed is None:
+        chosen, losses = sift(model, heads, lambda: loss_of(model), Line(quiet))
+    else:
+        chosen, losses = sorted(random.Random(seed).sample(every, heads)), {}
     remove(model, chosen)
     found = {
-        "heads": len(effects), "removed": [{"layer": name, "head": head} for name, head in chosen],
+        "heads": len(every), "removed": [{"layer": name, "head": head} for name, head in chosen],
         "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
-        "effects": [{"layer": n, "head": h, "loss_rises": round(e, 6)} for (n, h), e in effects.items()],
+        "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
     }  # fmt: skip
     save_pruned(model, run, out, found)
     return found
@@ -91,19 +95,36 @@ def removable(model: Any) -> list[Head]:
     return found
 
 
-def head_losses(model: Any, rise: Callable[[], float], line: Line) -> dict[Head, float]:
-    """How much the loss rises without each head: one forward sweep each."""
-    kernels, every, found = find_kernels(model), removable(model), dict[Head, float]()
-    for name, head in every:
-        with without(model, [(other, head) for other in kernels if kernels[other] is kernels[name]]):
-            found[name, head] = rise()
-        line.show(f"{len(found)} of {len(every)} heads tried", final=len(found) == len(every))
+def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = ()) -> dict[Head, float]:
+    """The loss without each head that is left, one forward sweep each, where some are gone already."""
+    kernels, found = find_kernels(model), dict[Head, float]()
+    for one in removable(model):
+        if one not in gone:
+            off = [(name, h) for layer, h in (*gone, one) for name in kernels if kernels[name] is kernels[layer]]
+            with without(model, off):
+                found[one] = loss()
     return found
 
 
-def least(effects: Mapping[Head, float], count: int) -> list[Head]:
+def least(losses: Mapping[Head, float], count: int) -> list[Head]:
     """The heads that matter least."""
-    return sorted(effects, key=effects.__getitem__)[:count]
+    return sorted(losses, key=losses.__getitem__)[:count]
+
+
+def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple[list[Head], dict[Head, float]]:
+    """So many heads that can go, and what the loss is without each alone.
+
+    They go in rounds, and those left are tried again: heads stand in for each other, and the second of two matters
+    only when the first is gone.
+    """
+    first = losses = head_losses(model, loss)
+    gone: list[Head] = []
+    while True:
+        gone += least(losses, min(math.ceil(count / ROUNDS), count - len(gone)))
+        line.show(f"{len(gone)} of {count} heads found", final=len(gone) == count)
+        if len(gone) == count:
+            return gone, first
+        losses = head_losses(model, loss, gone)
 
 
 @torch.no_grad()

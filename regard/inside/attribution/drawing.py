@@ -1,13 +1,17 @@
 """Tables of shades one below the other: outputs × tokens, layers × heads, layers × places."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
+from regard.inside.attribution.question import Picture
 from regard.inside.canvas import INK, check_suffix, fit, new_figure, pen, place, readable, save
+from regard.inside.pictures import as_rgb, grid_of_pictures, overlay
 from regard.inside.views import add_scale, cell_size, font_size, label_cells, round_up, shade, write_title
 
 GAP = 0.35
@@ -96,3 +100,16 @@ def write_cells(axes: Any, texts: Sequence[Sequence[str]], shades: np.ndarray, s
         text = readable([texts[row][column]], longest=14)[0] if texts[row][column] else ""
         color = "white" if share > 0.42 else INK
         axes.text(column, row, text, ha="center", va="center", **pen(size, color=color))
+
+
+def draw_on_picture(
+    picture: Picture, maps: Mapping[str, Float[Tensor, "S"]], path: str | Path | None = None, title: str = ""
+) -> Any:
+    """The picture, and under each title the patches that matter, each map beside its largest."""
+    places = picture.places
+    drawn = [
+        overlay(picture.pixels, np.clip(one[picture.first :].reshape(places.grid).numpy(), 0, None),
+                cell=(places.cell, places.cell))
+        for one in maps.values()
+    ]  # fmt: skip
+    return grid_of_pictures([drawn], [list(maps)], path, lead=(as_rgb(picture.pixels), title), side=2.2)

@@ -9,18 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.config import nearest
 from regard.inside.alignments import tensors
+from regard.inside.sight import Places, cut, prepared
 from regard.inside.text import read
 from regard.nn.stack import Stack
 from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, PictureEncoder, Tagger, Translator, Writer
 
 MOST_OUTPUTS = 64
 """Of a longer text only the last ones are asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as the model sees it: its bytes, and which tokens are its patches."""
+
+    pixels: np.ndarray
+    places: Places
+    first: int
+    """Tokens in front of the patches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +56,8 @@ class Question:
     """From which places each output is read off, as shares."""
     spell: Callable[[int], str]
     """The name of a score."""
+    picture: "Picture | None" = None
+    """What is read, if it is no text."""
 
     @property
     def names(self) -> list[str]:
@@ -193,19 +207,14 @@ def ask_vector(how: dict[str, Any]) -> Question:
 
 def ask_picture(loaded: PictureClassifier, picture: Any) -> Question:
     """The label of a picture; tokens are those in front and its patches."""
-    from regard.inside.sight import cut, prepared
-
     model = loaded.model
     bytes_, pixels = prepared(loaded, picture)
-    rows, columns = cut(model, bytes_.shape[:2]).grid
-    first = getattr(model.config, "first", 0)
-    tokens = [
-        *[f"[{i}]" for i in range(first)],
-        *(f"{row},{column}" for row in range(rows) for column in range(columns)),
-    ]
+    places, first = cut(model, bytes_.shape[:2]), getattr(model.config, "first", 0)
+    patches = [f"{row},{column}" for row in range(places.grid[0]) for column in range(places.grid[1])]
+    tokens = [*[f"[{i}]" for i in range(first)], *patches]
     reads = torch.eye(len(tokens))[:1] if first else torch.full((1, len(tokens)), 1 / len(tokens))
     return Question(
         model=model, inputs={"pixels": pixels}, says=lambda inputs: model(**inputs)[:, None], tokens=tokens,
         outputs=[0], choices=model(pixels).argmax(-1).tolist(), reads=reads,
-        spell=lambda choice: model.config.labels[choice],
+        spell=lambda choice: model.config.labels[choice], picture=Picture(bytes_, places, first),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.inside.attribution.agreement import agree
-from regard.inside.attribution.drawing import Table, draw_tables
+from regard.inside.attribution.drawing import Table, draw_on_picture, draw_tables
 from regard.inside.attribution.effects import ablation
 from regard.inside.attribution.gradients import gradient
 from regard.inside.attribution.lens import lens
@@ -55,6 +55,8 @@ def show_tokens(question: Question, view: str) -> Shown:
     said = {"view": view, "tokens": question.tokens, "outputs": question.names, "weights": numbers(weights)}
     titles = {"rollout": "Attention rollout", "gradient": "Attention weighted by the gradient of each output"}
     table = Table(values=weights.numpy(), rows=question.names, columns=question.tokens, title=titles[view])
+    if question.picture is not None:
+        return said, lambda path: draw_on_picture(question.picture, {view: weights[0]}, path, question.names[0])
     return said, lambda path: draw_tables([table], path)
 
 
@@ -150,6 +152,12 @@ def show_agreement(question: Question, view: str) -> Shown:
         Table(values=found.correlations.numpy(), rows=views, columns=views, texts=texts, top=1.0,
               title="How far they agree (rank correlation)"),
     ]  # fmt: skip
+    if question.picture is not None:
+        maps = {
+            f"{view}, ρ = {row[-1]:.2f}": found.weights[view][0]
+            for view, row in zip(views, found.correlations, strict=True)
+        }
+        return said, lambda path: draw_on_picture(question.picture, maps, path, question.names[0])
     return said, lambda path: draw_tables(tables, path)
 
 

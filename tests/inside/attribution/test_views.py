@@ -84,20 +84,12 @@ def test_patching_everything_brings_everything_back(name):
         assert [one["stack"] for one in said["places"]] == ["encoder", "decoder"]
         assert len({len(row) for row in said["places"][1]["shares"]}) == 1
     else:
-        token = None if name != "classifier" else loaded.model.config.labels[0]
-        for other in (
-            "the river is [MASK] river",
-            "the said is [MASK] bank",
-            "a bank a [MASK] open",
-            "on on on [MASK] on",
-        ):
+        for token in (None, *loaded.model.config.labels) if name != "gpt" else (None, "bank"):
             try:
-                said, draw = explain(loaded, "the bank is [MASK] river", "patch", against=other, token=token)
+                said, _ = explain(loaded, TEXT, "patch", against="the river is [MASK] bank", token=token)
                 break
-            except ValueError as error:
-                assert "both texts lead to" in str(error) or "tokens, the other" in str(error)
-        else:
-            pytest.skip("this random model always says the same")
+            except ValueError as error:  # a random model may say the same of both
+                assert "both texts lead to" in str(error)
     shares = said["places"][-1]["shares"]
     assert max(shares[-1]) == pytest.approx(1, abs=1e-4)
     assert "comes back from one head" in render(said)
@@ -126,7 +118,7 @@ def test_which_output_is_asked_about():
         (CASES["classifier"], dict(token="maybe"), "no label 'maybe'"),
         (translator, dict(second="x"), "a translator reads one text"),
         (CASES["filler"], dict(text="no mask here"), r"has no \[MASK\]"),
-        (recurrent, dict(), "LSTM has no attention"),
+        (recurrent, dict(), "LSTM has no stack of blocks"),
         (lambda: writer(reversible=True), dict(), "reversible blocks forget what their heads mixed"),
         (writer, dict(text="bank " * 64), "the context is 64; shorten it"),
     ],
