@@ -52,18 +52,28 @@ def cost(
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
 @click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
 @click.option(
-    "--view", type=click.Choice(["heads", "lines", "rollout", "windows", "queries", "words"]),
-    help="heads; of a text lines between tokens; of a picture rollout, Swin's windows, DETR's queries, words.",
+    "--view", type=click.Choice([
+        "heads", "lines", "rollout", "gradient", "ablation", "lens", "patch", "agreement", "windows", "queries",
+        "words",
+    ]),
+    help="heads; lines between tokens; what an output rests on: rollout, gradient, ablation of heads, lens behind "
+    "each block, patch from --against, agreement of these; of a picture Swin's windows, DETR's queries, words.",
 )  # fmt: skip
+@click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
+@click.option("--token", help="Ask about this token, or label, not the model's own.")
 @click.option("--layer", type=int, help="Of a picture: this layer alone, from 0 (-1: the last).")
 @click.option("--head", type=click.IntRange(0), help="Of a picture: this head alone.")
-@click.option("--at", metavar="ROW,COLUMN", help="Of a picture: what this patch looks at, not the class token or all.")
+@click.option(
+    "--at", metavar="PLACE",
+    help="Of a picture: what the patch ROW,COLUMN looks at, not the class token or all; of a text: this output alone.",
+)  # fmt: skip
 @click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png; of a picture: printed]")
 @quantize_option
 @json_option
 def look(
     run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str | None,
-    layer: int | None, head: int | None, at: str | None, out: Path | None, quantize: Any, as_json: bool,
+    against: str | None, token: str | None, layer: int | None, head: int | None, at: str | None, out: Path | None,
+    quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
     """Show every layer and head of the model in RUN at work on TEXT (or on a pair of texts), or on a picture.
 
@@ -72,6 +82,7 @@ def look(
     regard look CHECKPOINT --word bank "by the river bank" "money in the bank"
     regard look RUN image.png --layer 3 --head 0 --at 2,5 --out attention.png
     regard look RUN image.png --view rollout
+    regard look RUN "the first text" --view patch --against "another text"
     """
     from regard.tasks import Painter, PictureEncoder, Translator, load
 
@@ -81,9 +92,16 @@ def look(
     if isinstance(loaded, PictureEncoder):
         if target is not None or word is not None:
             raise ValueError(f"{run} reads pictures; leave out --target and --word")
-        look_at_picture(run, loaded, text, view, layer, head, at, out, as_json)
+        if view not in DEEPER:
+            look_at_picture(run, loaded, text, view, layer, head, at, out, as_json)
+            return
+    else:
+        check_text(run, text[0], view, layer, head)
+    if view in (*DEEPER, "rollout"):
+        look_deeper(run, loaded, text, view, out, as_json, at, target=target, token=token, against=against)
         return
-    check_text(run, text[0], view, layer, head, at)
+    if at is not None or token is not None or against is not None:
+        raise ValueError(f"--at, --token and --against ask what an output rests on; add --view {' or '.join(DEEPER)}")
     view = view or "heads"
     if word is not None:
         from regard.inside.words import compare_word, draw_word, render_word
@@ -99,11 +117,25 @@ def look(
         from regard.inside.alignments import draw_attention
 
         draw_attention(loaded, text[0], target, path, kind=kind, view=view)
+        if kind == "cross":
+            name_aligner(loaded, text[0], target, as_json)
     else:
         from regard.inside.text import draw_text
 
         draw_text(loaded, text[0], path, view=view, second=text[1] if len(text) > 1 else None)
     click.echo(f"drawn: {path}", err=True)
+
+
+def name_aligner(loaded: Any, text: str, target: str | None, as_json: bool) -> None:
+    """Says which head of a Transformer is the best alignment."""
+    from dataclasses import asdict
+
+    from regard.inside.attribution import aligners, ask
+    from regard.models import Transformer
+
+    if isinstance(loaded.model, Transformer):
+        found = aligners(ask(loaded, text, target=target))
+        emit({"text": text, "aligners": [asdict(one) for one in found]}, as_json, lambda _: found[0].told)
 
 
 def look_at_picture(
@@ -135,16 +167,75 @@ def place_of(text: str) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def check_text(run: str, text: str, view: str | None, layer: int | None, head: int | None, at: str | None) -> None:
+def check_text(run: str, text: str, view: str | None, layer: int | None, head: int | None) -> None:
     """What is for pictures does not suit a model that reads texts."""
     from regard.data.images import SUFFIXES
 
-    given = {"--view": view, "--layer": layer, "--head": head, "--at": at}
-    wrong = [name for name, value in given.items() if value not in (None, "heads", "lines")]
+    given = {"--view": view if view in ("windows", "queries", "words") else None, "--layer": layer, "--head": head}
+    wrong = [name for name, value in given.items() if value is not None]
     if wrong:
         raise ValueError(f"{run} reads texts, and {wrong[0]} {given[wrong[0]]} is for pictures; leave it out")
     if Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
         raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
+
+
+DEEPER = ("gradient", "ablation", "lens", "patch", "agreement")
+"""Views of what an output rests on, of texts and of pictures; the rollout of a picture is drawn on it."""
+
+
+def look_deeper(
+    run: str, loaded: Any, text: tuple[str, ...], view: str, out: Path | None, as_json: bool, at: str | None, **how: Any
+) -> None:
+    """Prints, and with `out` draws, what an output rests on."""
+    from regard.inside.attribution import explain, render
+    from regard.inside.canvas import check_suffix
+
+    if out is not None:
+        check_suffix(out)
+    if len(text) > 2:
+        raise ValueError(f"{run} looks at one text, or a pair, at a time; got {len(text)}")
+    second = text[1] if len(text) > 1 else None
+    said, draw = explain(loaded, text[0], view, second=second, at=output_of(at), **how)
+    emit({"text": text[0]} | said, as_json, render)
+    if out is not None:
+        draw(out)
+        click.echo(f"drawn: {out}", err=True)
+
+
+def output_of(at: str | None) -> int | None:
+    """The place of an output, as it is written."""
+    if at is not None and not at.strip().removeprefix("-").isdecimal():
+        raise ValueError(f"--at takes the place of an output, such as 3 or -1; got {at!r}")
+    return None if at is None else int(at)
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("run")
+@click.option("--heads", type=int, required=True, help="How many to remove.")
+@click.option("--out", type=PATH, help="Directory of the pruned run.  [default: RUN-pruned]")
+@click.option("--random", "seed", type=int, metavar="SEED", help="Remove some at random instead, to compare.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@json_option
+@click.pass_context
+def prune(
+    ctx: click.Context, run: str, heads: int, out: Path | None, seed: int | None, quiet: bool, as_json: bool
+) -> None:
+    """Remove the attention heads of RUN that matter least, and say what that costs.
+
+    Every head is switched off on held-out data; those without which the loss rises least go, a quarter at a time. What
+    the output projection reads of them becomes zeros: shapes stay, every reader of the model still reads it, none gets
+    faster.
+
+    \b
+    regard prune RUN --heads 24 --out PRUNED
+    regard prune RUN --heads 24 --data.valid-source dev.en --data.valid-target dev.de
+    regard eval PRUNED
+    """
+    from regard.recipes import prune as pruning
+
+    path = out or Path(f"{run.rstrip('/')}-pruned")
+    emit(pruning.prune(run, heads, path, overrides(ctx.args), seed=seed, quiet=quiet), as_json, pruning.render)
+    click.echo(f"written: {path}", err=True)
 
 
 @regard.command(context_settings=OVERRIDES)

@@ -99,8 +99,10 @@ def test_commands_and_options_are_frozen():
         "tokenizer trace": ["--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
         "look": [
-            "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--view", "--word",
+            "--against", "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--token",
+            "--view", "--word",
         ],
+        "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
         "convert": ["--to"],
         "doctor": ["--causal", "--json", "--kernel", "--speed"],

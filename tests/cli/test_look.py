@@ -70,7 +70,39 @@ def test_a_picture_for_a_model_that_reads_texts(tiny, runs, capsys, monkeypatch)
     monkeypatch.chdir(runs)
     assert "image.png is a picture; choose a model that sees" in fails(capsys, "look", tiny.run("lm"), "image.png")
     assert "--layer 1 is for pictures" in fails(capsys, "look", tiny.run("lm"), "a cat", "--layer", "1")
-    assert "--view rollout is for pictures" in fails(capsys, "look", tiny.run("lm"), "a cat", "--view", "rollout")
+    assert "--view windows is for pictures" in fails(capsys, "look", tiny.run("lm"), "a cat", "--view", "windows")
+
+
+@pytest.mark.parametrize("view", ["rollout", "gradient", "ablation", "lens", "agreement"])
+def test_what_an_output_rests_on(tiny, view, tmp_path, capsys):
+    (row,) = rows(capsys, "look", tiny.run("lm"), "The red cat", "--view", view, "--at", "-1")
+    assert row["view"] == view and len(row["outputs"]) == 1 and row["text"] == "The red cat"
+    assert said(capsys, "look", tiny.run("lm"), "The red cat", "--view", view, "--out", tmp_path / "view.svg")
+    assert (tmp_path / "view.svg").stat().st_size > 5000
+
+
+def test_a_patch_between_two_texts(tiny, capsys):
+    run, text = tiny.run("classify"), "The red cat sees a cat in May."
+    assert "--view patch goes with --against" in fails(capsys, "look", run, text, "--view", "patch")
+    assert "add --view gradient or" in fails(capsys, "look", run, text, "--token", "red")
+    wanted = "the first text has "
+    assert wanted in fails(capsys, "look", run, text, "--view", "patch", "--against", "The red", "--token", "red")
+    assert "no label 'redd'; did you mean" in fails(capsys, "look", run, text, "--view", "gradient", "--token", "redd")
+    assert "--at takes the place of an output" in fails(capsys, "look", run, text, "--view", "lens", "--at", "1,2")
+
+
+def test_the_head_that_aligns_is_named(tiny, tmp_path, capsys):
+    words = ("look", tiny.run("t5"), "colour: red cat", "--target", "red", "--out", tmp_path / "heads.png")
+    (line,) = said(capsys, *words)
+    assert line.startswith("best alignment: decoder.blocks.0.cross head ")
+    (row,) = rows(capsys, *words)
+    assert [one["layer"] for one in row["aligners"]] == ["decoder.blocks.0.cross"] * 2
+
+
+def test_views_of_what_a_label_rests_on(runs, tmp_path, capsys):
+    (row,) = rows(capsys, "look", runs / "vit", runs / "image.png", "--view", "ablation")
+    assert row["outputs"][0] in ("no", "yes") and [len(one["heads"]) for one in row["layers"]] == [2, 2]
+    assert "has no labels to explain" in fails(capsys, "look", runs / "swin", runs / "image.png", "--view", "lens")
 
 
 def test_a_published_checkpoint(tmp_path, runs, capsys):

@@ -1,0 +1,145 @@
+"""Every view on every family that reads texts or labels pictures: plain data, lines, and a picture."""
+
+import json
+
+import pytest
+import torch
+
+from regard.inside.attribution import VIEWS, aligners, ask, explain, render
+from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, Tagger, Translator
+from tests.inside.loaded import SIZES, TEXTS, encoder, recurrent, translator, writer
+from tests.inside.seeing import loaded as seeing
+from tests.inside.seeing import picture, vit
+
+
+def reader(kind, **changes):
+    one = encoder(pooler=True, **changes)
+    return kind(one.model, one.tokenizer)
+
+
+def writing():
+    """A translator that knows how to translate."""
+    one = translator()
+    told = dict(num_beams=1, length_penalty=1.0, max_length=8, force_end=False)
+    return Translator(one.model, one.tokenizer, one.generation | told)
+
+
+CASES = {
+    "gpt": writer,
+    "gpt shared keys": lambda: writer(kv_heads=1),
+    "t5": writing,
+    "vector": lambda: encoder(task="none"),
+    "classifier": lambda: reader(Classifier, task="classify", labels=("no", "yes", "so")),
+    "albert": lambda: reader(Classifier, task="classify", labels=("no", "yes"), shared=True),
+    "tagger": lambda: reader(Tagger, task="tag", labels=("O", "B-X")),
+    "filler": lambda: reader(Filler, task="mask"),
+    "answerer": lambda: reader(Answerer, task="answer"),
+}
+TEXT = "the bank is [MASK] river"
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view != "patch"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_family(name, view, tmp_path):
+    loaded = CASES[name]()
+    said, draw = explain(loaded, TEXT, view)
+    asked = ask(loaded, TEXT)
+    assert said["outputs"] == asked.names and json.loads(json.dumps(said, allow_nan=False))["view"] == view
+    assert len(render(said).splitlines()) > 1
+    if "weights" in said:
+        weights = said["weights"]["gradient"] if view == "agreement" else said["weights"]
+        assert len(weights) == len(asked.outputs) and {len(row) for row in weights} == {len(asked.tokens)}
+    if view == "ablation":
+        assert [len(one["heads"]) for one in said["layers"]] == [SIZES["heads"]] * len(said["layers"])
+    if view == "lens":
+        assert len(said["layers"]) == SIZES["depth"] + 1
+    if name in ("gpt", "t5", "classifier"):
+        draw(tmp_path / "view.png")
+        assert (tmp_path / "view.png").stat().st_size > 3000
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CASES)
+def test_the_last_lens_is_the_model_itself_and_nothing_stays_behind(name):
+    loaded = CASES[name]()
+    asked = ask(loaded, TEXT)
+    before = asked.says(asked.inputs)
+    said, _ = explain(loaded, TEXT, "lens")
+    chances = asked.chances().exp()[0] if before.shape[-1] > 1 else torch.ones(1)
+    torch.testing.assert_close(torch.tensor(said["layers"][-1]["right"]), chances, atol=1e-5, rtol=1e-4)
+    explain(loaded, TEXT, "agreement")
+    assert torch.equal(asked.says(asked.inputs), before)
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in loaded.model.modules())
+    assert all(parameter.grad is None for parameter in loaded.model.parameters())
+
+
+@pytest.mark.parametrize("name", ["gpt", "t5", "classifier", "albert", "tagger", "filler"])
+def test_patching_everything_brings_everything_back(name):
+    """With the last block's output of the place that is read, the answer is the first text's."""
+    torch.manual_seed(7)
+    loaded = CASES[name]()
+    if name == "t5":
+        first, other = "bank river", "bank bank"
+        said, _ = explain(loaded, first, "patch", against=other, target="Ufer Bank")
+        assert [one["stack"] for one in said["places"]] == ["encoder", "decoder"]
+        assert len({len(row) for row in said["places"][1]["shares"]}) == 1
+    else:
+        for token in (None, *loaded.model.config.labels) if name != "gpt" else (None, "bank"):
+            try:
+                said, _ = explain(loaded, TEXT, "patch", against="the river is [MASK] bank", token=token)
+                break
+            except ValueError as error:  # a random model may say the same of both
+                assert "both texts lead to" in str(error)
+    shares = said["places"][-1]["shares"]
+    assert max(shares[-1]) == pytest.approx(1, abs=1e-4)
+    assert "comes back from one head" in render(said)
+
+
+def test_which_output_is_asked_about():
+    loaded = writer()
+    every = ask(loaded, TEXTS[0])
+    assert every.choices[:-1] == every.inputs["ids"][0, 1:].tolist()
+    one = ask(loaded, TEXTS[0], at=2)
+    assert one.outputs == [2] and one.choices == every.choices[2:3]
+    token = every.tokens[3]
+    named = ask(loaded, TEXTS[0], token=loaded.tokenizer.decode(every.inputs["ids"][0, 3:4].tolist()))
+    assert named.outputs == every.outputs[-1:] and named.names == [token]
+    assert ask(writing(), "bank", target="Ufer").names[-1] == "<eos>"
+    assert len(ask(loaded, "a " * 30).outputs) <= 64
+
+
+@pytest.mark.parametrize(
+    ("make", "how", "wanted"),
+    [
+        (writer, dict(at=99), "no output 99: there are"),
+        (writer, dict(token="xyzzy plugh"), "--token is one token; 'xyzzy plugh' is"),
+        (writer, dict(target="x"), "only a translator has a --target"),
+        (writer, dict(against="y"), "--view patch goes with --against"),
+        (CASES["classifier"], dict(token="maybe"), "no label 'maybe'"),
+        (translator, dict(second="x"), "a translator reads one text"),
+        (CASES["filler"], dict(text="no mask here"), r"has no \[MASK\]"),
+        (recurrent, dict(), "LSTM has no stack of blocks"),
+        (lambda: writer(reversible=True), dict(), "reversible blocks forget what their heads mixed"),
+        (writer, dict(text="bank " * 64), "the context is 64; shorten it"),
+    ],
+)  # fmt: skip
+def test_mistakes(make, how, wanted):
+    how = dict(how)
+    with pytest.raises(ValueError, match=wanted):
+        explain(make(), how.pop("text", "the bank"), how.pop("view", "gradient"), **how)
+
+
+def test_the_best_alignment_of_a_translator_is_named():
+    found = aligners(ask(writing(), "the river bank", target="Ufer Bank"))
+    assert len(found) == 2 * 3 and found == sorted(found, key=lambda one: -one.share)
+    assert all(0 <= one.share <= 1 and one.layer.endswith(".cross") for one in found)
+    assert found[0].told.startswith(f"best alignment: {found[0].layer} head {found[0].head}")
+
+
+@pytest.mark.parametrize("view", ["gradient", "ablation", "lens", "agreement"])
+def test_pictures(view, tmp_path):
+    one = seeing(vit(labels=("no", "yes")), (12, 20), PictureClassifier)
+    said, draw = explain(one, picture(12, 20), view)
+    assert said["outputs"][0] in ("no", "yes") and len(said.get("tokens", [""] * 16)) == 1 + 3 * 5
+    draw(tmp_path / "view.png")
+    assert (tmp_path / "view.png").stat().st_size > 3000
