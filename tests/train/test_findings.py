@@ -21,5 +21,5 @@ def test_a_finding_reads_as_one_sentence_and_becomes_json():
 
 
 def test_a_weight_is_a_share():
-    with pytest.raises(ValueError, match="weight=2"):
-        Finding("a", "b", "c", 2)
+    with pytest.raises(ValueError, match="weight=2.0"):
+        Finding("a", "b", "c", 2.0)
