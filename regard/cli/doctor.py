@@ -1,31 +1,40 @@
-"""Examine this machine, and kernels, one's own too."""
+"""Examine this machine, kernels, one's own too, and runs."""
 
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from regard.cli.base import emit, import_own, json_option, regard
+from regard.cli.base import PATH, emit, import_own, json_option, regard
 
 
 @regard.command()
+@click.argument("target", required=False)
 @click.option(
     "--kernel", "names", multiple=True, metavar="NAME",
     help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
+@click.option("--out", type=PATH, help="The history of a run as one page that needs nothing else: page.html.")
 @json_option
-def doctor(names: tuple[str, ...], speed: bool, as_json: bool) -> None:
-    """Say what this machine has and misses; or run the laws on a kernel: does it leak, collapse, slow down, keep what
-    it declares?
+def doctor(target: str | None, names: tuple[str, ...], speed: bool, out: Path | None, as_json: bool) -> None:
+    """Say what this machine has and misses; or what went wrong in TARGET, the directory of a run; or run the laws on a
+    kernel: does it leak, collapse, slow down, keep what it declares?
 
     \b
     regard doctor                               is everything there that makes Regard fast?
+    regard doctor runs/lm --out page.html       what the doctor saw while that run was trained
     regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
     regard doctor --kernel linear --kernel window:radius=64
     """
+    if target is not None:
+        examine_run(Path(target), out, as_json)
+        return
+    if out is not None:
+        raise ValueError("--out is a page about a run; name its directory: regard doctor runs/lm --out page.html")
     from regard.train.doctor import examine, examine_machine
 
     if not names:
@@ -34,6 +43,20 @@ def doctor(names: tuple[str, ...], speed: bool, as_json: bool) -> None:
     found = [examine(find_kernel(name), name, speed=speed) for name in names]
     emit({"kernels": [each.as_dict() for each in found]}, as_json, lambda _: "\n\n".join(map(str, found)))
     sys.exit(1 if any(each.broken for each in found) else 0)
+
+
+def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
+    """What the doctor saw in a run, printed and, if asked for, as a page."""
+    from regard.train.history import History, render
+
+    history = History.read(run)
+    if out is not None:
+        from regard.inside.health import page
+
+        if out.suffix != ".html":
+            raise ValueError(f"{out}: the history of a run is a page; name it .html")
+        out.write_text(page(history), encoding="utf-8")
+    emit(history.as_dict(), as_json, render)
 
 
 def find_kernel(name: str) -> Callable[..., Any]:
