@@ -67,8 +67,9 @@ class Signs:
     @property
     def stuck(self) -> bool:
         """The inputs are of no use yet, though there was time."""
-        tail = median(self.losses[-PATIENCE // 2 :])
-        return self.floor is not None and self.since >= PATIENCE and tail > 0.97 * self.floor
+        if self.floor is None or self.since < PATIENCE or len(self.losses) < PATIENCE:
+            return False
+        return median(self.losses[-PATIENCE // 2 :]) > 0.97 * self.floor
 
     @property
     def rests(self) -> bool:

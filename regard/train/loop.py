@@ -184,7 +184,8 @@ class Speed:
 
 
 class Metrics:
-    """`metrics.jsonl`, one line a step and the doctor's; on resuming, lines past the checkpoint are dropped, as they come again."""
+    """`metrics.jsonl`: a line a step, and the doctor's. On resuming, lines past the checkpoint are dropped, as they
+    come again."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.past = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []

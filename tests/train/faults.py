@@ -7,13 +7,14 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.data.batches import Batch, IdPair, Stream, TextStream, pair_collate
+from regard.data.batches import Batch, Stream, TextStream
 from regard.models import build, preset
 from regard.objectives.labels import text_labels
 from regard.objectives.next_token import next_token
@@ -78,16 +79,10 @@ def wide_writer(seed: int) -> Setup:
     return writer(seed, dim=256, depth=1, heads=1, ffn_dim=64)
 
 
-def translator(seed: int) -> Setup:
-    """An encoder–decoder with norms behind each part and a warm-up: words in reverse order."""
-    torch.manual_seed(seed)
-    sizes: dict[str, Any] = dict(dim=32, depth=6, heads=2, ffn_dim=64, vocab_size=WORDS, dropout=0.0, norm_place="post")
-    model = build("transformer", preset("transformer", "tiny", **sizes))
-    draw = random.Random(seed)
-    sources = [[draw.randrange(3, 13) for _ in range(draw.randrange(3, 6))] for _ in range(600)]
-    pairs = [IdPair(ids, [i + 12 for i in ids], number) for number, ids in enumerate(sources)]
-    stream = Stream(lambda epoch: pairs, pair_collate(bos=1, eos=2, pad_id=0), 128, seed)
-    return Setup(model, stream, next_token, TrainConfig(**TRAIN | dict(warmup=100), seed=seed))
+def deep_writer(seed: int) -> Setup:
+    """Many blocks with norms behind each part, a high rate, and the warm-up that makes both possible."""
+    setup = writer(seed, depth=8, norm_place="post", final_norm=False)
+    return replace(setup, config=replace(setup.config, lr=6e-3, warmup=100))
 
 
 def classifier(seed: int) -> Setup:
@@ -124,7 +119,7 @@ def with_labels(texts: Any) -> Batch:
 
 
 HEALTHY: dict[str, Callable[[int], Setup]] = {
-    "writer": writer, "wide writer": wide_writer, "translator": translator, "classifier": classifier
+    "writer": writer, "wide writer": wide_writer, "deep writer": deep_writer, "classifier": classifier
 }  # fmt: skip
 
 
@@ -213,7 +208,7 @@ def shuffled(setup: Setup) -> Setup:
 
 def poisoned(setup: Setup) -> Setup:
     """One example of the data makes the loss no number."""
-    bad = setup.stream.batches().__next__()[2].examples[0]
+    bad = next(islice(setup.stream.batches(), 9, None))[2].examples[3]
 
     def spoil(model: Any, batch: Any, **how: Any) -> Any:
         loss, count = setup.objective(model, batch, **how)
@@ -234,7 +229,7 @@ def exploding(setup: Setup) -> Setup:
 FAULTS: dict[str, tuple[str, str, Callable[[Setup], Setup]]] = {
     "missing √d_k, large heads": ("scores not divided by √d_k", "wide writer", unscaled),
     "learning rate × 100": ("learning rate too high", "writer", fast),
-    "no warm-up with post-norm": ("no warm-up with post-norm", "translator", cold),
+    "no warm-up with post-norm": ("no warm-up with post-norm", "deep writer", cold),
     "targets not shifted": ("targets not shifted", "writer", unshifted),
     "a frozen layer": ("a frozen layer", "writer", frozen),
     "a layer cut off": ("a frozen layer", "writer", cut),
