@@ -103,7 +103,7 @@ def test_commands_and_options_are_frozen():
         ],
         "draw": ["--out"],
         "convert": ["--to"],
-        "doctor": ["--json", "--kernel", "--speed"],
+        "doctor": ["--json", "--kernel", "--out", "--speed"],
         "bench attention": [
             "--batch", "--causal", "--head-dim", "--heads", "--json", "--kernels", "--layer", "--lengths",
             "--max-seconds", "--out", "--pass", "--quiet", "--repeats",
