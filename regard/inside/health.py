@@ -1,13 +1,13 @@
 """The history of a run as one page: its findings, and its figures as curves. It needs no other file and no network."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from statistics import median
 
-from regard.train.history import History, Points, render
+from regard.train.history import History, Number, Points, render
+from regard.train.vitals import layer_of
 
-Scale = Callable[[float], float]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600
 """Points of a curve; of more, medians of neighbours are drawn."""
@@ -53,7 +53,7 @@ def page(history: History) -> str:
     panels = [loss_panel(history)]
     for name, (kind, meaning) in curves.items():
         if found := history.figures(kind):
-            panels.append(panel(name, meaning, found, logarithmic=kind != "dead"))
+            panels.append(panel(name, meaning, found, list(history.figures("ratio")), logarithmic=kind != "dead"))
     if heads := history.figures("entropy"):
         panels.append(heads_panel(heads))
     if not history.sampled:
@@ -105,9 +105,10 @@ def loss_panel(history: History) -> str:
     return section("Loss", told, axes.draw([*drawn, *marks], told), legend(names))
 
 
-def panel(name: str, meaning: str, found: dict[str, Points], *, logarithmic: bool) -> str:
-    """One curve for each layer, coloured from the first to the last."""
-    hues = {layer: f"hsl({210 + 240 * i / max(1, len(found) - 1):.0f} 60% 52%)" for i, layer in enumerate(found)}
+def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
+    """One curve for each layer, coloured from the first to the last; a layer has one colour in all panels."""
+    places = {name: layers.index(layer_of(name)) if layer_of(name) in layers else 0 for name in found}
+    hues = {name: f"hsl({210 + 240 * place / max(1, len(layers) - 1):.0f} 60% 52%)" for name, place in places.items()}
     axes = Axes([point for points in found.values() for point in points], logarithmic=logarithmic)
     last = {layer: points[-1][1] for layer, points in found.items()}
     low, high = min(last, key=lambda layer: last[layer]), max(last, key=lambda layer: last[layer])
@@ -117,7 +118,7 @@ def panel(name: str, meaning: str, found: dict[str, Points], *, logarithmic: boo
 
 
 def heads_panel(found: dict[str, Points]) -> str:
-    """A row for each head, a column for each sampled step: dark is sharp, light is even."""
+    """A row for each head, a column for each sampled step: strong is sharp, faint is even."""
     steps = sorted({step for points in found.values() for step, _ in points})
     steps = steps[:: max(1, -(-len(steps) // COLUMNS))]
     wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(found)))
@@ -141,8 +142,8 @@ def heads_panel(found: dict[str, Points]) -> str:
     ]
     last = sorted(points[-1][1] for points in found.values())
     told = (
-        f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, dark is "
-        f"sharp (0), pale is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
+        f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, strong is "
+        f"sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
     )
     picture = svg(height, told, [*cells, *labels])
     return section("Attention entropy, by head", told, picture, "")
@@ -151,7 +152,7 @@ def heads_panel(found: dict[str, Points]) -> str:
 class Axes:
     """Steps to the right, values upwards."""
 
-    def __init__(self, points: Sequence[tuple[int, float]], *, logarithmic: bool) -> None:
+    def __init__(self, points: Points, *, logarithmic: bool) -> None:
         values = [y for _, y in points if math.isfinite(y) and (y > 0 or not logarithmic)] or [1.0]
         self.steps = min(x for x, _ in points), max(x for x, _ in points)
         self.log = logarithmic
@@ -163,11 +164,11 @@ class Axes:
             margin = 0.05 * (high - low) or 0.5
             self.low, self.high = max(0.0, low - margin) if low >= 0 else low - margin, high + margin
 
-    def x(self, step: float) -> float:
+    def x(self, step: Number) -> float:
         first, last = self.steps
         return LEFT + (WIDTH - LEFT - RIGHT) * (step - first) / max(1, last - first)
 
-    def y(self, value: float) -> float:
+    def y(self, value: Number) -> float:
         if self.log:
             value = math.log10(max(value, 10**self.low))
         share = (value - self.low) / (self.high - self.low)
@@ -209,7 +210,7 @@ class Axes:
         return svg(HEIGHT, told, [*frame, *parts])
 
 
-def svg(height: float, told: str, parts: Sequence[str]) -> str:
+def svg(height: Number, told: str, parts: Sequence[str]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
 
 

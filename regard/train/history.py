@@ -9,7 +9,8 @@ from regard.config import read_toml
 from regard.train.findings import Finding, as_dict, shortlist
 from regard.train.loop import read_metrics
 
-Points = list[tuple[int, float]]
+Number = int | float
+Points = list[tuple[int, Number]]
 SHARP, EVEN = 0.05, 0.99
 """Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
 

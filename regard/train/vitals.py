@@ -77,13 +77,15 @@ class Update:
 
 
 def pick(batch: Batch, rows: Sequence[int]) -> Batch:
-    """Some examples of a batch. Where each has several rows, as two views of a picture have, all of them."""
+    """Some examples of a batch. Where each has several rows, as two views of a picture have, all of them; where rows
+    cannot be told apart by example, the whole batch."""
     count = len(batch.examples) or len(batch.targets)
+    every = [*batch.inputs.values(), batch.targets, *([] if batch.labels is None else [batch.labels])]
+    if any(not x.dim() or len(x) % count for x in every):
+        return batch
 
     def some(x: Tensor) -> Tensor:
-        turns = len(x) // count
-        places = [turn * count + row for turn in range(turns) for row in rows]
-        return x[places] if x.dim() and len(x) == turns * count and turns else x
+        return x.unflatten(0, (-1, count))[:, list(rows)].flatten(0, 1)
 
     targets = some(batch.targets)
     if batch.targets.shape == (count, count):  # of pictures against texts: both sides are examples
