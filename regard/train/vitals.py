@@ -25,6 +25,8 @@ from regard.nn.weights import find_kernels, weights_of
 Figures = dict[str, Any]
 SHARE, ROWS, CELLS = 8, 8, 1 << 20
 """One example in so many goes through once more, but not more rows, nor more cells of an attention matrix."""
+MATRIX = 1 << 24
+"""Most attention weights of a layer that are asked for."""
 FEW = 4
 """A query that sees fewer keys says nothing about how attention spreads."""
 QUIET = 1e-3
@@ -140,6 +142,8 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
 
     def after_kernel(name: str, kernel: nn.Module, args: Any, given: Any) -> None:
         given = dict(zip(("q", "k", "v"), args, strict=False)) | given
+        if given["q"][..., 0].numel() * given["k"].shape[2] > MATRIX:
+            return  # of a sequence so long that its kernel may never hold all weights either
         found = spread_of(weights_of(kernel, **given), given.get("mask"))
         if found is not None:
             heads.setdefault(name, []).append(found)

@@ -54,7 +54,7 @@ def examine(setup: Setup, out: Path) -> list[Finding]:
 # ---- healthy ------------------------------------------------------------------------------------------------------
 
 TRAIN: dict[str, Any] = dict(
-    steps=240, lr=3e-3, schedule="constant", warmup=20, smoothing=0.0, eval_every=1000, save_every=1000, watch=20
+    steps=160, lr=3e-3, schedule="constant", warmup=20, smoothing=0.0, eval_every=1000, save_every=1000, watch=20
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def wide_writer(seed: int) -> Setup:
 def deep_writer(seed: int) -> Setup:
     """Many blocks with norms behind each part, a high rate, and the warm-up that makes both possible."""
     setup = writer(seed, depth=8, norm_place="post", final_norm=False)
-    return replace(setup, config=replace(setup.config, lr=6e-3, warmup=100))
+    return replace(setup, config=replace(setup.config, lr=6e-3, warmup=100, steps=220))
 
 
 def classifier(seed: int) -> Setup:

@@ -113,6 +113,12 @@ def test_looking_leaves_modes_random_numbers_and_gradients(tmp_path):
     assert len(found["entropy"]["decoder.blocks.0.attention"]) == 2
 
 
+def test_weights_of_long_sequences_are_not_asked_for(monkeypatch):
+    setup = writer(0)
+    monkeypatch.setattr("regard.train.vitals.MATRIX", 2 * 16 * 16 - 1)  # one row, two heads
+    assert activations(setup.model, setup.objective, next(setup.stream.batches())[2])["entropy"] == {}
+
+
 # ---- figures ------------------------------------------------------------------------------------------------------
 
 
