@@ -38,7 +38,7 @@ class Signs:
     floor: float | None = None
     """The loss of the best guess that does not look at the input: the entropy of the targets."""
     ratio: float = math.nan
-    """Update by weight of the median matrix, the largest since the warm-up."""
+    """Update by weight of the median matrix, the largest but for the first steps."""
     post_norm: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
     """By layer, of this step."""
@@ -65,20 +65,29 @@ class Signs:
         )
 
     @property
+    def halves(self) -> tuple[float, float] | None:
+        """The loss of the last steps and of as many before them, once there was time to learn."""
+        if self.since < PATIENCE or len(self.losses) < PATIENCE:
+            return None
+        return median(self.losses[-PATIENCE // 2 :]), median(self.losses[-PATIENCE : -PATIENCE // 2])
+
+    @property
     def stuck(self) -> bool:
         """The inputs are of no use yet, though there was time."""
-        if self.floor is None or self.since < PATIENCE or len(self.losses) < PATIENCE:
-            return False
-        return median(self.losses[-PATIENCE // 2 :]) > 0.97 * self.floor
+        return self.halves is not None and self.floor is not None and self.halves[0] > 0.97 * self.floor
+
+    @property
+    def stalls(self) -> bool:
+        """Little was learned, and no more is."""
+        return self.halves is not None and self.halves[0] > max(0.98 * self.halves[1], 0.6 * self.start)
 
     @property
     def rests(self) -> bool:
         """The loss lies at the floor and does not move."""
-        if self.floor is None or not self.stuck:
+        if self.halves is None or self.floor is None or not self.stuck:
             return False
-        half = PATIENCE // 2
-        now, then = median(self.losses[-half:]), median(self.losses[-2 * half : -half])
-        return now < 1.03 * self.floor and now > then - 0.02 * self.floor
+        now, then = self.halves
+        return then - 0.02 * self.floor < now < 1.03 * self.floor
 
 
 def exploding_start(signs: Signs) -> Finding | None:
@@ -116,7 +125,8 @@ def large_scores(signs: Signs) -> Finding | None:
 
 
 def rate_too_high(signs: Signs) -> Finding | None:
-    if not (signs.rises or signs.stuck) or not signs.ratio > LARGE / 3:
+    suffers, large = signs.rises or signs.stuck, signs.ratio > LARGE
+    if not (suffers and signs.ratio > LARGE / 3) and not (signs.stalls and large):
         return None
     how = "rises" if signs.rises else "does not fall"
     return Finding(
@@ -124,7 +134,7 @@ def rate_too_high(signs: Signs) -> Finding | None:
         f"a step moves the median matrix by {signs.ratio:.1%} of its size, and the loss {how} "
         f"(first {signs.start:.3g}, lowest {signs.best:.3g}, now {signs.now:.3g})",
         "lower --train.lr, by ten to begin with, or lengthen --train.warmup",
-        0.85 if signs.ratio > LARGE else 0.55,
+        0.85 if large else 0.55,
         signs.step,
     )
 

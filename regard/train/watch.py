@@ -22,6 +22,8 @@ from regard.train.vitals import Update, activations, by_layer, pick, untouched
 Row = dict[str, Any]
 WINDOW, JUMP = 64, 4
 """A loss is a spike if it stands out so many times as far as any of the last ones."""
+SETTLED = 4
+"""Steps after which weights that began at zero have a size."""
 
 
 class Watch:
@@ -134,7 +136,7 @@ class Watch:
         self.found += self.frozen.add(gradient, moved if rate > 0 else None)
         ratios = [(moved[n] / weights[n]) ** 0.5 for n, p in self.parameters.items() if p.dim() > 1 and weights[n]]
         ratio = median(ratios) if ratios else math.nan
-        if step >= min(self.config.warmup, RECENT) and not self.ratio > ratio:
+        if step >= SETTLED and not self.ratio > ratio:
             self.ratio = ratio
         sizes = by_layer(list(weights), list(weights.values()))
         return {
