@@ -90,7 +90,7 @@ def pick(batch: Batch, rows: Sequence[int]) -> Batch:
         return x.unflatten(0, (-1, count))[:, list(rows)].flatten(0, 1)
 
     targets = some(batch.targets)
-    if batch.targets.shape == (count, count):  # of pictures against texts: both sides are examples
+    if batch.targets.dtype == torch.bool:  # of pictures against texts: both sides are examples
         targets = targets[:, list(rows)]
     return replace(
         batch,

@@ -174,6 +174,8 @@ def test_examples_are_picked_with_all_their_rows():
     assert pick(views, [1]).inputs["pixels"].tolist() == [1, 4] and pick(views, [1]).examples == (8,)
     pairs = Batch({"pixels": torch.arange(3), "text": torch.arange(3)}, torch.eye(3).bool(), (0, 1, 2))
     assert torch.equal(pick(pairs, [0, 2]).targets, torch.eye(2).bool())
+    square = torch.arange(9).view(3, 3)
+    assert pick(Batch({"ids": square}, square, (0, 1, 2)), [0]).targets.tolist() == [[0, 1, 2]]
     odd = Batch({"ids": torch.arange(4)}, torch.arange(3), ())
     assert pick(odd, [0]) is odd
     long = Batch({"ids": torch.zeros(64, 1024, dtype=torch.long)}, torch.zeros(64, 1024, dtype=torch.long), ())
