@@ -40,6 +40,7 @@ class Setup:
 
 def examine(setup: Setup, out: Path) -> list[Finding]:
     """Trains, and reads what the doctor wrote."""
+    out.mkdir(parents=True, exist_ok=True)
     try:
         fit(
             setup.model, setup.stream, setup.valid, setup.objective, setup.config, out,
