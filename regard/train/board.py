@@ -34,7 +34,7 @@ def scalars(row: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float
     """Every number of a row by its path: watch/entropy/decoder.blocks.0.attention/1."""
     for key, value in row.items():
         if isinstance(value, list):
-            value = dict(enumerate(value))
+            value = {str(place): one for place, one in enumerate(value)}
         if isinstance(value, Mapping):
             yield from scalars(value, f"{path}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,5 +1,6 @@
 """The doctor beside the loop: it changes nothing, and says what is wrong."""
 
+import importlib.util
 import json
 import math
 import sys
@@ -339,9 +340,8 @@ def test_tensorboard_gets_every_number(tmp_path, monkeypatch):
         def close(self):
             written.append("closed")
 
-    real = loop_module.Board.__init__.__globals__["importlib"].util.find_spec
-    spec = lambda name: True if name == "tensorboard" else real(name)  # noqa: E731
-    monkeypatch.setattr("regard.train.board.importlib.util.find_spec", spec)
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name == "tensorboard" or real(name, *more))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
     cause, twin, broken = FAULTS["targets not shifted"]
     setup = broken(HEALTHY[twin](0))
