@@ -1,13 +1,14 @@
-"""Examine this machine, and kernels, one's own too."""
+"""Examine this machine, runs, modules and kernels, one's own too."""
 
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from regard.cli.base import emit, import_own, json_option, regard
+from regard.cli.base import PATH, emit, import_own, json_option, regard
 
 
 @regard.command()
@@ -18,18 +19,28 @@ from regard.cli.base import emit, import_own, json_option, regard
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
 @click.option("--causal", is_flag=True, help="The module must not see later positions, even if it sees all of them.")
+@click.option("--out", type=PATH, help="The history of a run as one page that needs nothing else: page.html.")
 @json_option
-def doctor(target: str | None, names: tuple[str, ...], speed: bool, causal: bool, as_json: bool) -> None:
-    """Say what this machine has and misses; or examine a module of yours, any nn.Module: does it leak, mix rows, ignore
-    order, start badly, learn? Or run the laws on a kernel: does it leak, collapse, slow down, keep what it declares?
+def doctor(
+    target: str | None, names: tuple[str, ...], speed: bool, causal: bool, out: Path | None, as_json: bool
+) -> None:
+    """Say what this machine has and misses; or what went wrong in the run TARGET; or examine a module of yours, any
+    nn.Module: does it leak, mix rows, ignore order, start badly, learn? Or run the laws on a kernel: does it leak,
+    collapse, slow down, keep what it declares?
 
     \b
     regard doctor                               is everything there that makes Regard fast?
+    regard doctor runs/lm --out page.html       what the doctor saw while that run was trained
     regard doctor my_module:make_model          a function in my_module.py that returns a module, or
                                                 (module, example inputs), or (module, example inputs, loss)
     regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
     regard doctor --kernel linear --kernel window:radius=64
     """
+    if target is not None and (":" not in target or Path(target).exists()):
+        examine_run(Path(target), out, as_json)
+        return
+    if out is not None:
+        raise ValueError("--out is a page about a run; name its directory: regard doctor runs/lm --out page.html")
     from regard.train.doctor import examine, examine_machine
 
     if target is not None:
@@ -46,12 +57,24 @@ def see_module(target: str, causal: bool, as_json: bool) -> int:
     """Examines what MODULE:NAME makes; 1 if something is wrong."""
     from regard.train.exam import examine_module, make
 
-    name, colon, attribute = target.partition(":")
-    if not colon:
-        raise ValueError(f"{target!r} names no function; write my_module:make_model for make_model in my_module.py")
+    name, _, attribute = target.partition(":")
     found = examine_module(make(import_own(name), attribute), target, causal=causal)
     emit(found.as_dict(), as_json, lambda _: str(found))
     return 1 if found.findings else 0
+
+
+def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
+    """What the doctor saw in a run, printed and, if asked for, as a page."""
+    from regard.train.history import History, render
+
+    history = History.read(run)
+    if out is not None:
+        from regard.inside.health import page
+
+        if out.suffix != ".html":
+            raise ValueError(f"{out}: the history of a run is a page; name it .html")
+        out.write_text(page(history), encoding="utf-8")
+    emit(history.as_dict(), as_json, render)
 
 
 def find_kernel(name: str) -> Callable[..., Any]:

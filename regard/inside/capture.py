@@ -4,9 +4,8 @@ The model keeps its fast kernels and its answer. A hook sees each kernel's q, k 
 more, for the weights, only where they are wanted.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import cycle
 from pathlib import Path
@@ -21,8 +20,8 @@ from regard.config import nearest
 from regard.nn.attention import Attention
 from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
-from regard.nn.positions import Bias
 from regard.nn.reversible import recomputes
+from regard.nn.weights import find_kernels, weights_of
 
 KINDS = {
     "self": ("encoder", "decoder"),
@@ -64,28 +63,6 @@ def look(
     finally:
         for handle in handles:
             handle.remove()
-
-
-def find_kernels(model: nn.Module) -> dict[str, Kernel]:
-    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one.
-
-    A block that stands at several places of a list is as many layers, as ALBERT's is.
-    """
-    found: dict[str, Kernel] = {}
-    inner: set[nn.Module] = set()
-    places: dict[Kernel, str] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
-        if isinstance(module, Kernel) and module not in inner:
-            place = re.sub(r"\d+", "#", path)
-            if places.setdefault(module, place) == place:
-                found[path.removesuffix(".kernel") or "kernel"] = module
-            inner.update(part for part in module.modules() if part is not module)
-    if not found:
-        raise ValueError(
-            f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
-            "(a seq2seq needs score additive, dot or general)"
-        )
-    return found
 
 
 def owner_of(model: nn.Module, kernel: Kernel) -> Attention | None:
@@ -158,53 +135,6 @@ class _Spy:
             return "cross"
         beside = f"{name.rpartition('.')[0]}.cross" in self.seen.layers
         return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
-
-
-@torch.no_grad()
-def weights_of(
-    kernel: nn.Module,
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S J"],
-    v: Float[Tensor, "B G S C"],
-    *,
-    heads: tuple[int, ...] | None = None,
-    mask: Mask | None = None,
-    bias: Bias | None = None,
-    scale: float | None = None,
-    **ignored: Any,
-) -> Float[Tensor, "B N T S"]:
-    """The weights of one call, of some heads only, computed again without dropout and without touching the RNG."""
-    plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
-    alone = heads if plain else None
-    if alone is not None:
-        share = q.shape[1] // k.shape[1]
-        groups = [head // share for head in alone]
-        q, k, v = q[:, alone], k[:, groups], v[:, groups]
-    if plain:  # half-precision weights would not sum to one
-        q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
-    exact = torch.autocast(q.device.type, enabled=False) if plain else nullcontext()
-    with exact, torch.random.fork_rng([q.device] if q.is_cuda else []):
-        some = None if bias is None else _SomeHeads(bias, alone)
-        _, found = kernel.forward(q, k, v, mask=mask, bias=some, scale=scale, dropout=0.0, weights=True)
-    if found is None:
-        raise ValueError(f"kernel {type(kernel).__name__} has no weights to show; look(model, layers=…) without it")
-    kept = found if heads is None or alone is not None else found[:, heads]
-    return kept.float().cpu()
-
-
-class _SomeHeads(Bias):
-    """A bias for some heads. It is asked afresh: a value remembered here, without gradient, must not stay behind."""
-
-    def __init__(self, bias: Bias, heads: tuple[int, ...] | None) -> None:
-        self.bias, self.heads, self.start = bias, heads, bias.start
-
-    def values(self, i, j):
-        every = self.bias.values(i, j)
-        return every if self.heads is None else every[list(self.heads)]
-
-    @property
-    def device(self) -> torch.device:
-        return self.bias.device
 
 
 class Call:

@@ -44,6 +44,8 @@ class TrainConfig:
     """The final model is the mean of this many last checkpoints; 1 keeps the best by validation loss."""
     patience: int = 0
     """Stop after this many validations without improvement; 0 never stops early."""
+    watch: int = 50
+    """Steps between the doctor's looks at gradients, updates and attention; 0 never looks."""
     seed: int = 0
     """Of the weights, the order of batches and dropout."""
 
@@ -51,7 +53,7 @@ class TrainConfig:
         for name in ("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "average"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in ("warmup", "weight_decay", "clip", "patience"):
+        for name in ("warmup", "weight_decay", "clip", "patience", "watch"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
         for name in ("lr", "minutes", "epochs"):

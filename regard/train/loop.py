@@ -17,11 +17,14 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch
 from regard.train import checkpoint
+from regard.train.board import Board
 from regard.train.checkpoint import Progress
 from regard.train.config import TrainConfig
+from regard.train.findings import Finding, as_dict
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
 from regard.train.schedule import SCHEDULES
+from regard.train.watch import Watch
 
 
 @runtime_checkable
@@ -83,6 +86,7 @@ def fit(
         return used() >= 1 or 0 < config.patience <= at.waited
 
     with interrupts() as interrupted, Metrics(out / "metrics.jsonl", at.step) as metrics:
+        watch = Watch(model, objective, config, metrics.past)
         while not finished():
             step = at.step + 1
             rate = peak * SCHEDULES[config.schedule](step, config.warmup, used())
@@ -93,14 +97,16 @@ def fit(
             loss, counted, tokens = 0.0, 0, 0
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
+                watch.read(epoch, index, batch)
                 summed, count = objective(model, batch, smoothing=config.smoothing)
-                check_finite("loss", summed.item(), step, epoch, index, batch)
+                check_finite("loss", summed.item(), step, epoch, index, batch, watch, metrics)
                 summed.backward()
                 loss, counted, tokens = loss + summed.item(), counted + count, tokens + batch.tokens
             torch._foreach_div_([p.grad for p in parameters if p.grad is not None], counted)
             loss /= counted
+            watch.before(step)
             norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-            check_finite("gradient norm", norm, step, epoch, index, batch)
+            check_finite("gradient norm", norm, step, epoch, index, batch, watch, metrics)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -108,6 +114,10 @@ def fit(
             at = replace(at, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
             speed.add(tokens)
             metrics.add(step=step, loss=loss, lr=rate, norm=norm, tokens=tokens, seconds=round(at.seconds, 3))
+            for row in watch.after(step, loss, rate):
+                metrics.add(**row)
+                if "finding" in row:
+                    line.say(f"doctor: {Finding(**row['finding'])}")
             line.show(
                 f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}"
                 f"  {speed.tokens:>7,.0f} tokens/s  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
@@ -143,13 +153,18 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -
     return loss / max(1, tokens)
 
 
-def check_finite(what: str, value: float, step: int, epoch: int, index: int, batch: Batch) -> None:
-    """Stops a run that has gone wrong, before it spoils weights or checkpoints."""
+def check_finite(
+    what: str, value: float, step: int, epoch: int, index: int, batch: Batch, watch: Watch, metrics: "Metrics"
+) -> None:
+    """Stops a run that has gone wrong, before it spoils weights or checkpoints, and says who did it."""
     if not math.isfinite(value):
         examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
+        found = watch.blame(what, value, step, batch)
+        metrics.add(step=step, finding=as_dict(found))
         raise ValueError(
             f"the {what} is {value} at step {step} (epoch {epoch}, batch {index}, examples {examples}); "
-            "lower --train.lr or lengthen --train.warmup and go on with --resume: the last checkpoint is untouched"
+            f"{found.cause}: {found.sentence}; "
+            f"{found.cure} and go on with --resume: the last checkpoint is untouched"
         )
 
 
@@ -169,28 +184,31 @@ class Speed:
 
 
 class Metrics:
-    """`metrics.jsonl`, one line a step; on resuming, lines past the checkpoint are dropped, as they come again."""
+    """`metrics.jsonl`: a line a step, and the doctor's. On resuming, lines past the checkpoint are dropped, as they
+    come again."""
 
     def __init__(self, path: Path, step: int) -> None:
-        kept = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []
+        self.past = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []
         draft = path.with_suffix(".draft")
-        draft.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        draft.write_text("".join(json.dumps(row) + "\n" for row in self.past))
         draft.replace(path)
-        self.file = path.open("a", buffering=1)
+        self.file, self.board = path.open("a", buffering=1), Board(path.parent)
 
-    def add(self, **row: float | int) -> None:
+    def add(self, **row: Any) -> None:
         try:
             self.file.write(json.dumps(row) + "\n")
         except OSError as error:
             raise OSError(
                 f"could not write {self.file.name}: {error.strerror}; free some space, then --resume"
             ) from None
+        self.board.add(row)
 
     def __enter__(self) -> "Metrics":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.file.close()
+        self.board.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -105,7 +105,7 @@ def test_commands_and_options_are_frozen():
         "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
         "convert": ["--to"],
-        "doctor": ["--causal", "--json", "--kernel", "--speed"],
+        "doctor": ["--causal", "--json", "--kernel", "--out", "--speed"],
         "bench attention": [
             "--batch", "--causal", "--head-dim", "--heads", "--json", "--kernels", "--layer", "--lengths",
             "--max-seconds", "--out", "--pass", "--quiet", "--repeats",

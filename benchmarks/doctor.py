@@ -1,0 +1,78 @@
+"""Does the doctor name what is wrong, and keep silent where nothing is? `python benchmarks/doctor.py --seeds 3`
+
+Trains each healthy set-up of tests/train/faults.py and each with its fault, and prints the place of the right cause in
+the doctor's shortlist. About three minutes of one core for three seeds. With --cost instead, what watching costs: the
+same recipe with and without, in turns; the median of the rounds' ratios.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from regard.recipes import recipe  # noqa: E402
+from regard.recipes.run import fit_job, prepare  # noqa: E402
+from regard.train.progress import Line  # noqa: E402
+from tests.train.faults import FAULTS, HEALTHY, examine  # noqa: E402
+
+
+def table(seeds: int, scratch: Path) -> bool:
+    """Prints fault by seed; whether all is as it should be."""
+    good = True
+    print("| fault | cause that the doctor names | place, by seed | healthy twin |\n|---|---|---|---|")
+    silent = {}
+    for name, make in HEALTHY.items():
+        found = [len(examine(make(seed), scratch / f"{name} {seed}")) for seed in range(seeds)]
+        silent[name] = "silent" if not any(found) else f"{found} findings"
+        good &= not any(found)
+    for name, (cause, twin, broken) in FAULTS.items():
+        places = []
+        for seed in range(seeds):
+            found = [one.cause for one in examine(broken(HEALTHY[twin](seed)), scratch / f"broken {name} {seed}")]
+            places.append(found.index(cause) + 1 if cause in found else None)
+        good &= all(place in (1, 2) for place in places)
+        print(f"| {name} | {cause} | {', '.join(map(str, places))} | {twin}: {silent[twin]} |", flush=True)
+    return good
+
+
+def cost(name: str, steps: int, rounds: int, scratch: Path) -> None:
+    """What the doctor adds to the time of a recipe, after a round that warms up."""
+    ratios = []
+    for number in range(rounds + 1):
+        seconds = {}
+        for watch in (0, 50) if number % 2 else (50, 0):
+            fields = {"train.steps": steps, "train.watch": watch, "train.eval_every": 10**6, "train.save_every": 10**6}
+            plan, out = recipe(name, fields), scratch / f"{name}-{number}-{watch}"
+            job = prepare(plan.data, plan, out, False, Line(True))
+            started = time.process_time()
+            fit_job(job, out, quiet=True)
+            seconds[watch] = time.process_time() - started
+        if number:
+            ratios.append(seconds[50] / seconds[0] - 1)
+            print(f"{name}: {seconds[0]:.2f} s alone, {seconds[50]:.2f} s watched, {ratios[-1]:+.2%}", flush=True)
+    print(f"{name}, {steps} steps: the median of {rounds} rounds is {statistics.median(ratios):+.2%}")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--cost", metavar="RECIPE", help="measure what watching costs this recipe instead")
+    options.add_argument("--steps", type=int, default=100)
+    options.add_argument("--rounds", type=int, default=5)
+    asked = options.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        if asked.cost:
+            cost(asked.cost, asked.steps, asked.rounds, Path(scratch))
+        elif not table(asked.seeds, Path(scratch)):
+            sys.exit("a fault was missed, or a healthy run was blamed")
+
+
+if __name__ == "__main__":
+    main()

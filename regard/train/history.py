@@ -1,0 +1,99 @@
+"""A run read back: its losses, the doctor's figures and findings. Old runs have losses only, dead ones end early."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.config import read_toml
+from regard.train.findings import Finding, as_dict, shortlist
+from regard.train.loop import read_metrics
+
+Number = int | float
+Points = list[tuple[int, Number]]
+SHARP, EVEN = 0.05, 0.99
+"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The rows of a run's metrics.jsonl."""
+
+    run: Path
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, run: Path) -> "History":
+        if not (run / "metrics.jsonl").is_file():
+            raise ValueError(f"{run}: no metrics.jsonl; name the directory of a run, as runs/lm")
+        rows = read_metrics(run / "metrics.jsonl")
+        return cls(run, [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)])
+
+    def points(self, key: str) -> Points:
+        """A figure of the loop over the steps: "loss", "valid_loss", "norm", "lr"."""
+        return [(row["step"], row[key]) for row in self.rows if isinstance(row.get(key), int | float)]
+
+    def figures(self, kind: str) -> dict[str, Points]:
+        """A figure of the doctor, by layer: "gradient", "ratio", "scale", "dead", "spread"; by head: "entropy"."""
+        found: dict[str, Points] = {}
+        for row in self.rows:
+            for layer, value in row.get("watch", {}).get(kind, {}).items():
+                heads = {f"{layer} head {i}": one for i, one in enumerate(value)} if isinstance(value, list) else {}
+                for name, one in (heads or {layer: value}).items():
+                    if one is not None:
+                        found.setdefault(name, []).append((row["step"], one))
+        return found
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        return shortlist(Finding(**row["finding"]) for row in self.rows if "finding" in row)
+
+    @property
+    def spikes(self) -> list[dict[str, Any]]:
+        return [row["spike"] for row in self.rows if "spike" in row]
+
+    @property
+    def sampled(self) -> int:
+        """How often the doctor looked."""
+        return sum("watch" in row for row in self.rows)
+
+    @property
+    def planned(self) -> int | None:
+        """The steps that the run was to have, if it said so."""
+        recipe = self.run / "recipe.toml"
+        train = read_toml(recipe).get("train", {}) if recipe.is_file() else {}
+        return train.get("steps") if train.get("minutes", "none") == "none" else None
+
+    def as_dict(self) -> dict[str, Any]:
+        losses, valid = self.points("loss"), self.points("valid_loss")
+        heads = [points[-1][1] for points in self.figures("entropy").values()]
+        return {
+            "run": str(self.run),
+            "steps": losses[-1][0] if losses else 0,
+            "planned": self.planned,
+            "loss": {"first": losses[0][1], "last": losses[-1][1]} if losses else None,
+            "valid_loss": valid[-1][1] if valid else None,
+            "sampled": self.sampled,
+            "heads": {"all": len(heads), "sharp": sum(x < SHARP for x in heads), "even": sum(x > EVEN for x in heads)},
+            "spikes": self.spikes,
+            "findings": [as_dict(finding) for finding in self.findings],
+        }
+
+
+def render(found: dict[str, Any]) -> str:
+    """A run's history in a few lines."""
+    planned = f" of {found['planned']:,}" if found["planned"] else ""
+    lines = [f"{found['run']}: {found['steps']:,}{planned} steps"]
+    if found["loss"]:
+        lines[0] += f", loss {found['loss']['first']:.3f} → {found['loss']['last']:.3f}"
+    if found["valid_loss"] is not None:
+        lines[0] += f", validation {found['valid_loss']:.3f}"
+    if found["heads"]["all"]:
+        heads = found["heads"]
+        lines.append(f"heads: {heads['all']}, of them {heads['sharp']} look at one place, {heads['even']} at all alike")
+    if found["sampled"] == 0:
+        lines.append("the doctor did not look at this run (an old one, or --train.watch 0): only its losses are known")
+    for number, finding in enumerate(found["findings"], 1):
+        step = f" (step {finding['step']})" if "step" in finding else ""
+        lines += [f"{number}. {finding['cause']}{step}: {finding['sentence']}", f"   cure: {finding['cure']}"]
+    return "\n".join(lines if found["findings"] else [*lines, "nothing wrong seen"])
