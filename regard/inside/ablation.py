@@ -19,7 +19,8 @@ def without(model: nn.Module, heads: Iterable[tuple[int | str, int]]) -> Iterato
 
     With none off the output is bit for bit the model's own: no hook is there.
     """
-    kernels = find_kernels(model)
+    heads = list(heads)
+    kernels = find_kernels(model) if heads else {}
     off: dict[str, set[int]] = {}
     for layer, head in heads:
         name = matching(layer, list(kernels))[0]

@@ -26,14 +26,17 @@ class Reading:
     """Where each token stands in its text; None for special tokens, and for those of a second text."""
 
 
-def read(loaded: Any, text: str, second: str | None = None) -> Reading:
-    """A text as the loaded model reads it: framed for an encoder, begun as it was trained to begin for a writer."""
+def read(loaded: Any, text: str, second: str | None = None, **how: Any) -> Reading:
+    """A text as the loaded model reads it: framed for an encoder, begun as it was trained to begin for a writer.
+
+    `parse_special` makes names of special tokens in the text such tokens.
+    """
     model, tokenizer = loaded.model, loaded.tokenizer
     if hasattr(model, "encode"):
         raise ValueError(f"{type(model).__name__} reads one text and writes another; use a gpt or a bert")
     if hasattr(model, "step") and second is not None:
         raise ValueError(f"{type(model).__name__} reads one text; leave out the second")
-    framed = tokenizer.frame([text], None if second is None else [second])[0]
+    framed = tokenizer.frame([text], None if second is None else [second], **how)[0]
     places = zip(framed.offsets, framed.side, strict=True)
     if hasattr(model, "step"):  # what it was trained to begin with comes first, and nothing stands behind the text
         ids = [*loaded.front, *tokenizer.encode(text)]
