@@ -39,8 +39,8 @@ class Page:
     def __init__(
         self, loaded: Any, *words: Any, target: Sequence[int] | None = None, off: Iterable[Head] = (), name: str = ""
     ) -> None:
-        self.loaded, self.name = loaded, name
-        self.off = list(dict.fromkeys(off))
+        self.loaded, self.words, self.name = loaded, words, name
+        self.off, self.own = list(dict.fromkeys(off)), target is None
         self.subject = subject_of(loaded, words, checked(loaded, target))
         with torch.inference_mode():
             with without(loaded.model, self.off), embedded(loaded.model) as self.strips:
@@ -66,11 +66,14 @@ class Page:
                 "kernel": type(layer.kernel).__name__.lower(), "size": [blocks if cut else 1, *self.lengths(layer)],
             }  # fmt: skip
             layers.append(one | cut)
-        sequences = [one | {"vectors": self.strips.of(one["ids"]) if "ids" in one else None} for one in subject.sequences]
+        sequences = [
+            one | {"vectors": self.strips.of(one["ids"]) if "ids" in one else None} for one in subject.sequences
+        ]
         return {
             "model": type(self.loaded.model).__name__, "name": self.name, "input": subject.input,
             "sequences": sequences, "layers": layers, "answer": answer, "off": [list(head) for head in self.off],
-            "change": self.change(self.scores), "ahead": self.told(self.ahead),
+            "change": self.change(self.scores), "ahead": self.told(self.ahead), "own": self.own,
+            "ends": self.subject.ends,
             "before": self.told(self.whole_ahead) if self.off else None, "temperatures": TEMPERATURES,
         }  # fmt: skip
 
@@ -96,7 +99,9 @@ class Page:
         """q, k, v of a head, and what becomes weights of them; `row` is a window. `kind` f2 takes half the room."""
         layer = self.at(number)
         if not 0 <= head < layer.heads or not 0 <= row < layer.size[0]:
-            raise ValueError(f"{layer.name} has no head {head} of window {row}; it has {layer.heads} and {layer.size[0]}")
+            raise ValueError(
+                f"{layer.name} has no head {head} of window {row}; it has {layer.heads} and {layer.size[0]}"
+            )
         T, S = self.lengths(layer)
         found = layer.numbers(head, row)
         cuts = dict(q=(T,), k=(S,), v=(S,), bias=(T, S), scores=(T, S), mask=(T, S))
@@ -112,7 +117,9 @@ class Page:
         if not 0 <= row < len(self.scores):
             raise ValueError(f"there is no row {row}; there are {len(self.scores)}, 0 to {len(self.scores) - 1}")
         best = self.scores[row].topk(min(BEST, self.scores.shape[1]))
-        kept = [(value, id) for value, id in zip(best.values.tolist(), best.indices.tolist(), strict=True) if value > -1e30]
+        kept = [
+            (value, id) for value, id in zip(best.values.tolist(), best.indices.tolist(), strict=True) if value > -1e30
+        ]
         ids = [id for _, id in kept]
         told = {"names": self.subject.names(ids), "ids": ids, "scores": [round(value, 5) for value, _ in kept]}
         told |= {"rest": rest(self.scores[row], ids)}
@@ -168,7 +175,9 @@ def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) 
         raise ValueError(f"this {kind} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     most = 2 if isinstance(loaded, Encoder) else 1
     if not count or count > most and not isinstance(loaded, Comparer):
-        raise ValueError(f"a {kind} looks at {'one input' if most == 1 else 'a text or a pair'}, got {count}; call it once for each")
+        raise ValueError(
+            f"a {kind} looks at {'one input' if most == 1 else 'a text or a pair'}, got {count}; call it once for each"
+        )
     if isinstance(loaded, Comparer):
         return Comparing(loaded, words[0], words[1:])
     if isinstance(loaded, CaptionWriter):

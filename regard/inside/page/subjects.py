@@ -30,6 +30,7 @@ class Subject:
         self.loaded, self.model = loaded, loaded.model
         self.sequences: list[dict[str, Any]] = []
         self.input: dict[str, Any] = {}
+        self.ends: list[int] = []
 
     def run(self) -> Float[Tensor, "P V"]:
         """A pass through the model: scores, or one row that is a vector."""
@@ -61,7 +62,8 @@ def written(
     model: Any, prefix: Sequence[int], most: int, *, ends: Sequence[int], forbidden: Sequence[int], **inputs: Tensor
 ) -> list[int]:
     """Greedy tokens behind a prefix, its end among them; hooks on the model's layers are heard."""
-    cache, ids = model.new_cache(len(prefix) + most), []
+    cache = model.new_cache(len(prefix) + most)
+    ids: list[int] = []
     scores = model.prefill(torch.tensor([list(prefix)]), cache, **inputs)
     while len(ids) < most:
         scores[:, list(forbidden)] = -torch.inf

@@ -34,9 +34,11 @@ class Writing(Subject):
         self.ids = [*loaded.front, *loaded.tokenizer.encode(text), *self.input["target"]]
         if not self.ids:
             raise ValueError("the text is empty; give it some words")
-        self.limit = limit_of(self.model)
+        self.limit, self.ends = limit_of(self.model), list(loaded.ends)
         if len(self.ids) > self.limit:
-            raise ValueError(f"the text has {len(self.ids):,} tokens, the model's context is {self.limit:,}; shorten it")
+            raise ValueError(
+                f"the text has {len(self.ids):,} tokens, the model's context is {self.limit:,}; shorten it"
+            )
         texts = [text] if not target else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts)]
 
@@ -50,7 +52,7 @@ class Writing(Subject):
 
     def write(self) -> list[int]:
         room, told = min(AHEAD, self.limit - len(self.ids)), self.loaded.generation
-        return written(self.model, self.ids, room, ends=self.loaded.ends, forbidden=told["forbidden"]) if room else []
+        return written(self.model, self.ids, room, ends=self.ends, forbidden=told["forbidden"]) if room else []
 
 
 class Reading(Subject):
@@ -65,7 +67,9 @@ class Reading(Subject):
         self.inputs = read(loaded, text, second, parse_special=self.answers == "fill").inputs
         self.ids = self.inputs["ids"][0].tolist()
         if len(self.ids) > loaded.context:
-            raise ValueError(f"the text has {len(self.ids):,} tokens, the model's context is {loaded.context:,}; shorten it")
+            raise ValueError(
+                f"the text has {len(self.ids):,} tokens, the model's context is {loaded.context:,}; shorten it"
+            )
         segments = self.inputs["types"][0].tolist() if "types" in self.inputs and second is not None else None
         texts = [text] if second is None else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts, segments=segments)]

@@ -1,0 +1,128 @@
+/** One head as lines between two columns of tokens: left those that look, right those that are seen. */
+
+import { make } from "../make.js";
+import { css, palette, sized } from "./palette.js";
+
+const NAMES = 104; // pixels for each column of names
+const BETWEEN = 190;
+const WIDTH = 2 * NAMES + BETWEEN;
+const LEAST = 0.03; // weaker lines would only be mist
+
+/** @param {import("./inside.js").Look} look */
+export function createLines(look) {
+  const { described, state } = look;
+  const base = make("canvas", { "aria-hidden": "true", "data-lines": "base" });
+  const over = make("canvas", { class: "over", "aria-hidden": "true", "data-lines": "over", onpointermove: point,
+    onpointerleave: state.leave, onclick: pick });
+  const inner = make("div", { class: "layers" }, base, over);
+  const element = make("div", { class: "lines-box", role: "img", "aria-label": "Lines from each token to those it reads" },
+    inner);
+  let shown = null;
+  let step = 20;
+
+  const tokens = (side) => described.sequences[shown.layer[side]].tokens;
+  const middle = (index) => (index + 0.5) * step + 4;
+
+  function draw() {
+    if (!shown) return;
+    const { weights, head } = shown;
+    const count = Math.max(weights.queries, weights.keys);
+    step = count > 120 ? 12 : count > 48 ? 16 : 22;
+    const height = count * step + 8;
+    const pen = sized(base, WIDTH, height);
+    sized(over, WIDTH, height);
+    drawNames(pen, () => css(palette().ink));
+    const { accent } = palette();
+    for (let t = 0; t < weights.queries; t += 1) {
+      const row = weights.reads(head, t);
+      for (let s = 0; s < row.length; s += 1) if (row[s] >= LEAST) line(pen, t, s, row[s], accent, 0.55);
+    }
+    base.dataset.drawn = `${state.values.layer} ${head}`;
+    drawOver();
+  }
+
+  function drawNames(pen, color) {
+    pen.font = `${Math.min(13, step - 3)}px ui-monospace, "DejaVu Sans Mono", monospace`;
+    pen.textBaseline = "middle";
+    for (const [side, x, align] of [["queries", NAMES - 8, "right"], ["keys", NAMES + BETWEEN + 8, "left"]]) {
+      pen.textAlign = align;
+      tokens(side).forEach((name, index) => {
+        const found = color(side, index);
+        if (!found) return;
+        pen.fillStyle = found;
+        pen.fillText(name, x, middle(index), NAMES - 10);
+      });
+    }
+  }
+
+  function line(pen, t, s, weight, color, most) {
+    const [left, right] = [NAMES, NAMES + BETWEEN];
+    pen.strokeStyle = css(color, Math.min(1, 0.06 + most * Math.sqrt(weight)));
+    pen.lineWidth = 0.5 + 3.5 * weight;
+    pen.beginPath();
+    pen.moveTo(left, middle(t));
+    pen.bezierCurveTo(left + BETWEEN / 2, middle(t), left + BETWEEN / 2, middle(s), right, middle(s));
+    pen.stroke();
+  }
+
+  /** What the token that is pointed at reads, and who reads it; the rest goes pale. */
+  function drawOver() {
+    const { at } = state.values;
+    const pen = over.getContext("2d");
+    pen.clearRect(0, 0, over.width, over.height);
+    const mine = shown && at && (at.sequence === shown.layer.queries || at.sequence === shown.layer.keys);
+    base.classList.toggle("pale", Boolean(mine));
+    over.dataset.lines = "over";
+    over.dataset.count = "0";
+    if (!mine) return;
+    const { layer, weights, head } = shown;
+    const { accent, warm } = palette();
+    const bright = { queries: new Map(), keys: new Map() };
+    if (at.sequence === layer.queries) {
+      bright.queries.set(at.index, accent);
+      weights.reads(head, at.index).forEach((weight, s) => {
+        if (weight < LEAST / 3) return;
+        line(pen, at.index, s, weight, accent, 0.94);
+        if (weight >= LEAST) bright.keys.set(s, accent);
+      });
+    }
+    if (at.sequence === layer.keys) {
+      bright.keys.set(at.index, warm);
+      weights.readBy(head, at.index).forEach((weight, t) => {
+        if (weight < LEAST / 3 || (at.sequence === layer.queries && t === at.index)) return;
+        line(pen, t, at.index, weight, warm, 0.94);
+        if (weight >= LEAST && !bright.queries.has(t)) bright.queries.set(t, warm);
+      });
+    }
+    drawNames(pen, (side, index) => bright[side].has(index) && css(bright[side].get(index)));
+    over.dataset.count = String(bright.keys.size + bright.queries.size);
+  }
+
+  function placeAt(event) {
+    const box = over.getBoundingClientRect();
+    const index = Math.floor((event.clientY - box.top - 4) / step);
+    const side = event.clientX - box.left < WIDTH / 2 ? "queries" : "keys";
+    return shown && index >= 0 && index < tokens(side).length ? [shown.layer[side], index] : null;
+  }
+
+  function point(event) {
+    const found = placeAt(event);
+    if (found) state.point(...found);
+    else state.leave();
+  }
+
+  function pick(event) {
+    const found = placeAt(event);
+    if (found) state.pick(...found);
+  }
+
+  return {
+    element,
+    draw,
+    point: drawOver,
+    show(layer, weights, head) {
+      shown = { layer, weights, head };
+      draw();
+    },
+  };
+}

@@ -1,0 +1,30 @@
+/** Names of tokens and places, as all panels say them. */
+
+/** @param {object} sequence  @param {number} index */
+export function nameOf(sequence, index) {
+  if (sequence.tokens) return sequence.tokens[index];
+  if (index < sequence.front.length) return sequence.front[index];
+  const place = index - sequence.front.length;
+  return `${Math.floor(place / sequence.grid[1])},${place % sequence.grid[1]}`;
+}
+
+export const lengthOf = (sequence) =>
+  sequence.tokens ? sequence.tokens.length : sequence.front.length + sequence.grid[0] * sequence.grid[1];
+
+/** A head in words. */
+export const headName = (described, layer, head) => `layer ${placeOf(described, layer)}, head ${head}`;
+
+/** Layers are counted within their kind, as people count them. */
+export function placeOf(described, layer) {
+  const { kind } = described.layers[layer];
+  return described.layers.slice(0, layer).filter((other) => tabOf(other.kind) === tabOf(kind)).length;
+}
+
+/** The tab that a kind of attention is under. */
+export const tabOf = (kind) => (kind === "recurrent" ? "cross" : kind);
+
+export const TITLES = {
+  encoder: "Encoder",
+  decoder: "Decoder",
+  cross: "Cross-attention",
+};
