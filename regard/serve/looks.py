@@ -59,6 +59,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     words: tuple[Any, ...]
     if body.look is not None:
         words = state.looks.find(body.look, body.model).words
+        words = words if body.texts is None else (words[0], *body.texts)
     elif body.input is None and body.picture is None:
         words = state.opening
         if not words:

@@ -54,7 +54,7 @@ class Page:
         """Sequences, layers and answer: all but the weights."""
         subject = self.subject
         answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores),
-                  "row": len(self.scores) - 1 if subject.answers == "next" else 0}  # fmt: skip
+                  "row": len(self.scores) - 1 if subject.answers == "next" and not (self.own and subject.sequence) else 0}  # fmt: skip
         answer |= subject.found(self.scores)  # first: it may name the tokens
         layers = []
         for layer in self.layers:
@@ -130,7 +130,7 @@ class Page:
         """How much of the answer is another one, from 0 to 1: half of what chances differ by, or 1 − the cosine."""
         if self.subject.answers == "vector":
             return float((1 - torch.cosine_similarity(scores[0], self.whole[0], dim=0)).clamp(0, 1))
-        rows = slice(-1, None) if self.subject.answers == "next" else slice(None)
+        rows = slice(-1, None) if isinstance(self.subject, Writing) else slice(None)
         apart = (scores[rows].softmax(-1) - self.whole[rows].softmax(-1)).abs().sum(-1) / 2
         return float(apart.mean())
 
@@ -173,16 +173,15 @@ def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) 
     kind, count = type(loaded.model).__name__, len(words)
     if isinstance(loaded, Painter):
         raise ValueError(f"this {kind} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
-    most = 2 if isinstance(loaded, Encoder) else 1
-    if not count or count > most and not isinstance(loaded, Comparer):
-        raise ValueError(
-            f"a {kind} looks at {'one input' if most == 1 else 'a text or a pair'}, got {count}; call it once for each"
-        )
+    seen = isinstance(loaded, PictureEncoder)
+    if not count or count > (2 if isinstance(loaded, Encoder) else 1) and not isinstance(loaded, Comparer):
+        what = "picture" if seen else "text or pair" if isinstance(loaded, Encoder) else "text"
+        raise ValueError(f"a {kind} looks at one {what} at a time, got {count}; call it once for each")
     if isinstance(loaded, Comparer):
         return Comparing(loaded, words[0], words[1:])
     if isinstance(loaded, CaptionWriter):
         return Captioning(loaded, words[0], target)
-    if isinstance(loaded, PictureEncoder):
+    if seen:
         return (Finding if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
     if isinstance(loaded, Encoder):
         return Reading(loaded, *words)

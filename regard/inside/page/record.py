@@ -55,6 +55,7 @@ class Layer:
         mask = self.kernel.rule() if call.get("mask") is None else call["mask"] & self.kernel.rule()
         seen = None if mask.is_everything else mask.dense(T, S)
         seen = None if seen is None else seen[min(row, len(seen) - 1), min(head, seen.shape[1] - 1)]
+        seen = None if seen is None or seen.all() else seen
         weights = self.weights((head,))[row, 0]
         found: dict[str, Any] = dict(
             q=q[row, head], k=k[row, group], v=v[row, group], bias=bias, mask=seen, scale=scale, scores=scores,

@@ -31,8 +31,8 @@ export const panel = {
       make("div", { class: "row" }, title, switches.element),
       make("div", { class: "views" }, ...(picture ? [picture.element] : []), lines.element, matrix.element),
       words?.element ?? null);
-    const note = make("p", { class: "note" }, "Darker is stronger, by the square root. Weights are shown in steps of 1/255 of ",
-      "each row's strongest; the steps below have the exact numbers.");
+    const note = make("p", { class: "note" }, "The deeper the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ",
+      "of each row's strongest; “Step by step” has them exactly.");
 
     function choose(kind) {
       const first = described.layers.findIndex((layer) => tabOf(layer.kind) === kind);
@@ -75,7 +75,7 @@ export const panel = {
       kinds.length > 1 ? make("div", { class: "tabs", role: "tablist", "aria-label": "Kind of attention", onkeydown: walk }, ...tabs)
         : null, switches.effects);
     host.append(bar, make("div", { class: "attention", id: "attention-of-kind",
-      ...(kinds.length > 1 ? { role: "tabpanel" } : {}) }, make("div", { class: "heads-box" },
+      ...(kinds.length > 1 ? { role: "tabpanel", "aria-label": "Heads of this kind" } : {}) }, make("div", { class: "heads-box" },
       make("p", { class: "note" }, "Layers down, heads across. Click one to enlarge it."), heads.element), large), note);
     look.whenWeights(show);
     state.listen((changed) => {

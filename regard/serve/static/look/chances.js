@@ -110,7 +110,8 @@ export const panel = {
       button("Go on", "go on", () => go([...(whole() ? [] : chosen()), ...more()]), more().length === 0)) : null;
     const note = writes && source.live ? make("p", { class: "note" }, "Pick a token to go on with it; pick one in the text above to ask what ",
       "else could have stood behind it.") : null;
-    host.append(make("label", { class: "slider" }, make("span", {}, "Temperature"), slider, degree), said, bars.element, note, steps, ahead);
+    const parts = [make("label", { class: "slider" }, make("span", {}, "Temperature"), slider, degree), said, bars.element, note, steps, ahead];
+    host.append(...parts.filter(Boolean));
     state.listen((changed) => {
       if (changed.has("pin")) ask();
       else if (changed.has("temperature")) show();

@@ -2,6 +2,7 @@
 
 import { make } from "../make.js";
 import { css, palette, sized } from "./palette.js";
+import { askers } from "./sequences.js";
 
 const NAMES = 104; // pixels for each column of names
 const BETWEEN = 190;
@@ -20,7 +21,7 @@ export function createLines(look) {
   let shown = null;
   let step = 20;
 
-  const tokens = (side) => described.sequences[shown.layer[side]].tokens;
+  const tokens = (side) => (side === "queries" ? askers(described, shown.layer) : described.sequences[shown.layer.keys].tokens);
   const middle = (index) => (index + 0.5) * step + 4;
 
   function draw() {

@@ -2,7 +2,7 @@
 
 import { make, percent } from "../make.js";
 import { css, palette, sized } from "./palette.js";
-import { nameOf } from "./sequences.js";
+import { askers, nameOf } from "./sequences.js";
 
 const ROOM = 460; // pixels of the longer side
 const LABELS = 10; // pixels of a cell from which tokens are written beside it
@@ -39,12 +39,13 @@ export function createMatrix(look) {
     const [width, height] = [frame.left + S * cell, frame.top + T * cell];
     const pen = sized(base, width, height);
     sized(over, width, height);
+    pen.imageSmoothingEnabled = false;
     pen.drawImage(cells(weights, head, window), frame.left, frame.top, S * cell, T * cell);
     const { line, soft } = palette();
     pen.strokeStyle = css(line);
     pen.strokeRect(frame.left + 0.5, frame.top + 0.5, S * cell - 1, T * cell - 1);
     if (written) writeNames(pen, layer, css(soft));
-    base.setAttribute("aria-label", `Weights of ${look.head()}: ${T} queries down, ${S} keys across; darker is stronger`);
+    base.setAttribute("aria-label", `Weights of ${look.head()}: ${T} queries down, ${S} keys across; the deeper the colour, the larger the weight`);
     base.dataset.drawn = `${state.values.layer} ${head}`;
     drawOver();
   }
@@ -72,7 +73,7 @@ export function createMatrix(look) {
     pen.font = `${Math.min(12, cell - 1)}px ui-monospace, monospace`;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
-    described.sequences[layer.queries].tokens.forEach((name, t) => {
+    askers(described, layer).forEach((name, t) => {
       pen.fillText(name, left - 6, top + (t + 0.5) * cell, left - 8);
     });
     pen.textAlign = "left";

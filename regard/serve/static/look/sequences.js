@@ -8,6 +8,13 @@ export function nameOf(sequence, index) {
   return `${Math.floor(place / sequence.grid[1])},${place % sequence.grid[1]}`;
 }
 
+/** Who looks, for each row: a decoder looks across while it writes the token that comes next. */
+export function askers({ sequences, answer }, layer) {
+  const { tokens } = sequences[layer.queries];
+  const writes = answer.kind === "next" && tabOf(layer.kind) === "cross";
+  return writes ? tokens.map((_, index) => `→ ${tokens[index + 1] ?? "…"}`) : tokens;
+}
+
 export const lengthOf = (sequence) =>
   sequence.tokens ? sequence.tokens.length : sequence.front.length + sequence.grid[0] * sequence.grid[1];
 

@@ -31,6 +31,7 @@ export const view = {
 
     function arrange() {
       inputs.replaceChildren(...(sees() ? [picture, texts.element] : [text.element, second.element]));
+      texts.element.hidden = !described?.input.texts;
       second.element.hidden = !context.model.does.includes("embed");
     }
 
@@ -43,8 +44,9 @@ export const view = {
     async function given() {
       if (!sees()) return { input: text.area.value, ...(second.element.hidden || !second.area.value ? {} : { second: second.area.value }) };
       const lines = texts.area.value.split("\n").filter((line) => line.trim() !== "");
-      if (!file.files.length) return described ? { look: described.look } : {};
-      return { picture: await uriOf(file.files[0]), ...(lines.length ? { texts: lines } : {}) };
+      const compared = lines.length && described?.input.texts ? { texts: lines } : {};
+      if (!file.files.length) return { ...(described ? { look: described.look } : {}), ...compared };
+      return { picture: await uriOf(file.files[0]), ...compared };
     }
 
     /** One more pass with the same input: other heads, other tokens. */
@@ -71,7 +73,10 @@ export const view = {
       inside = createInside({ described, source: liveSource(described, context.model.id), announce: context.announce,
         fail: (error) => problem.replaceChildren(problemLine(error, task.go)), again, before });
       shown.replaceChildren(inside.element);
-      if (described.input.text !== undefined && !text.area.value) text.set(described.input.text);
+      arrange();
+      if (described.input.text && !text.area.value) text.set(described.input.text);
+      if (described.input.second && !second.area.value) second.set(described.input.second);
+      if (described.input.texts?.length && !texts.area.value) texts.set(described.input.texts.join("\n"));
     }
 
     arrange();
