@@ -63,7 +63,9 @@ def cost(
 @click.option("--layer", type=int, help="Of a picture: this layer alone, from 0 (-1: the last).")
 @click.option("--head", type=click.IntRange(0), help="Of a picture: this head alone.")
 @click.option("--at", metavar="ROW,COLUMN", help="Of a picture: what this patch looks at, not the class token or all.")
-@click.option("--out", type=PATH, help="A page of its own (.html) or a picture (.png .svg .pdf).  [default: a page opens]")
+@click.option(
+    "--out", type=PATH, help="A page of its own (.html) or a picture (.png .svg .pdf).  [default: a page opens]"
+)
 @quantize_option
 @json_option
 def look(
@@ -122,13 +124,17 @@ def look(
     click.echo(f"drawn: {path}", err=True)
 
 
-def save_page(run: str, loaded: Any, text: tuple[str, ...], target: str | None, drawn: tuple[Any, ...], out: Path) -> None:
+def save_page(
+    run: str, loaded: Any, text: tuple[str, ...], target: str | None, drawn: tuple[Any, ...], out: Path
+) -> None:
     """One file with the whole page inside."""
     from regard.inside.page import Page
     from regard.tasks import Translator
 
     if any(one is not None for one in drawn):
-        raise ValueError("a page shows every kind, layer and head; leave out --word, --kind, --view, --layer, --head, --at")
+        raise ValueError(
+            "a page shows every kind, layer and head; leave out --word, --kind, --view, --layer, --head, --at"
+        )
     if target is not None and not isinstance(loaded, Translator):
         raise ValueError(f"{run} does not translate; leave out --target")
     ids = None if target is None else loaded.tokenizer.encode(target)
@@ -137,7 +143,7 @@ def save_page(run: str, loaded: Any, text: tuple[str, ...], target: str | None, 
 
 
 def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> None:
-    """Serves the model to this machine alone, and opens the page on the input; without a browser its address is told."""
+    """Serves the model to this machine alone, and opens the page on the input; without a browser it tells where."""
     from regard.inside.page import Page
     from regard.tasks import PictureEncoder
 

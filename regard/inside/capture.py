@@ -60,7 +60,7 @@ def look(
 def watch(
     model: nn.Module, keep: Keep, *, layers: Layers | None = None, heads: tuple[int, ...] | None = None
 ) -> Iterator[None]:
-    """Calls `keep` behind every call of a kernel, with the layer's name, its kind, the kernel and what that was given."""
+    """Calls `keep` behind each call of a kernel, with the layer's name, its kind, the kernel and what it was given."""
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
     watched = list(kernels) if kinds else names

@@ -68,8 +68,10 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     else:
         words = sent(body, served)
 
+    off: list[Any] = [tuple(one) for one in body.off]
+
     def work() -> dict[str, Any]:
-        page = Page(served.watched, *words, target=body.target, off=[tuple(one) for one in body.off], name=body.model)
+        page = Page(served.watched, *words, target=body.target, off=off, name=body.model)
         return page.describe() | {"look": state.looks.add(page)}
 
     return await asked(request, work)
@@ -122,7 +124,7 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
     count = sum(one.heads for one in page.layers)
     if count > MOST_PASSES:
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
-    return await asked(request, lambda: {"effects": page.effects()})
+    return await asked(request, lambda: {"effects": page.effects(), "alignment": page.best_alignment()})
 
 
 async def asked(request: Request, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

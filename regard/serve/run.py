@@ -65,7 +65,8 @@ def serve(
     shelf = Shelf(models, settings)
     listener = listen(settings)
     config = uvicorn.Config(
-        build_app(shelf, settings, opening), log_level="warning", access_log=False, server_header=False, date_header=True,
+        build_app(shelf, settings, opening), log_level="warning", access_log=False, server_header=False,
+        date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
         http=Connection, proxy_headers=False,
     )  # fmt: skip

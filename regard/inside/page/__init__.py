@@ -23,7 +23,7 @@ from regard.tasks import CaptionWriter, Comparer, Detector, Encoder, Painter, Pi
 BEST = 200
 """Chances that are told one by one."""
 TEMPERATURES = [round(0.1 + 0.05 * i, 2) for i in range(39)]
-"""Where the page's slider can stand: at each of them the sum over all other tokens is known, so all chances are exact."""
+"""Where the page's slider can stand: there the sum over all other tokens is told, so that all chances are exact."""
 
 Head = tuple[int | str, int]
 """A layer, by its name or its place, and a head of it."""
@@ -54,7 +54,7 @@ class Page:
         """Sequences, layers and answer: all but the weights."""
         subject = self.subject
         answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores),
-                  "row": len(self.scores) - 1 if subject.answers == "next" and not (self.own and subject.sequence) else 0}  # fmt: skip
+                  "row": 0 if self.own and subject.sequence or subject.answers != "next" else len(self.scores) - 1}  # fmt: skip
         answer |= subject.found(self.scores)  # first: it may name the tokens
         layers = []
         for layer in self.layers:
@@ -63,12 +63,11 @@ class Page:
             cut = subject.more(layer)
             one: dict[str, Any] = {
                 "name": layer.name, "kind": layer.kind, "heads": layer.heads, "queries": queries, "keys": keys,
-                "kernel": type(layer.kernel).__name__.lower(), "size": [blocks if cut else 1, *self.lengths(layer)],
+                "tab": "cross" if layer.kind == "recurrent" else layer.kind, "kernel": type(layer.kernel).__name__.lower(),
+                "size": [blocks if "windows" in cut else 1, *self.lengths(layer)],
             }  # fmt: skip
             layers.append(one | cut)
-        sequences = [
-            one | {"vectors": self.strips.of(one["ids"]) if "ids" in one else None} for one in subject.sequences
-        ]
+        sequences = [one | {"vectors": self.strips.of(one.get("ids", []))} for one in subject.sequences]
         return {
             "model": type(self.loaded.model).__name__, "name": self.name, "input": subject.input,
             "sequences": sequences, "layers": layers, "answer": answer, "off": [list(head) for head in self.off],
@@ -99,9 +98,8 @@ class Page:
         """q, k, v of a head, and what becomes weights of them; `row` is a window. `kind` f2 takes half the room."""
         layer = self.at(number)
         if not 0 <= head < layer.heads or not 0 <= row < layer.size[0]:
-            raise ValueError(
-                f"{layer.name} has no head {head} of window {row}; it has {layer.heads} and {layer.size[0]}"
-            )
+            known = f"it has {layer.heads} and {layer.size[0]}"
+            raise ValueError(f"{layer.name} has no head {head} of window {row}; {known}")
         T, S = self.lengths(layer)
         found = layer.numbers(head, row)
         cuts = dict(q=(T,), k=(S,), v=(S,), bias=(T, S), scores=(T, S), mask=(T, S))
@@ -117,14 +115,12 @@ class Page:
         if not 0 <= row < len(self.scores):
             raise ValueError(f"there is no row {row}; there are {len(self.scores)}, 0 to {len(self.scores) - 1}")
         best = self.scores[row].topk(min(BEST, self.scores.shape[1]))
-        kept = [
-            (value, id) for value, id in zip(best.values.tolist(), best.indices.tolist(), strict=True) if value > -1e30
-        ]
-        ids = [id for _, id in kept]
-        told = {"names": self.subject.names(ids), "ids": ids, "scores": [round(value, 5) for value, _ in kept]}
-        told |= {"rest": rest(self.scores[row], ids)}
-        whole = self.whole[row]
-        return told | {"whole": {"scores": [round(v, 5) for v in whole[ids].tolist()], "rest": rest(whole, ids)}}
+        ids = best.indices[best.values > -torch.inf].tolist()
+        now, whole = (
+            {"scores": [round(one, 5) for one in scores[row][ids].tolist()], "rest": rest(scores[row], ids)}
+            for scores in (self.scores, self.whole)
+        )
+        return {"names": self.subject.names(ids), "ids": ids, **now, "whole": whole}
 
     def change(self, scores: Float[Tensor, "P V"]) -> float:
         """How much of the answer is another one, from 0 to 1: half of what chances differ by, or 1 − the cosine."""
@@ -138,13 +134,33 @@ class Page:
     def effects(self) -> list[list[float]]:
         """For each layer, how much of the answer each head changes when it alone is off."""
         found = []
-        for number, layer in enumerate(self.layers):
+        for layer in self.layers:
             row = []
             for head in range(layer.heads):
                 with without(self.loaded.model, [(layer.name, head)]):
                     row.append(round(self.change(self.subject.run()), 6))
             found.append(row)
         return found
+
+    @torch.inference_mode()
+    def best_alignment(self) -> dict[str, Any] | None:
+        """The head across that looks most often at the source token whose absence hurts what is written most.
+
+        None where nothing is translated.
+        """
+        influence = self.subject.influence()
+        across = [(number, layer) for number, layer in enumerate(self.layers) if layer.kind in ("cross", "recurrent")]
+        if influence is None or not across:
+            return None
+        best, rows = influence.argmax(-1), torch.arange(len(influence))
+        found = []
+        for number, layer in across:
+            weights = layer.weights()[0, :, : len(rows)]
+            agrees = (weights[:, :, : influence.shape[1]].argmax(-1) == best).float().mean(-1)
+            kept = weights[:, rows, best].mean(-1)
+            found += [(float(a), float(k), number, head) for head, (a, k) in enumerate(zip(agrees, kept, strict=True))]
+        often, share, number, head = max(found)
+        return {"layer": number, "head": head, "agrees": round(often, 4), "share": round(share, 4), "of": len(rows)}
 
     def at(self, number: int) -> Any:
         if not 0 <= number < len(self.layers):

@@ -15,7 +15,9 @@ STATIC = files("regard").joinpath("serve", "static")
 ENTRY = "offline.js"
 STYLES = ("style.css", "results.css", "look.css")
 IMPORT = re.compile(r'(\bfrom\s*|\bimport\s*)"(\.{1,2}/[^"]+)"')
-POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+)
 """Nothing is fetched, whatever stands in the file."""
 MOST_BYTES = 1_500_000
 """Of numbers behind the weights (q, k, v): of a larger look they are left out, and the page says so."""
@@ -82,6 +84,7 @@ def kept(page: "Page") -> dict[str, Any]:
         "layers": [page.layer(number) for number in range(len(layers))],
         "heads": heads,
         "chances": {row: page.chances(row) for row in rows[-MOST_ROWS:]},
+        "alignment": page.best_alignment(),
         "effects": page.effects() if sum(layer.heads for layer in layers) <= MOST_PASSES else None,
     }
 

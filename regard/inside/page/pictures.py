@@ -37,10 +37,11 @@ def uri_of(pixels: np.ndarray) -> str:
 class Seeing(Subject):
     """A picture, and the labels of it, or its vector. Every grid that layers see it by is a sequence."""
 
-    sequence = None
+    sequence: int | None = None
 
     def __init__(self, loaded: Any, picture: Any) -> None:
         super().__init__(loaded)
+        self.known: dict[str, int] = {}
         self.bytes, self.pixels = prepared(loaded, picture)
         self.answers = "labels" if getattr(self.model.config, "labels", ()) else "vector"
         self.input = {"picture": uri_of(self.bytes)}
@@ -79,12 +80,7 @@ class Seeing(Subject):
 
     def plan(self, layer: Layer) -> Plan:
         """The plan of a layer; they come in the order of the layers."""
-        number = self.layers.setdefault(layer.name, len(self.layers))
-        return self.plans[number]
-
-    @property
-    def layers(self) -> dict[str, int]:
-        return self.__dict__.setdefault("known", {})
+        return self.plans[self.known.setdefault(layer.name, len(self.known))]
 
     def sides(self, layer: Layer) -> tuple[int, int]:
         plan = self.plan(layer)
@@ -135,7 +131,8 @@ class Finding(Seeing):
             for i, (label, chance) in enumerate(zip(best.indices, best.values.tolist(), strict=True))
         ]
         return {"boxes": [[round(side, 2) for side in box] for box in places.tolist()],
-                "scores": [round(chance, 4) for chance in best.values.tolist()], "row": int(best.values.argmax())}  # fmt: skip
+                "scores": [round(chance, 4) for chance in best.values.tolist()],
+                "row": int(best.values.argmax())}  # fmt: skip
 
 
 class Captioning(Seeing):
@@ -209,4 +206,4 @@ class Comparing(Seeing):
         return (text, text) if self.reads_text(layer) else super().sides(layer)
 
     def more(self, layer: Layer) -> dict[str, Any]:
-        return {} if self.reads_text(layer) else super().more(layer)
+        return {"tab": "text"} if self.reads_text(layer) else {"tab": "picture"} | super().more(layer)

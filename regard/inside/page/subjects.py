@@ -52,6 +52,10 @@ class Subject:
         """What else the answer has than chances."""
         return {}
 
+    def influence(self) -> Float[Tensor, "P S"] | None:
+        """How much less likely what was written becomes without each token of the source; None where there is none."""
+        return None
+
     def write(self) -> list[int] | None:
         """How the model goes on by itself, always with its best token; None where it does not write."""
         return None

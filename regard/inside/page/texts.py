@@ -18,9 +18,17 @@ AHEAD = 16
 """Tokens that a writer is asked to go on with."""
 
 
+MOST_LEFT_OUT = 64
+"""Tokens of a source that are left out one by one."""
+
+
 def limit_of(model: Any) -> int:
     """Tokens that a model was made for."""
     return getattr(model.config, "max_len", None) or LONGEST_SOURCE
+
+
+def too_long(count: int, limit: int) -> str:
+    return f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one"
 
 
 class Writing(Subject):
@@ -36,9 +44,7 @@ class Writing(Subject):
             raise ValueError("the text is empty; give it some words")
         self.limit, self.ends = limit_of(self.model), list(loaded.ends)
         if len(self.ids) > self.limit:
-            raise ValueError(
-                f"the text has {len(self.ids):,} tokens, the model's context is {self.limit:,}; shorten it"
-            )
+            raise ValueError(too_long(len(self.ids), self.limit))
         texts = [text] if not target else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts)]
 
@@ -67,9 +73,7 @@ class Reading(Subject):
         self.inputs = read(loaded, text, second, parse_special=self.answers == "fill").inputs
         self.ids = self.inputs["ids"][0].tolist()
         if len(self.ids) > loaded.context:
-            raise ValueError(
-                f"the text has {len(self.ids):,} tokens, the model's context is {loaded.context:,}; shorten it"
-            )
+            raise ValueError(too_long(len(self.ids), loaded.context))
         segments = self.inputs["types"][0].tolist() if "types" in self.inputs and second is not None else None
         texts = [text] if second is None else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts, segments=segments)]
@@ -126,5 +130,19 @@ class Translating(Subject):
     def write(self) -> list[int]:
         told, most = self.loaded.generation, 2 * self.source.shape[1] + 16
         room = min(most, told["max_length"], limit_of(self.model)) - len(self.prefix)
-        how: dict[str, Any] = dict(ends=self.ends, forbidden=told["forbidden"])
-        return written(self.model, self.prefix, room, **how, **self.inputs) if room > 0 else []
+        how: dict[str, Any] = dict(ends=self.ends, forbidden=told["forbidden"], **self.inputs)
+        return written(self.model, self.prefix, room, **how) if room > 0 else []
+
+    def influence(self) -> Float[Tensor, "P S"] | None:
+        """Behind each token that was written, one source token at a time left out; the end of the source stays."""
+        source, rows = self.source[0], len(self.ids) - 1
+        count = len(source) - 1
+        if not 2 <= count <= MOST_LEFT_OUT or rows < 1:
+            return None
+        without = torch.stack([torch.cat([source[:s], source[s + 1 :]]) for s in range(count)])
+        target = torch.tensor([self.ids])
+        scores = [self.model(**self.inputs, target=target)]
+        scores.append(self.model(without, torch.full((count,), count), target.expand(count, -1)))
+        likely = torch.cat(scores)[:, :rows].float().log_softmax(-1)
+        likely = likely.gather(-1, target[:, 1:, None].expand(count + 1, -1, 1))[..., 0]  # N P
+        return (likely[:1] - likely[1:]).T

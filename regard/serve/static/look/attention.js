@@ -7,7 +7,7 @@ import { createMatrix } from "./matrix.js";
 import { createPicture } from "./picture.js";
 import { createSwitches } from "./switches.js";
 import { whenThemed } from "./palette.js";
-import { tabOf, TITLES } from "./sequences.js";
+import { TITLES } from "./sequences.js";
 import { createWords } from "./words.js";
 
 /** @type {import("./inside.js").Panel} */
@@ -18,7 +18,7 @@ export const panel = {
 
   mount(host, look) {
     const { described, state } = look;
-    const kinds = [...new Set(described.layers.map(({ kind }) => tabOf(kind)))];
+    const kinds = [...new Set(described.layers.map(({ tab }) => tab))];
     const tabs = kinds.map((kind) => make("button", { type: "button", role: "tab", id: `tab-${kind}`,
       "data-key": `tab ${kind}`, "aria-controls": "attention-of-kind", onclick: () => choose(kind) }, TITLES[kind]));
     const heads = createHeads(look);
@@ -35,8 +35,8 @@ export const panel = {
       "of each row's strongest; “Step by step” has them exactly.");
 
     function choose(kind) {
-      const first = described.layers.findIndex((layer) => tabOf(layer.kind) === kind);
-      state.set({ kind, layer: first, head: 0 });
+      const first = described.layers.findIndex(({ tab }) => tab === kind);
+      state.set({ tab: kind, layer: first, head: 0 });
     }
 
     function walk(event) {
@@ -50,12 +50,14 @@ export const panel = {
 
     function mark() {
       for (const [place, tab] of tabs.entries()) {
-        const chosen = kinds[place] === state.values.kind;
+        const chosen = kinds[place] === state.values.tab;
         tab.setAttribute("aria-selected", String(chosen));
         tab.tabIndex = chosen ? 0 : -1;
       }
       const head = look.head();
-      title.textContent = head[0].toUpperCase() + head.slice(1);
+      const { windows } = described.layers[state.values.layer];
+      const cut = windows ? ` · windows of ${windows.size} × ${windows.size}${windows.shift ? `, shifted by ${windows.shift}` : ""}` : "";
+      title.textContent = head[0].toUpperCase() + head.slice(1) + cut;
     }
 
     function show() {
@@ -79,7 +81,7 @@ export const panel = {
       make("p", { class: "note" }, "Layers down, heads across. Click one to enlarge it."), heads.element), large), note);
     look.whenWeights(show);
     state.listen((changed) => {
-      if (changed.has("kind") || changed.has("layer") || changed.has("head")) mark();
+      if (changed.has("tab") || changed.has("layer") || changed.has("head")) mark();
       if (!changed.has("at") || !look.weights) return;
       matrix.point();
       if (!lines.element.hidden) lines.point();

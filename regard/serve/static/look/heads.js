@@ -2,7 +2,7 @@
 
 import { make } from "../make.js";
 import { palette } from "./palette.js";
-import { headName, placeOf, tabOf } from "./sequences.js";
+import { headName, placeOf } from "./sequences.js";
 import { mapOf } from "./picture.js";
 
 const SIDE = 72; // pixels of a small picture, at most
@@ -25,7 +25,7 @@ export function createHeads(look) {
     observer.disconnect();
     seen.clear();
     buttons = [];
-    const rows = described.layers.flatMap((layer, number) => (tabOf(layer.kind) === state.values.kind
+    const rows = described.layers.flatMap((layer, number) => (layer.tab === state.values.tab
       ? [row(layer, number)] : []));
     element.replaceChildren(...rows);
     for (const button of buttons) observer.observe(button);
@@ -40,9 +40,8 @@ export function createHeads(look) {
       buttons.push(button);
       return button;
     });
-    const shift = layer.windows?.shift ? " shifted" : "";
     return make("div", { class: "heads-row" },
-      make("span", { class: "note", title: layer.name }, `${placeOf(described, number)}${shift}`),
+      make("span", { class: "note", title: layer.name }, String(placeOf(described, number))),
       make("div", { class: "heads-line" }, ...own));
   }
 
@@ -97,7 +96,7 @@ export function createHeads(look) {
   }
 
   state.listen((changed) => {
-    if (changed.has("kind")) fill();
+    if (changed.has("tab")) fill();
     else if (changed.has("layer") || changed.has("head")) mark();
     if (changed.has("at")) {
       const moves = described.layers.some((layer) => described.sequences[layer.keys].grid);

@@ -17,7 +17,7 @@
 import { make } from "../make.js";
 import { recall, remember } from "../memory.js";
 import { panels } from "./panels.js";
-import { headName, lengthOf, tabOf } from "./sequences.js";
+import { headName, lengthOf } from "./sequences.js";
 import { createState } from "./state.js";
 
 /**
@@ -32,14 +32,14 @@ export function createInside({ described, source, announce, fail, again, before 
   const ends = [];
   const look = {
     described, source, state, announce, fail, again,
-    layer: null, weights: null, effects: null,
+    layer: null, weights: null, effects: null, alignment: null,
     head: () => headName(described, state.values.layer, state.values.head),
     whenWeights: (listener) => weighed.push(listener),
     whenEffects: (listener) => effected.push(listener),
     whenOpened: (name, listener) => opened.set(name, listener),
     isOpen: (name) => host.querySelector(`details[data-panel="${name}"]`)?.open ?? true,
-    setEffects(found) {
-      look.effects = found;
+    setEffects({ effects, alignment }) {
+      [look.effects, look.alignment] = [effects, alignment];
       for (const listener of effected) listener();
     },
   };
@@ -91,15 +91,10 @@ export function createInside({ described, source, announce, fail, again, before 
 /** What was chosen before stays, where there still is such a layer or token. */
 function startWith(described, before) {
   const fits = before && described.layers[before.layer] && before.head < described.layers[before.layer].heads;
-  const first = described.layers.findIndex(({ kind }) => kind !== "encoder");
-  const layer = fits ? before.layer : Math.max(0, described.answer.kind === "next" ? lastOf(described) : first);
+  const across = described.layers.findIndex(({ tab }) => tab === "cross"); // translations are about that
+  const layer = fits ? before.layer : Math.max(0, across);
   const there = (at) => at && described.sequences[at.sequence] && at.index < lengthOf(described.sequences[at.sequence]);
   const pin = there(before?.pin) ? before.pin : null;
-  return { layer, head: fits ? before.head : 0, kind: described.layers[layer] ? tabOf(described.layers[layer].kind) : "",
+  return { layer, head: fits ? before.head : 0, tab: described.layers[layer]?.tab ?? "",
     pin, at: pin, temperature: before?.temperature ?? 1 };
-}
-
-/** The first layer that looks across, where there is one: translations are about that. */
-function lastOf(described) {
-  return Math.max(0, described.layers.findIndex(({ kind }) => tabOf(kind) === "cross"));
 }

@@ -36,7 +36,7 @@ export function createMatrix(look) {
     const cell = Math.max(1, Math.min(26, ROOM / Math.max(T, S)));
     const written = cell >= LABELS && described.sequences[layer.keys].tokens && described.sequences[layer.queries].tokens;
     frame = { left: written ? 92 : 0, top: written ? 78 : 0, cell };
-    const [width, height] = [frame.left + S * cell, frame.top + T * cell];
+    const [width, height] = [frame.left + S * cell + (written ? 40 : 0), frame.top + T * cell];
     const pen = sized(base, width, height);
     sized(over, width, height);
     pen.imageSmoothingEnabled = false;

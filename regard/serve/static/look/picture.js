@@ -4,7 +4,7 @@ import { make, percent } from "../make.js";
 import { nameOf } from "./sequences.js";
 
 const WIDTH = 384;
-const BOX = ["#ffb000", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened picture in both themes
+const BOX = ["#ffffff", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened picture in both themes
 
 /** What is lit for a layer and head: what the token pointed at reads; else the class token, or all on average. */
 export function mapOf(look, layer, weights, head) {
@@ -82,16 +82,11 @@ export function createPicture(look) {
   function draw() {
     if (!shown || !image.complete || !image.naturalWidth) return;
     const { layer, weights, head } = shown;
-    const map = litBy(layer, weights, head);
+    const map = mapOf(look, layer, weights, head);
     drawLit(canvas, image, described.sequences[layer.keys], map, WIDTH);
     if (layer.windows) drawWindows(canvas, layer, described.sequences[layer.keys], weights);
     drawMarks(canvas, layer);
     tell(layer, map);
-  }
-
-  /** With a place pointed at that only keys have (a caption's picture): who reads it is said, not lit. */
-  function litBy(layer, weights, head) {
-    return mapOf(look, layer, weights, head);
   }
 
   function drawMarks(own, layer) {
@@ -158,19 +153,21 @@ export function createPicture(look) {
   };
 }
 
-/** A picture in the dark but where it is looked at. */
+/** A picture, dimmed, with light of its own where it is looked at: dark places can be looked at, too. */
 export function drawLit(canvas, image, { grid, cell, size, front }, map, width) {
   const scale = width / size[1];
   [canvas.width, canvas.height] = [width, Math.round(size[0] * scale)];
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = image.naturalWidth > width;
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
+  pen.fillStyle = "rgb(12 14 24 / 0.4)";
+  pen.fillRect(0, 0, canvas.width, canvas.height);
   let top = 1e-9;
   for (let key = front.length; key < map.length; key += 1) top = Math.max(top, map[key]);
   for (let place = 0; place < grid[0] * grid[1]; place += 1) {
-    const share = Math.sqrt(map[front.length + place] / top);
+    const share = map[front.length + place] / top;
     const [x, y] = [(place % grid[1]) * cell * scale, Math.floor(place / grid[1]) * cell * scale];
-    pen.fillStyle = `rgb(12 14 24 / ${0.78 * (1 - share)})`;
+    pen.fillStyle = `rgb(255 ${Math.round(120 + 90 * share)} 0 / ${0.72 * Math.sqrt(share)})`;
     const [left, up] = [Math.round(x), Math.round(y)];
     pen.fillRect(left, up, Math.round(x + cell * scale) - left, Math.round(y + cell * scale) - up);
   }

@@ -11,7 +11,7 @@ export function nameOf(sequence, index) {
 /** Who looks, for each row: a decoder looks across while it writes the token that comes next. */
 export function askers({ sequences, answer }, layer) {
   const { tokens } = sequences[layer.queries];
-  const writes = answer.kind === "next" && tabOf(layer.kind) === "cross";
+  const writes = answer.kind === "next" && layer.tab === "cross";
   return writes ? tokens.map((_, index) => `→ ${tokens[index + 1] ?? "…"}`) : tokens;
 }
 
@@ -21,17 +21,14 @@ export const lengthOf = (sequence) =>
 /** A head in words. */
 export const headName = (described, layer, head) => `layer ${placeOf(described, layer)}, head ${head}`;
 
-/** Layers are counted within their kind, as people count them. */
-export function placeOf(described, layer) {
-  const { kind } = described.layers[layer];
-  return described.layers.slice(0, layer).filter((other) => tabOf(other.kind) === tabOf(kind)).length;
-}
-
-/** The tab that a kind of attention is under. */
-export const tabOf = (kind) => (kind === "recurrent" ? "cross" : kind);
+/** Layers are counted within their tab, as people count them. */
+export const placeOf = ({ layers }, layer) =>
+  layers.slice(0, layer).filter((other) => other.tab === layers[layer].tab).length;
 
 export const TITLES = {
   encoder: "Encoder",
   decoder: "Decoder",
   cross: "Cross-attention",
+  picture: "Picture",
+  text: "Text",
 };

@@ -6,7 +6,7 @@ import { unpack, Weights } from "./unpack.js";
 /**
  * @typedef {{live: boolean, layer: (layer: number) => Promise<Weights>,
  *            head: (layer: number, head: number, window?: number) => Promise<object | null>,
- *            chances: (row: number) => Promise<object | null>, effects: () => Promise<number[][] | null>}} Source
+ *            chances: (row: number) => Promise<object | null>, effects: () => Promise<{effects: number[][], alignment: object | null} | null>}} Source
  */
 
 /** @param {object} described  @param {(path: string, more: object) => Promise<any>} ask  @param {boolean} live */
@@ -31,7 +31,7 @@ function createSource(described, ask, live) {
     layer: (layer) => once("layer", { layer }, (found) => new Weights(described.layers[layer], found)),
     head: (layer, head, window = 0) => once("head", { layer, head, window }, numbers),
     chances: (row) => once("chances", { row }, (found) => found),
-    effects: () => once("effects", {}, (found) => found && found.effects),
+    effects: () => once("effects", {}, (found) => found),
   };
 }
 
@@ -46,7 +46,7 @@ export function keptSource(kept) {
     layer: ({ layer }) => kept.layers[layer],
     head: ({ layer, head, window }) => kept.heads[`${layer},${head},${window}`] ?? null,
     chances: ({ row }) => kept.chances[row] ?? null,
-    effects: () => kept.effects && { effects: kept.effects },
+    effects: () => kept.effects && { effects: kept.effects, alignment: kept.alignment },
   };
   return createSource(kept.look, async (path, more) => find[path](more), false);
 }

@@ -2,9 +2,9 @@
 
 /**
  * @typedef {{sequence: number, index: number}} At
- * @typedef {{layer: number, head: number, kind: string, pin: At | null, at: At | null, row: number,
+ * @typedef {{layer: number, head: number, tab: string, pin: At | null, at: At | null
  *            temperature: number}} Values
- *   `at` is the token that is pointed at, else the one that was picked (`pin`); `row` is a row of the answer
+ *   `at` is the token that is pointed at, else the one that was picked (`pin`); `tab` is a kind of attention
  */
 
 /** @param {Values} values */

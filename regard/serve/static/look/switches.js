@@ -39,6 +39,13 @@ export function createSwitches(look) {
     else again.remove();
   }
 
+  /** The head that looks where it matters. */
+  function aligned(best) {
+    if (!best) return "";
+    return ` Best alignment: ${described.layers[best.layer].tab} ${headName(described, best.layer, best.head)}, which looks at the source ${
+      ""}token that matters most for ${percent(best.agrees)} of the ${best.of} tokens written.`;
+  }
+
   async function showEffects() {
     ask.disabled = true;
     effects.lastChild.textContent = "Switching every head off, one at a time…";
@@ -58,7 +65,7 @@ export function createSwitches(look) {
     if (!ranked.length) return;
     const { effect, layer, head } = ranked[0];
     effects.lastChild.textContent = `Bars below heads: how much of the answer changes when one is off. Most: ${
-      described.layers[layer].kind} ${headName(described, layer, head)}, ${percent(effect)}.`;
+      described.layers[layer].tab} ${headName(described, layer, head)}, ${percent(effect)}.${aligned(look.alignment)}`;
     show();
   });
   state.listen((changed) => (changed.has("layer") || changed.has("head")) && show());
