@@ -53,8 +53,9 @@ class Page:
     def describe(self) -> dict[str, Any]:
         """Sequences, layers and answer: all but the weights."""
         subject = self.subject
-        answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores),
-                  "row": 0 if self.own and subject.sequence or subject.answers != "next" else len(self.scores) - 1}  # fmt: skip
+        last = subject.answers == "next" and not (self.own and subject.sequence)  # a whole translation from its start
+        row = len(self.scores) - 1 if last else 0
+        answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores), "row": row}
         answer |= subject.found(self.scores)  # first: it may name the tokens
         layers = []
         for layer in self.layers:
@@ -63,7 +64,8 @@ class Page:
             cut = subject.more(layer)
             one: dict[str, Any] = {
                 "name": layer.name, "kind": layer.kind, "heads": layer.heads, "queries": queries, "keys": keys,
-                "tab": "cross" if layer.kind == "recurrent" else layer.kind, "kernel": type(layer.kernel).__name__.lower(),
+                "tab": "cross" if layer.kind == "recurrent" else layer.kind,
+                "kernel": type(layer.kernel).__name__.lower(),
                 "size": [blocks if "windows" in cut else 1, *self.lengths(layer)],
             }  # fmt: skip
             layers.append(one | cut)

@@ -46,6 +46,7 @@ export function createMatrix(look) {
     pen.strokeRect(frame.left + 0.5, frame.top + 0.5, S * cell - 1, T * cell - 1);
     if (written) writeNames(pen, layer, css(soft));
     base.setAttribute("aria-label", `Weights of ${look.head()}: ${T} queries down, ${S} keys across; the deeper the colour, the larger the weight`);
+    base.dataset.frame = JSON.stringify([frame.left, frame.top, cell, T, S]);
     base.dataset.drawn = `${state.values.layer} ${head}`;
     drawOver();
   }
