@@ -3,8 +3,9 @@
 import math
 import warnings
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -18,7 +19,7 @@ Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filter.__args__}  # type: ignore[attr-defined]
 
 
-def read_image(path: str | Path | BinaryIO) -> Image.Image:
+def read_image(path: str | Path | BytesIO) -> Image.Image:
     """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
     name = str(path) if isinstance(path, str | Path) else "the picture"
     if isinstance(path, str | Path) and not Path(path).is_file():

@@ -286,9 +286,10 @@ class Seen:
         return draw_heads({name: self.attention[name][row] for name in self.names_of(kind)}, path=path, **labels)
 
     def _repr_html_(self) -> str:
-        from regard.inside.canvas import as_html
+        from regard.inside.page.offline import framed
+        from regard.inside.page.weights import page_of_weights
 
-        return as_html(self.plot()) if self.names else "<em>nothing seen yet</em>"
+        return framed(page_of_weights(self)) if self.names else "<em>nothing seen yet</em>"
 
 
 class Weights(Mapping[Any, Tensor]):

@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.files import write_atomically
 from regard.inside.ablation import without
+from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
 from regard.inside.page.pictures import Captioning, Comparing, Finding, Seeing
 from regard.inside.page.record import record
@@ -171,18 +173,12 @@ class Page:
 
     def html(self) -> str:
         """One file with everything inside: it needs no network, and no server."""
-        from regard.inside.page.offline import whole_page
-
-        return whole_page(self)
+        return whole_page(kept_of(self))
 
     def save(self, path: str | Path) -> None:
-        from regard.files import write_atomically
-
         write_atomically(Path(path), lambda file: Path(file).write_text(self.html(), encoding="utf-8"))
 
     def _repr_html_(self) -> str:
-        from regard.inside.page.offline import framed
-
         return framed(self.html())
 
 

@@ -47,14 +47,14 @@ def modules(entry: str = ENTRY) -> dict[str, str]:
     return found
 
 
-def whole_page(page: "Page") -> str:
-    """The file's text."""
+def whole_page(kept: dict[str, Any]) -> str:
+    """The file's text, around all that was kept for it."""
     addresses = {
         f"regard/{path}": "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
         for path, text in modules().items()
     }
     style = "\n".join(STATIC.joinpath(name).read_text(encoding="utf-8") for name in STYLES)
-    parts = {"POLICY": POLICY, "STYLE": style, "IMPORTS": as_json({"imports": addresses}), "KEPT": as_json(kept(page)),
+    parts = {"POLICY": POLICY, "STYLE": style, "IMPORTS": as_json({"imports": addresses}), "KEPT": as_json(kept),
              "ENTRY": f"regard/{ENTRY}"}  # fmt: skip
     shell = STATIC.joinpath("offline.html").read_text(encoding="utf-8")
     return re.sub("{{([A-Z]+)}}", lambda match: parts[match[1]], shell)
@@ -65,8 +65,8 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def kept(page: "Page") -> dict[str, Any]:
-    """All that the page may ask of the server, asked before."""
+def kept_of(page: "Page") -> dict[str, Any]:
+    """All that the page may ask of a server, asked before."""
     look, layers = page.describe(), page.layers
     heads: dict[str, Any] = {}
     size = 0

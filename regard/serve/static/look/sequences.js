@@ -18,8 +18,8 @@ export function askers({ sequences, answer }, layer) {
 export const lengthOf = (sequence) =>
   sequence.tokens ? sequence.tokens.length : sequence.front.length + sequence.grid[0] * sequence.grid[1];
 
-/** A head in words. */
-export const headName = (described, layer, head) => `layer ${placeOf(described, layer)}, head ${head}`;
+/** A head in words; where only some heads were captured, `numbers` says which. */
+export const headName = (described, layer, head) => `layer ${placeOf(described, layer)}, head ${described.numbers?.[head] ?? head}`;
 
 /** Layers are counted within their tab, as people count them. */
 export const placeOf = ({ layers }, layer) =>

@@ -1,6 +1,5 @@
-/** Where a look's numbers come from: the server, one layer at a time, or the page's own file. Asked once, kept. */
+/** Where a look's numbers come from: a server (see views/look.js), or the page's own file. Asked once, kept. */
 
-import { post } from "../api.js";
 import { unpack, Weights } from "./unpack.js";
 
 /**
@@ -10,7 +9,7 @@ import { unpack, Weights } from "./unpack.js";
  */
 
 /** @param {object} described  @param {(path: string, more: object) => Promise<any>} ask  @param {boolean} live */
-function createSource(described, ask, live) {
+export function createSource(described, ask, live) {
   const kept = new Map();
 
   function once(path, more, read) {
@@ -33,11 +32,6 @@ function createSource(described, ask, live) {
     chances: (row) => once("chances", { row }, (found) => found),
     effects: () => once("effects", {}, (found) => found),
   };
-}
-
-/** @param {object} described  @param {string} model */
-export function liveSource(described, model) {
-  return createSource(described, (path, more) => post(`/v1/look/${path}`, { model, look: described.look, ...more }), true);
 }
 
 /** @param {object} kept  what the file has inside */

@@ -2,7 +2,7 @@
 
 import { post } from "../api.js";
 import { createInside } from "../look/inside.js";
-import { liveSource } from "../look/source.js";
+import { createSource } from "../look/source.js";
 import { make } from "../make.js";
 import { createTextBox } from "../settings.js";
 import { createTask, problemLine } from "../task.js";
@@ -70,7 +70,8 @@ export const view = {
       inside?.end();
       problem.replaceChildren();
       described = found;
-      inside = createInside({ described, source: liveSource(described, context.model.id), announce: context.announce,
+      const ask = (path, more) => post(`/v1/look/${path}`, { model: body.model, look: found.look, ...more });
+      inside = createInside({ described, source: createSource(described, ask, true), announce: context.announce,
         fail: (error) => problem.replaceChildren(problemLine(error, task.go)), again, before });
       shown.replaceChildren(inside.element);
       arrange();
