@@ -8,6 +8,7 @@ const NAMES = 104; // pixels for each column of names
 const BETWEEN = 190;
 const WIDTH = 2 * NAMES + BETWEEN;
 const LEAST = 0.03; // weaker lines would only be mist
+const HEIGHT = 560; // pixels that are drawn; longer texts are scrolled through
 
 /** @param {import("./inside.js").Look} look */
 export function createLines(look) {
@@ -16,23 +17,27 @@ export function createLines(look) {
   const over = make("canvas", { class: "over", "aria-hidden": "true", "data-lines": "over", onpointermove: point,
     onpointerleave: state.leave, onclick: pick });
   const inner = make("div", { class: "layers" }, base, over);
-  const element = make("div", { class: "lines-box", role: "img", "aria-label": "Lines from each token to those it reads" },
-    inner);
+  const whole = make("div", {}, inner);
+  const element = make("div", { class: "lines-box", role: "img", "aria-label": "Lines from each token to those it reads",
+    onscroll: () => requestAnimationFrame(draw) }, whole);
   let shown = null;
   let step = 20;
 
-  const tokens = (side) => (side === "queries" ? askers(described, shown.layer) : described.sequences[shown.layer.keys].tokens);
-  const middle = (index) => (index + 0.5) * step + 4;
+  const tokens = (side) => shown.names[side];
+  const middle = (index) => (index + 0.5) * step + 4 - element.scrollTop;
+  const inSight = (...rows) => !(rows.every((y) => y < -step) || rows.every((y) => y > HEIGHT + step));
 
   function draw() {
     if (!shown) return;
     const { weights, head } = shown;
     const count = Math.max(weights.queries, weights.keys);
     step = count > 120 ? 12 : count > 48 ? 16 : 22;
-    const height = count * step + 8;
+    whole.style.height = `${count * step + 8}px`;
+    const height = Math.min(HEIGHT, count * step + 8);
     const pen = sized(base, WIDTH, height);
     sized(over, WIDTH, height);
-    drawNames(pen, () => css(palette().ink));
+    const ink = css(palette().ink);
+    for (const side of ["queries", "keys"]) tokens(side).forEach((_, index) => write(pen, side, index, ink));
     const { accent } = palette();
     for (let t = 0; t < weights.queries; t += 1) {
       const row = weights.reads(head, t);
@@ -42,22 +47,18 @@ export function createLines(look) {
     drawOver();
   }
 
-  function drawNames(pen, color) {
+  function write(pen, side, index, color) {
+    if (!inSight(middle(index))) return;
     pen.font = `${Math.min(13, step - 3)}px ui-monospace, "DejaVu Sans Mono", monospace`;
     pen.textBaseline = "middle";
-    for (const [side, x, align] of [["queries", NAMES - 8, "right"], ["keys", NAMES + BETWEEN + 8, "left"]]) {
-      pen.textAlign = align;
-      tokens(side).forEach((name, index) => {
-        const found = color(side, index);
-        if (!found) return;
-        pen.fillStyle = found;
-        pen.fillText(name, x, middle(index), NAMES - 10);
-      });
-    }
+    pen.textAlign = side === "queries" ? "right" : "left";
+    pen.fillStyle = color;
+    pen.fillText(tokens(side)[index], side === "queries" ? NAMES - 8 : NAMES + BETWEEN + 8, middle(index), NAMES - 10);
   }
 
   function line(pen, t, s, weight, color, most) {
     const [left, right] = [NAMES, NAMES + BETWEEN];
+    if (!inSight(middle(t), middle(s))) return;
     pen.strokeStyle = css(color, Math.min(1, 0.06 + most * Math.sqrt(weight)));
     pen.lineWidth = 0.5 + 3.5 * weight;
     pen.beginPath();
@@ -95,13 +96,13 @@ export function createLines(look) {
         if (weight >= LEAST && !bright.queries.has(t)) bright.queries.set(t, warm);
       });
     }
-    drawNames(pen, (side, index) => bright[side].has(index) && css(bright[side].get(index)));
+    for (const [side, found] of Object.entries(bright)) found.forEach((color, index) => write(pen, side, index, css(color)));
     over.dataset.count = String(bright.keys.size + bright.queries.size);
   }
 
   function placeAt(event) {
     const box = over.getBoundingClientRect();
-    const index = Math.floor((event.clientY - box.top - 4) / step);
+    const index = Math.floor((event.clientY - box.top + element.scrollTop - 4) / step);
     const side = event.clientX - box.left < WIDTH / 2 ? "queries" : "keys";
     return shown && index >= 0 && index < tokens(side).length ? [shown.layer[side], index] : null;
   }
@@ -122,7 +123,8 @@ export function createLines(look) {
     draw,
     point: drawOver,
     show(layer, weights, head) {
-      shown = { layer, weights, head };
+      const names = { queries: askers(described, layer), keys: described.sequences[layer.keys].tokens };
+      shown = { layer, weights, head, names };
       draw();
     },
   };
