@@ -29,7 +29,7 @@ export function createInside({ described, source, announce, fail, again, before 
   for (const layer of described.layers) layer.total = lengthOf(described.sequences[layer.queries]);
   const state = createState(startWith(described, before));
   const [weighed, opened, effected] = [[], new Map(), []];
-  const ends = [];
+  const [ends, folds] = [[], new Map()];
   const look = {
     described, source, state, announce, fail, again,
     layer: null, weights: null, effects: null, alignment: null,
@@ -37,7 +37,7 @@ export function createInside({ described, source, announce, fail, again, before 
     whenWeights: (listener) => weighed.push(listener),
     whenEffects: (listener) => effected.push(listener),
     whenOpened: (name, listener) => opened.set(name, listener),
-    isOpen: (name) => host.querySelector(`details[data-panel="${name}"]`)?.open ?? true,
+    isOpen: (name) => folds.get(name)?.open ?? true,
     setEffects({ effects, alignment }) {
       [look.effects, look.alignment] = [effects, alignment];
       for (const listener of effected) listener();
@@ -52,7 +52,9 @@ export function createInside({ described, source, announce, fail, again, before 
         make("summary", {}, panel.title), inner)
       : make("section", { class: "panel", "data-panel": panel.name, "aria-label": panel.title },
         make("h2", {}, panel.title), inner);
+    if (panel.folded) folds.set(panel.name, element);
     host.append(element);
+    host.classList.add(`has-${panel.name}`);
     const mounted = panel.mount(inner, look);
     if (mounted?.end) ends.push(mounted.end);
   }

@@ -19,13 +19,19 @@ export function createLines(look) {
   const inner = make("div", { class: "layers" }, base, over);
   const whole = make("div", {}, inner);
   const element = make("div", { class: "lines-box", role: "img", "aria-label": "Lines from each token to those it reads",
-    onscroll: () => requestAnimationFrame(draw) }, whole);
+    onscroll: scroll }, whole);
   let shown = null;
+  let above = 0; // pixels scrolled; to ask for them at every line would make the browser lay out the page anew
   let step = 20;
 
   const tokens = (side) => shown.names[side];
-  const middle = (index) => (index + 0.5) * step + 4 - element.scrollTop;
+  const middle = (index) => (index + 0.5) * step + 4 - above;
   const inSight = (...rows) => !(rows.every((y) => y < -step) || rows.every((y) => y > HEIGHT + step));
+
+  function scroll() {
+    above = element.scrollTop;
+    requestAnimationFrame(draw);
+  }
 
   function draw() {
     if (!shown) return;
@@ -35,7 +41,10 @@ export function createLines(look) {
     whole.style.height = `${count * step + 8}px`;
     const height = Math.min(HEIGHT, count * step + 8);
     const pen = sized(base, WIDTH, height);
-    sized(over, WIDTH, height);
+    for (const own of [pen, sized(over, WIDTH, height)]) { // here only: to set a font makes the browser style the page
+      own.font = `${Math.min(13, step - 3)}px ui-monospace, "DejaVu Sans Mono", monospace`;
+      own.textBaseline = "middle";
+    }
     const ink = css(palette().ink);
     for (const side of ["queries", "keys"]) tokens(side).forEach((_, index) => write(pen, side, index, ink));
     const { accent } = palette();
@@ -49,8 +58,6 @@ export function createLines(look) {
 
   function write(pen, side, index, color) {
     if (!inSight(middle(index))) return;
-    pen.font = `${Math.min(13, step - 3)}px ui-monospace, "DejaVu Sans Mono", monospace`;
-    pen.textBaseline = "middle";
     pen.textAlign = side === "queries" ? "right" : "left";
     pen.fillStyle = color;
     pen.fillText(tokens(side)[index], side === "queries" ? NAMES - 8 : NAMES + BETWEEN + 8, middle(index), NAMES - 10);
@@ -102,7 +109,7 @@ export function createLines(look) {
 
   function placeAt(event) {
     const box = over.getBoundingClientRect();
-    const index = Math.floor((event.clientY - box.top + element.scrollTop - 4) / step);
+    const index = Math.floor((event.clientY - box.top + above - 4) / step);
     const side = event.clientX - box.left < WIDTH / 2 ? "queries" : "keys";
     return shown && index >= 0 && index < tokens(side).length ? [shown.layer[side], index] : null;
   }

@@ -70,7 +70,7 @@ export const panel = {
 
     function tell(verb, weights, sequence, property) {
       const names = strongest(weights, 4).map((index) => `${nameOf(described.sequences[sequence], index)} ${percent(weights[index])}`);
-      for (const index of strongest(weights, 40, 0.02)) {
+      for (const index of strongest(weights, 16, 0.02)) {
         const button = strips[sequence]?.[index];
         if (!button) continue;
         button.style.setProperty(property, String(Math.sqrt(weights[index])));
