@@ -1,8 +1,13 @@
 """What a model costs, and what it looks at."""
 
 import json
+import os
+import sys
+import threading
+import webbrowser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 
@@ -50,7 +55,7 @@ def cost(
 @click.argument("text", nargs=-1, required=True)
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
-@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
+@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Of a translator.  [default: cross]")
 @click.option(
     "--view", type=click.Choice([
         "heads", "lines", "rollout", "gradient", "ablation", "lens", "patch", "agreement", "windows", "queries",
@@ -67,17 +72,23 @@ def cost(
     "--at", metavar="PLACE",
     help="Of a picture: what the patch ROW,COLUMN looks at, not the class token or all; of a text: this output alone.",
 )  # fmt: skip
-@click.option("--out", type=PATH, help=".png .svg .pdf  [default: attention.png; of a picture: printed]")
+@click.option(
+    "--out", type=PATH, help="A page of its own (.html) or a picture (.png .svg .pdf).  [default: a page opens]"
+)
 @quantize_option
 @json_option
 def look(
-    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str, view: str | None,
+    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str | None, view: str | None,
     against: str | None, token: str | None, layer: int | None, head: int | None, at: str | None, out: Path | None,
     quantize: Any, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show every layer and head of the model in RUN at work on TEXT (or on a pair of texts), or on a picture.
+    """Open a page inside the model in RUN at work on TEXT (or on a pair of texts), or on a picture.
+
+    With --out the page, or a picture of every layer and head, becomes a file.
 
     \b
+    regard look RUN "twenty-five"
+    regard look RUN "twenty-five" --out page.html
     regard look RUN "twenty-five" --out heads.png
     regard look CHECKPOINT --word bank "by the river bank" "money in the bank"
     regard look RUN image.png --layer 3 --head 0 --at 2,5 --out attention.png
@@ -86,7 +97,14 @@ def look(
     """
     from regard.tasks import Painter, PictureEncoder, Translator, load
 
-    loaded = load(run, quantize)
+    loaded, drawn = load(run, quantize), (word, kind, view, against, token, layer, head, at)
+    if out is None and not as_json and all(one is None for one in (target, *drawn)):
+        open_page(run, loaded, text, quantize)
+        return
+    if out is not None and out.suffix.lower() == ".html":
+        save_page(run, loaded, text, target, drawn, out)
+        return
+    kind = kind or "cross"
     if isinstance(loaded, Painter):
         raise ValueError(f"{run} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     if isinstance(loaded, PictureEncoder):
@@ -136,6 +154,58 @@ def name_aligner(loaded: Any, text: str, target: str | None, as_json: bool) -> N
     if isinstance(loaded.model, Transformer):
         found = aligners(ask(loaded, text, target=target))
         emit({"text": text, "aligners": [asdict(one) for one in found]}, as_json, lambda _: found[0].told)
+
+
+def save_page(
+    run: str, loaded: Any, text: tuple[str, ...], target: str | None, drawn: tuple[Any, ...], out: Path
+) -> None:
+    """One file with the whole page inside."""
+    from regard.inside.page import Page
+    from regard.tasks import Translator
+
+    if any(one is not None for one in drawn):
+        raise ValueError(
+            "a page shows every kind, layer and head; leave out --word, --kind, --view, --against, --token, --layer, "
+            "--head and --at"
+        )
+    if target is not None and not isinstance(loaded, Translator):
+        raise ValueError(f"{run} does not translate; leave out --target")
+    ids = None if target is None else loaded.tokenizer.encode(target)
+    Page(loaded, *text, target=ids, name=Path(run).name).save(out)
+    click.echo(f"saved: {out}", err=True)
+
+
+def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> None:
+    """Serves the model to this machine alone, and opens the page on the input; without a browser it tells where."""
+    from regard.inside.page import Page
+    from regard.tasks import PictureEncoder
+
+    if not isinstance(loaded, PictureEncoder):
+        check_text(run, text[0], None, None, None)
+    try:
+        from regard.serve.run import serve
+        from regard.serve.settings import Settings
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{error.name} is missing, which the page needs: pip install 'regard[serve]', or --out page.html"
+        ) from None
+    Page(loaded, *text)  # what is wrong with the input is said here, in a line
+    name = Path(run).resolve().name if Path(run).exists() else run
+
+    def ready(address: str, shelf: Any) -> None:
+        url = f"{address}/?look#/look?{urlencode({'model': name})}"
+        click.echo(f"page {url}  (Ctrl-C stops)", err=True)
+        if has_browser():
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    serve({name: run}, Settings(port=0, quantize=quantize or "none"), preload=True, ready=ready, opening=text)
+
+
+def has_browser() -> bool:
+    """Whether there is one with windows: one for terminals would take this one."""
+    return sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
 
 
 def look_at_picture(

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,27 +19,27 @@ Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filter.__args__}  # type: ignore[attr-defined]
 
 
-def read_image(path: str | Path) -> Image.Image:
+def read_image(path: str | Path | BytesIO) -> Image.Image:
     """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"no such image: {path}")
+    name = str(path) if isinstance(path, str | Path) else "the picture"
+    if isinstance(path, str | Path) and not Path(path).is_file():
+        raise ValueError(f"no such image: {name}")
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # ours is checked, with the path in the message
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(path) as opened:  # of notes that are damaged
             columns, rows = opened.size
             if rows * columns > PIXELS:
                 raise ValueError(
-                    f"{path} has {rows:,} × {columns:,} pixels, at most {PIXELS:,} are read; make it smaller"
+                    f"{name} has {rows:,} × {columns:,} pixels, at most {PIXELS:,} are read; make it smaller"
                 )
             opened.load()
             return plain(upright(opened))
     except UnidentifiedImageError:
-        raise ValueError(f"{path} is no image in a format that is known; open it and save it as PNG or JPEG") from None
+        raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
     except (OSError, SyntaxError, EOFError, MemoryError, ValueError) as error:
-        if str(error).startswith(str(path)):
+        if str(error).startswith(str(name)):
             raise
-        raise ValueError(f"{path} is cut short or damaged ({error}); copy it again, or leave it out") from None
+        raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
     finally:
         Image.MAX_IMAGE_PIXELS = limit
 

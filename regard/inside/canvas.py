@@ -1,7 +1,5 @@
 """Paper, ink and pen of every picture: fonts, colours, layout in inches, and saving. No pyplot, no global state."""
 
-import base64
-import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -206,11 +204,3 @@ def save(figure: "matplotlib.figure.Figure", path: str | Path | None) -> "matplo
     with quiet():
         write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=figure.dpi, facecolor="white"))
     return figure
-
-
-def as_html(figure: "matplotlib.figure.Figure") -> str:
-    """The picture inside an <img>, for notebooks."""
-    buffer = io.BytesIO()
-    with quiet():
-        figure.savefig(buffer, format="png", dpi=96, facecolor="white")
-    return f'<img alt="attention weights" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'

@@ -4,7 +4,7 @@ The model keeps its fast kernels and its answer. A hook sees each kernel's q, k 
 more, for the weights, only where they are wanted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import cycle
@@ -32,6 +32,7 @@ KINDS = {
 }
 
 Layers = int | str | Iterable[int | str]
+Keep = Callable[[str, str, nn.Module, dict[str, Any]], None]
 
 
 @contextmanager
@@ -43,23 +44,37 @@ def look(
     `layers`: places in the model's list of attention layers, their names, patterns of names ("decoder.*") or kinds
     ("self", "encoder", "decoder", "cross", "recurrent"). `heads`: head numbers. Default: everything.
     """
+    chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
+    seen = Seen(list(find_kernels(model)), chosen)
+
+    def keep(name: str, kind: str, kernel: nn.Module, given: dict[str, Any]) -> None:
+        call = Call(kind, weights_of(kernel, **given, heads=chosen), given["k"])
+        seen.calls.setdefault(name, []).append(call)
+
+    with watch(model, keep, layers=layers, heads=chosen):
+        yield seen
+
+
+@contextmanager
+def watch(
+    model: nn.Module, keep: Keep, *, layers: Layers | None = None, heads: tuple[int, ...] | None = None
+) -> Iterator[None]:
+    """Calls `keep` behind each call of a kernel, with the layer's name, its kind, the kernel and what it was given."""
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
-    chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
-    seen = Seen(list(kernels), chosen)
     watched = list(kernels) if kinds else names
     for name in watched:
-        check_heads(name, kernels[name], chosen)
+        check_heads(name, kernels[name], heads)
     handles = []
     try:
         for kernel in dict.fromkeys(kernels[name] for name in watched):
             own = [name for name in kernels if kernels[name] is kernel]
-            spy = _Spy(seen, own, {name: kinds if name not in names else set(KINDS) for name in own})
+            spy = _Spy(keep, kernels, {name: kinds if name not in names else set(KINDS) for name in own})
             handles.append(kernel.register_forward_hook(spy.after_kernel, with_kwargs=True))
             owner = owner_of(model, kernel)
             if owner is not None:
                 handles.append(owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True))
-        yield seen
+        yield
     finally:
         for handle in handles:
             handle.remove()
@@ -108,9 +123,9 @@ class _Spy:
     `kinds` says what is wanted of each of its layers; where it has several, they take turns in a forward pass.
     """
 
-    def __init__(self, seen: "Seen", names: list[str], kinds: Mapping[str, set[str]]) -> None:
-        self.seen, self.turns = seen, cycle(names)
-        self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in names}
+    def __init__(self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]]) -> None:
+        self.keep, self.layers, self.turns = keep, layers, cycle(kinds)
+        self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in kinds}
         self.crosses: bool | None = None
 
     def before_attention(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -125,15 +140,14 @@ class _Spy:
         name = next(self.turns)
         kind = self.kind(name, given.get("mask"))
         if kind in self.kinds[name]:
-            found = weights_of(kernel, **given, heads=self.seen.heads)
-            self.seen.calls.setdefault(name, []).append(Call(kind, found, given["k"]))
+            self.keep(name, kind, kernel, given)
 
     def kind(self, name: str, mask: Mask | None) -> str:
         if self.crosses is None:
             return "recurrent"
         if self.crosses:
             return "cross"
-        beside = f"{name.rpartition('.')[0]}.cross" in self.seen.layers
+        beside = f"{name.rpartition('.')[0]}.cross" in self.layers
         return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
 
 
@@ -181,7 +195,7 @@ class Seen:
                 groups[-1].append(call)
             else:
                 groups.append([call])
-        return [join(group) for group in groups]
+        return [join_queries([call.weights for call in group]) for group in groups]
 
     def resolve(self, layer: int | str) -> str:
         """The name of a layer that was seen."""
@@ -202,9 +216,10 @@ class Seen:
         return draw_heads({name: self.attention[name][row] for name in self.names_of(kind)}, path=path, **labels)
 
     def _repr_html_(self) -> str:
-        from regard.inside.canvas import as_html
+        from regard.inside.page.offline import framed
+        from regard.inside.page.weights import page_of_weights
 
-        return as_html(self.plot()) if self.names else "<em>nothing seen yet</em>"
+        return framed(page_of_weights(self)) if self.names else "<em>nothing seen yet</em>"
 
 
 class Weights(Mapping[Any, Tensor]):
@@ -237,10 +252,10 @@ class Weights(Mapping[Any, Tensor]):
         return len(self.seen.names)
 
 
-def join(calls: list[Call]) -> Float[Tensor, "B H T S"]:
-    """Calls one below the other; keys that an earlier call did not have yet are zeros."""
-    width = max(call.weights.shape[3] for call in calls)
-    return torch.cat([F.pad(call.weights, (0, width - call.weights.shape[3])) for call in calls], dim=2)
+def join_queries(parts: list[Float[Tensor, "B H _ _"]]) -> Float[Tensor, "B H T S"]:
+    """Queries one below the other; keys that an earlier part did not have yet are zeros."""
+    width = max(part.shape[3] for part in parts)
+    return torch.cat([F.pad(part, (0, width - part.shape[3])) for part in parts], dim=2)
 
 
 @torch.no_grad()

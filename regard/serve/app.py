@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from regard.serve import readings, replies, texts
+from regard.serve import looks, readings, replies, texts
 from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
@@ -30,15 +30,16 @@ NEEDS = {
 """What a model must be able to do."""
 
 
-def build_app(shelf: Shelf, settings: Settings) -> Guard:
-    """The whole server, as an ASGI application."""
+def build_app(shelf: Shelf, settings: Settings, opening: tuple[Any, ...] = ()) -> Guard:
+    """The whole server, as an ASGI application; `opening` is what its page looks at first."""
     app = FastAPI(
         title="Regard", version=metadata.version("regard"), docs_url=None, redoc_url=None, redirect_slashes=False,
         description="Models on this machine, over the API that OpenAI's clients speak.",
     )  # fmt: skip
-    app.state.parts = state = State(settings, shelf, Metrics(shelf))
+    app.state.parts = state = State(settings, shelf, Metrics(shelf), looks.Looks(), opening)
     app.include_router(texts.router)
     app.include_router(readings.router)
+    app.include_router(looks.router)
     add_models(app)
     add_operations(app)
     add_page(app)

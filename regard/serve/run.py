@@ -52,14 +52,21 @@ class Connection(HttpToolsProtocol):
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
 
 
-def serve(models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any]) -> None:
-    """Serves until it is told to stop; `ready` is called with the address when it can be reached."""
+def serve(
+    models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any],
+    opening: tuple[Any, ...] = (),
+) -> None:  # fmt: skip
+    """Serves until it is told to stop; `ready` is called with the address when it can be reached.
+
+    `opening` is what the page looks at first.
+    """
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
     shelf = Shelf(models, settings)
     listener = listen(settings)
     config = uvicorn.Config(
-        build_app(shelf, settings), log_level="warning", access_log=False, server_header=False, date_header=True,
+        build_app(shelf, settings, opening), log_level="warning", access_log=False, server_header=False,
+        date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
         http=Connection, proxy_headers=False,
     )  # fmt: skip

@@ -32,6 +32,13 @@ def writable(text: str) -> str:
     return text
 
 
+def head_of(pair: list[str | int]) -> list[str | int]:
+    """A layer and a head."""
+    if not isinstance(pair[0], str) or not isinstance(pair[1], int):
+        raise ValueError("is no head; send the name of a layer and a number")
+    return pair
+
+
 class Neutral:
     """Of a field that others have: it is taken where it changes nothing."""
 
@@ -54,6 +61,7 @@ Text = Annotated[str, AfterValidator(writable)]
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 Stop = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
+Off = Annotated[list[str | int], Field(min_length=2, max_length=2), AfterValidator(head_of)]
 Zero = Annotated[float | None, Neutral(None, 0)]
 Nothing = Annotated[Any, Neutral(None, [], {}, False)]
 
@@ -231,3 +239,39 @@ class ClassificationRequest(Body):
 
 class TokenizationRequest(Body):
     text: Text
+
+
+class LookRequest(Body):
+    """What to look at; with nothing, what the server was opened with."""
+
+    input: Text | None = None
+    second: Text | None = None
+    """Of a pair."""
+    picture: Text | None = None
+    """A data: URI, for models that see."""
+    texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
+    """What a picture is compared with."""
+    look: str | None = None
+    """An earlier look: the same input again."""
+    target: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096, fail_fast=True)] | None = None
+    """Tokens chosen behind a text, or of a translation; without, the model's own."""
+    off: Annotated[list[Off], Field(max_length=4096, fail_fast=True)] = []
+    """Heads that are off: names of layers, and numbers."""
+
+
+class LookedRequest(Body):
+    look: str
+    """Which look, as its answer said."""
+
+
+class LayerRequest(LookedRequest):
+    layer: Annotated[int, Field(ge=0)]
+
+
+class HeadRequest(LayerRequest):
+    head: Annotated[int, Field(ge=0)]
+    window: Annotated[int, Field(ge=0)] = 0
+
+
+class ChancesRequest(LookedRequest):
+    row: Annotated[int, Field(ge=0)]

@@ -1,6 +1,7 @@
 """The models of a server, each loaded when it is first asked for."""
 
 import asyncio
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ from regard.tokens.pixels import PIXELS
 
 VERBS = {
     "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",
+    "look": "be looked into",
 }  # fmt: skip
 """What can be asked of a model over HTTP."""
 
@@ -86,6 +88,13 @@ class Served:
         return twin_of(self.speaker.model)
 
     @cached_property
+    def watched(self) -> Any:
+        """The speaker with that twin."""
+        other = copy.copy(self.speaker)
+        other.model = self.twin
+        return other
+
+    @cached_property
     def longest_token(self) -> int:
         """In characters."""
         return max(map(len, self.speaker.tokenizer.inner.get_vocab()))
@@ -123,15 +132,17 @@ class Served:
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
     kind = kind_of(model)
-    if issubclass(kind, PictureEncoder) or (path / PIXELS).is_file():  # its words would be paths of files here
-        raise ValueError(f"{path} reads pictures, which are not served; use the command line")
+    if (path / PIXELS).is_file():
+        raise ValueError(f"{path} paints pictures, which is not served; use the command line")
+    if issubclass(kind, PictureEncoder):  # its other words would be paths of files here
+        return ["look"]
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
         does.remove("generate")
     if issubclass(kind, Writer) and path.is_dir():
         if find_chat_template(path) is not None or load_generation(path)["prompt_end"]:
             does.append("chat")
-    return does
+    return [*does, "look"]
 
 
 class Shelf:
@@ -158,7 +169,7 @@ class Shelf:
         served = self.find(name)
         if verb not in served.does:
             able = [one.name for one in self if verb in one.does]
-            does = " and ".join(VERBS[one] for one in served.does) or "be looked at"
+            does = " and ".join(VERBS[one] for one in served.does)
             cure = f"ask {' or '.join(able)}" if able else "no model here does"
             raise Refused(400, f"model {name!r} can {does}, it cannot {VERBS[verb]}; {cure}", param="model")
         await served.load()

@@ -1,12 +1,16 @@
 """What every route needs."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
 from regard.serve.metrics import Metrics
 from regard.serve.settings import Settings
 from regard.serve.shelf import Shelf
+
+if TYPE_CHECKING:
+    from regard.serve.looks import Looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,9 @@ class State:
     settings: Settings
     shelf: Shelf
     metrics: Metrics
+    looks: "Looks"
+    opening: tuple[Any, ...] = ()
+    """What the page looks at before anybody gave it something else."""
 
 
 def state_of(request: Request) -> State:

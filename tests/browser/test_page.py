@@ -189,7 +189,7 @@ def test_each_model_opens_its_own_view_and_a_reload_keeps_it(visit):
         expect(page.locator("nav a[aria-current=page]")).to_have_text(view.title())
         assert page.evaluate("location.hash").startswith(f"#/{view}?model=")
     pick(page, "chatter")
-    assert page.locator("nav a").all_text_contents() == ["Chat", "Write"]
+    assert page.locator("nav a").all_text_contents() == ["Chat", "Write", "Look inside"]
     page.get_by_role("link", name="Write").click()
     page.get_by_label("Text", exact=True).fill("kept")
     setting(page, "Seed", 7)

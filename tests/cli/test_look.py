@@ -31,7 +31,7 @@ def test_a_picture_of_any_size_and_colour_is_looked_at_as_the_model_sees_it(runs
     (row,) = rows(capsys, "look", runs / "vit", image, "--at", "1,3")
     assert row["size"] == [12, 20] and row["patches"] == [3, 5] and row["query"] == [1, 3]
     assert [len(layer["heads"]) for layer in row["layers"]] == [2, 2] and row["label"] in ("no", "yes")
-    lines = said(capsys, "look", runs / "vit", image)
+    lines = said(capsys, "look", runs / "vit", image, "--view", "heads")
     assert lines[1].startswith("what the class token looks at") and len(lines) == 3 + 4
     assert said(capsys, "look", runs / "vit", image, "--view", "rollout")[1].startswith("rollout from the class token")
     shown = said(capsys, "look", runs / "vit", image, "--layer", "1", "--head", "0")

@@ -183,5 +183,5 @@ def test_what_was_seen_plots_itself(tmp_path):
     with look(layer) as seen:
         assert "nothing seen" in seen._repr_html_()
         layer(torch.randn(2, 5, 12))
-    assert seen._repr_html_().startswith("<img ")
+    assert seen._repr_html_().startswith("<iframe ")
     assert len(seen.plot(tmp_path / "x.png", row=1, source_labels=list("abcde")).axes) == 4

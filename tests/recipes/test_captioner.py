@@ -115,7 +115,6 @@ def test_at_the_command_line(capsys, runs, table, tmp_path):
     assert "no such image: nowhere.png" in fails(capsys, "caption", run, "nowhere.png")
     assert "a picture ends in .png" in fails(capsys, "caption", run, red, "--look", "words.txt")
     assert "it does not translate; choose another model" in fails(capsys, "translate", run, "text")
-    assert "reads pictures, which are not served" in fails(capsys, "serve", run)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

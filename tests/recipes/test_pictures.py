@@ -105,8 +105,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png")
     assert "it does not tag; choose another model" in fails(capsys, "tag", run, red)
     assert "give --task classify" in fails(capsys, "finetune", run)
-    assert "head" in "\n".join(said(capsys, "look", run, red))
-    assert "reads pictures, which are not served" in fails(capsys, "serve", run)
+    assert "head" in "\n".join(said(capsys, "look", run, red, "--view", "heads"))
 
 
 def test_converted_it_is_read_by_others(run, folder, tmp_path):

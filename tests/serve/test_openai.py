@@ -53,7 +53,7 @@ def test_models(client, made):
     listed = client.models.list().data
     assert [one.id for one in listed] == list(made) and {one.owned_by for one in listed} == {"regard"}
     one = client.models.retrieve("chat")
-    assert (one.id, one.object, one.does, one.context) == ("chat", "model", ["generate", "chat"], CONTEXT)
+    assert (one.id, one.object, one.does, one.context) == ("chat", "model", ["generate", "chat", "look"], CONTEXT)
     with pytest.raises(openai.NotFoundError, match="did you mean 'gpt'"):
         client.models.retrieve("gtp")
 

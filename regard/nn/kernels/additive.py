@@ -22,6 +22,12 @@ class Additive(Kernel):
         vectors = torch.empty(self.heads, self.head_dim).uniform_(-1, 1)
         self.vector = nn.Parameter(vectors * (3 / self.head_dim) ** 0.5)
 
+    def scores(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None = None
+    ) -> Float[Tensor, "B H T S"]:
+        sums = q.unsqueeze(3) + repeat_heads(k, q.shape[1]).unsqueeze(2)  # B H T S K
+        return torch.einsum("bhtsk,hk->bhts", sums.tanh(), self.vector) * (1.0 if scale is None else scale)
+
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
@@ -35,8 +41,7 @@ class Additive(Kernel):
         weights: bool = False,
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         T, S = q.shape[2], k.shape[2]
-        sums = q.unsqueeze(3) + repeat_heads(k, q.shape[1]).unsqueeze(2)  # B H T S K
-        scores = torch.einsum("bhtsk,hk->bhts", sums.tanh(), self.vector) * (1.0 if scale is None else scale)
+        scores = self.scores(q, k, scale)
         if bias is not None:
             scores = scores + bias.dense(T, S).to(scores.dtype)
         out, found = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)

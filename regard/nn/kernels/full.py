@@ -38,10 +38,16 @@ def repeat_heads(x: Float[Tensor, "B G S K"], heads: int) -> Float[Tensor, "B H 
 class Full(Kernel):
     """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot."""
 
+    def prepared(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float]:
+        """What is multiplied, and by what: a subclass has another idea of it."""
+        return q, k, q.shape[-1] ** -0.5 if scale is None else scale
+
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
+        k: Float[Tensor, "B G S J"],
         v: Float[Tensor, "B G S C"],
         *,
         mask: Mask | None = None,
@@ -50,7 +56,7 @@ class Full(Kernel):
         dropout: float = 0.0,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        scale = q.shape[-1] ** -0.5 if scale is None else scale
+        q, k, scale = self.prepared(q, k, scale)
         T, S = q.shape[2], k.shape[2]
         if weights:
             scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * scale

@@ -1,7 +1,5 @@
 """General scores, q·W·k (Luong et al., 2015): a learned bilinear form."""
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -20,7 +18,7 @@ class General(Full):
         super().__init__(**sizes)
         self.matrix = nn.Parameter(torch.eye(self.head_dim, key_dim or self.head_dim).repeat(self.heads, 1, 1))
 
-    def forward(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], v: Float[Tensor, "B G S C"], **how: Any
-    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        return super().forward(q @ self.matrix, k, v, **how)
+    def prepared(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float]:
+        return super().prepared(q @ self.matrix, k, scale)

@@ -18,10 +18,10 @@ class Dot(Full):
 
     reference = False
 
-    def forward(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **rest
-    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        return super().forward(q, k, v, **rest | {"scale": 1.0 if rest.get("scale") is None else rest["scale"]})
+    def prepared(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], float]:
+        return q, k, 1.0 if scale is None else scale
 
 
 @register_kernel("normalized")
@@ -33,11 +33,11 @@ class Normalized(Full):
 
     reference = False
 
-    def forward(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **rest
-    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+    def prepared(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], float]:
         eps = torch.finfo(q.dtype).eps
-        return super().forward(rms_norm(q, None, eps), rms_norm(k, None, eps), v, **rest)
+        return super().prepared(rms_norm(q, None, eps), rms_norm(k, None, eps), scale)
 
 
 @register_kernel("cosine")
@@ -51,10 +51,10 @@ class Cosine(Full):
         super().__init__(**sizes)
         self.log_scale = nn.Parameter(torch.full((self.heads,), math.log(10.0)))
 
-    def forward(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **rest
-    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+    def prepared(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], float]:
         eps = max(1e-12, torch.finfo(q.dtype).tiny)  # what fills a window up has keys of zero
-        scale = self.log_scale.clamp(max=self.limit).exp()[:, None, None]
-        q, k = F.normalize(q, dim=-1, eps=eps) * scale, F.normalize(k, dim=-1, eps=eps)
-        return super().forward(q, k, v, **rest | {"scale": 1.0 if rest.get("scale") is None else rest["scale"]})
+        learned = self.log_scale.clamp(max=self.limit).exp()[:, None, None]
+        q, k = F.normalize(q, dim=-1, eps=eps) * learned, F.normalize(k, dim=-1, eps=eps)
+        return q, k, 1.0 if scale is None else scale

@@ -1,0 +1,209 @@
+"""What models that see are looked at with: those that label, find, describe or compare."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from regard.data.batches import pad
+from regard.decode.sample import ends_of
+from regard.inside.page.packing import packed
+from regard.inside.page.record import Layer
+from regard.inside.page.subjects import MOST_TOKENS, Subject, told, written
+from regard.inside.sight import Places, Plan, cut, layout, prepared, tower
+from regard.models import CLIP
+from regard.nn.heads import apart
+from regard.objectives.matching import corners
+
+SMALLEST = 384
+"""Pixels of a side, at least, that a picture is shown with: a browser would blur a small one."""
+
+
+def uri_of(pixels: np.ndarray) -> str:
+    """A picture as it stands in a page."""
+    image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    times = max(1, SMALLEST // max(image.size))
+    file = io.BytesIO()
+    image.resize([side * times for side in image.size], Image.Resampling.NEAREST).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+class Seeing(Subject):
+    """A picture, and the labels of it, or its vector. Every grid that layers see it by is a sequence."""
+
+    sequence: int | None = None
+
+    def __init__(self, loaded: Any, picture: Any) -> None:
+        super().__init__(loaded)
+        self.known: dict[str, int] = {}
+        self.bytes, self.pixels = prepared(loaded, picture)
+        self.answers = "labels" if getattr(self.model.config, "labels", ()) else "vector"
+        self.input = {"picture": uri_of(self.bytes)}
+        self.plans = self.planned()
+        self.grids: list[tuple[Places, int]] = []
+        for plan in self.plans:
+            self.grid(plan.queries, plan.first)
+            self.grid(plan.keys, plan.first)
+
+    def planned(self) -> list[Plan]:
+        """Where the layers that read the picture look."""
+        family = tower(self.model).family
+        return list(layout(family, cut(family, self.bytes.shape[:2])))
+
+    def grid(self, places: Places, first: int = 0) -> int:
+        """The sequence of some places; a new one where they are new."""
+        if (places, first) not in self.grids:
+            rows, columns = places.grid
+            if first + len(places) > 8 * MOST_TOKENS:
+                raise ValueError(f"the picture has {rows} × {columns} places, too many for a page; give a smaller one")
+            front = ["[class]", *(f"[{number}]" for number in range(2, first + 1))][:first]
+            title = f"{rows} × {columns} places of {places.cell} × {places.cell} pixels"
+            self.grids.append((places, first))
+            self.sequences.append({
+                "name": "picture", "title": title, "grid": [rows, columns], "cell": places.cell, "front": front,
+                "size": list(self.bytes.shape[:2]),
+            })  # fmt: skip
+        return self.grids.index((places, first))
+
+    def run(self) -> Float[Tensor, "P V"]:
+        seen = self.model(self.pixels) if self.answers == "labels" else self.model.embed(self.pixels)
+        return seen.float()
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        return [self.model.config.labels[id] for id in ids]
+
+    def plan(self, layer: Layer) -> Plan:
+        """The plan of a layer; they come in the order of the layers."""
+        return self.plans[self.known.setdefault(layer.name, len(self.known))]
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        plan = self.plan(layer)
+        return self.grid(plan.queries, plan.first), self.grid(plan.keys, plan.first)
+
+    def more(self, layer: Layer) -> dict[str, Any]:
+        """How Swin cuts: which place stands where in which window; −1 is filled up."""
+        cuts = self.plan(layer).windows
+        if cuts is None:
+            return {}
+        count = cuts.grid[0] * cuts.grid[1]
+        places = cuts.split(torch.arange(1.0, count + 1)[None, :, None])[..., 0].long() - 1
+        return {"windows": {"size": cuts.size, "shift": cuts.shift, "counts": list(cuts.counts),
+                            "places": packed(places, "i4")}}  # fmt: skip
+
+
+class Finding(Seeing):
+    """A picture, and what each of a DETR's queries says of it."""
+
+    def __init__(self, loaded: Any, picture: Any) -> None:
+        super().__init__(loaded, picture)
+        self.answers, self.sequence = "boxes", len(self.sequences)
+        count = self.model.config.queries
+        self.sequences.append({"name": "queries", "title": "Queries", "tokens": [f"query {i}" for i in range(count)],
+                               "ids": list(range(count))})  # fmt: skip
+
+    def run(self) -> Float[Tensor, "P V"]:
+        scores, self.boxes = apart(self.model(self.pixels)[0].float())
+        return scores
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        labels = [*self.model.config.labels, "nothing"]
+        return [labels[id] for id in ids]
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        queries = len(self.sequences) - 1
+        return {"encoder": (0, 0), "decoder": (queries, queries)}.get(layer.kind, (queries, 0))
+
+    def more(self, layer: Layer) -> dict[str, Any]:
+        return {}
+
+    def found(self, scores: Float[Tensor, "P V"]) -> dict[str, Any]:
+        rows, columns = self.bytes.shape[:2]
+        places = corners(self.boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
+        best = scores.softmax(-1)[:, :-1].max(-1)
+        self.sequences[-1]["tokens"] = [
+            f"{i} {self.names([int(label)])[0]} {chance:.2f}" if chance >= 0.5 else f"{i} nothing"
+            for i, (label, chance) in enumerate(zip(best.indices, best.values.tolist(), strict=True))
+        ]
+        return {"boxes": [[round(side, 2) for side in box] for box in places.tolist()],
+                "scores": [round(chance, 4) for chance in best.values.tolist()],
+                "row": int(best.values.argmax())}  # fmt: skip
+
+
+class Captioning(Seeing):
+    """A picture and its caption, the model's own or the `target` tokens given."""
+
+    def __init__(self, loaded: Any, picture: Any, target: Sequence[int] | None = None) -> None:
+        super().__init__(loaded, picture)
+        self.answers, self.sequence = "next", 1
+        start = loaded.generation["decoder_start"]
+        self.ends = ends_of(loaded.generation["eos"])
+        self.prefix = [start, *(target or ())]
+        own = [id for id in self.write() if id not in self.ends] if target is None else list(target)
+        self.ids = [start, *own]
+        self.input["target"] = own
+        self.sequences.append(told(loaded.tokenizer, self.ids, "caption", "Caption") | {"front": 1})
+
+    def planned(self) -> list[Plan]:
+        side = self.model.config.cell_side
+        rows, columns = self.bytes.shape[:2]
+        places = Places((-(-rows // side), -(-columns // side)), side)
+        return [Plan(queries=places, keys=places)]
+
+    def run(self) -> Float[Tensor, "P V"]:
+        scores = self.model(self.pixels, torch.tensor([self.ids]))[0].float()
+        scores[:, self.loaded.generation["forbidden"]] = -torch.inf
+        return scores
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        return self.loaded.tokenizer.pieces(ids)
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        return (1, 1) if layer.kind == "decoder" else (1, 0)
+
+    def more(self, layer: Layer) -> dict[str, Any]:
+        return {}
+
+    def write(self) -> list[int]:
+        told, room = self.loaded.generation, self.model.config.max_len - len(self.prefix)
+        how: dict[str, Any] = dict(ends=self.ends, forbidden=told["forbidden"], pixels=self.pixels)
+        return written(self.model, self.prefix, room, **how) if room > 0 else []
+
+
+class Comparing(Seeing):
+    """A picture and texts: how alike they are. Of several texts the first is looked into."""
+
+    def __init__(self, loaded: Any, picture: Any, texts: Sequence[str] = ()) -> None:
+        super().__init__(loaded, picture)
+        self.texts = list(texts)
+        self.answers = "match" if texts else "vector"
+        self.input |= {"texts": self.texts}
+        if texts:
+            framed = loaded.tokenizer.frame(texts, max_len=self.model.config.max_len)
+            self.ids = pad([one.ids for one in framed], loaded.tokenizer.pad or 0)
+            self.lengths = torch.tensor([len(one) for one in framed])
+            self.sequences.append(told(loaded.tokenizer, framed[0].ids, "text", "Text", texts=self.texts[:1]))
+
+    def run(self) -> Float[Tensor, "P V"]:
+        if not self.texts:
+            return self.model.embed(self.pixels).float()
+        return self.model(self.pixels, self.ids, self.lengths).float()
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        return [self.texts[id] for id in ids]
+
+    def reads_text(self, layer: Layer) -> bool:
+        assert isinstance(self.model, CLIP)
+        return layer.name.startswith("text.")
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        text = len(self.sequences) - 1
+        return (text, text) if self.reads_text(layer) else super().sides(layer)
+
+    def more(self, layer: Layer) -> dict[str, Any]:
+        return {"tab": "text"} if self.reads_text(layer) else {"tab": "picture"} | super().more(layer)

@@ -1,0 +1,148 @@
+"""What models that read texts are looked at with: writers, readers, translators."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.decode.sample import ends_of
+from regard.inside.page.record import Layer
+from regard.inside.page.subjects import Subject, told, written
+from regard.inside.text import read
+from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
+from regard.tasks.translator import LONGEST_SOURCE
+
+AHEAD = 16
+"""Tokens that a writer is asked to go on with."""
+
+
+MOST_LEFT_OUT = 64
+"""Tokens of a source that are left out one by one."""
+
+
+def limit_of(model: Any) -> int:
+    """Tokens that a model was made for."""
+    return getattr(model.config, "max_len", None) or LONGEST_SOURCE
+
+
+def too_long(count: int, limit: int) -> str:
+    return f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one"
+
+
+class Writing(Subject):
+    """A text, and the next token behind each of its own; `target` are tokens that were chosen behind it."""
+
+    answers = "next"
+
+    def __init__(self, loaded: Any, text: str, target: Sequence[int] | None = None) -> None:
+        super().__init__(loaded)
+        self.input = {"text": text, "target": list(target or ())}
+        self.ids = [*loaded.front, *loaded.tokenizer.encode(text), *self.input["target"]]
+        if not self.ids:
+            raise ValueError("the text is empty; give it some words")
+        self.limit, self.ends = limit_of(self.model), list(loaded.ends)
+        if len(self.ids) > self.limit:
+            raise ValueError(too_long(len(self.ids), self.limit))
+        texts = [text] if not target else []
+        self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts)]
+
+    def run(self) -> Float[Tensor, "P V"]:
+        scores = self.model(torch.tensor([self.ids]))[0].float()
+        scores[:, self.loaded.generation["forbidden"]] = -torch.inf
+        return scores
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        return 0, 0
+
+    def write(self) -> list[int]:
+        room, told = min(AHEAD, self.limit - len(self.ids)), self.loaded.generation
+        return written(self.model, self.ids, room, ends=self.ends, forbidden=told["forbidden"]) if room else []
+
+
+class Reading(Subject):
+    """A text, or a pair, and what an encoder's head says of it."""
+
+    def __init__(self, loaded: Any, text: str, second: str | None = None) -> None:
+        super().__init__(loaded)
+        self.input = {"text": text} | ({} if second is None else {"second": second})
+        heads = ((Filler, "fill"), (Classifier, "labels"), (Tagger, "tags"), (Answerer, "span"))
+        self.answers = next((answers for kind, answers in heads if isinstance(loaded, kind)), "vector")
+        self.sequence = 0 if self.answers in ("fill", "tags") else None
+        self.inputs = read(loaded, text, second, parse_special=self.answers == "fill").inputs
+        self.ids = self.inputs["ids"][0].tolist()
+        if len(self.ids) > loaded.context:
+            raise ValueError(too_long(len(self.ids), loaded.context))
+        segments = self.inputs["types"][0].tolist() if "types" in self.inputs and second is not None else None
+        texts = [text] if second is None else []
+        self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts, segments=segments)]
+
+    def run(self) -> Float[Tensor, "P V"]:
+        if self.answers == "vector":
+            return self.model.embed(**self.inputs).float()
+        scores = self.model(**self.inputs)[0].float()
+        return scores.T if self.answers == "span" else scores if scores.dim() == 2 else scores[None]
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        if self.answers == "fill":
+            return super().names(ids)
+        labels = self.sequences[0]["tokens"] if self.answers == "span" else self.model.config.labels
+        return [labels[id] for id in ids]
+
+    def sides(self, layer: Layer) -> tuple[int, int]:
+        return 0, 0
+
+    def found(self, scores: Float[Tensor, "P V"]) -> dict[str, Any]:
+        if self.answers == "fill" and self.loaded.tokenizer.mask in self.ids:
+            return {"row": self.ids.index(self.loaded.tokenizer.mask)}
+        if self.answers == "span":
+            return {"titles": ["begins at", "ends at"]}
+        return {}
+
+
+class Translating(Subject):
+    """A text, and one that is written while it is read: the model's own, or the `target` tokens given."""
+
+    answers, sequence = "next", 1
+
+    def __init__(self, loaded: Any, text: str, target: Sequence[int] | None = None) -> None:
+        super().__init__(loaded)
+        if not text.strip():
+            raise ValueError("the text is empty; give it some words")
+        self.source = torch.tensor(loaded.encode([text], min(LONGEST_SOURCE, limit_of(self.model))))
+        self.inputs = {"source": self.source, "lengths": torch.tensor([self.source.shape[1]])}
+        self.prefix = [*loaded.start, *(target or ())]
+        self.ends = ends_of(loaded.generation["eos"])
+        own = [id for id in self.write() if id not in self.ends] if target is None else list(target)
+        self.ids = [*loaded.start, *own]
+        self.input = {"text": text, "target": own}
+        self.sequences = [
+            told(loaded.tokenizer, self.source[0].tolist(), "source", "Source", texts=[text]),
+            told(loaded.tokenizer, self.ids, "target", "Target") | {"front": len(loaded.start)},
+        ]
+
+    def run(self) -> Float[Tensor, "P V"]:
+        scores = self.model(**self.inputs, target=torch.tensor([self.ids]))[0].float()
+        scores[:, self.loaded.generation["forbidden"]] = -torch.inf
+        return scores
+
+    def write(self) -> list[int]:
+        told, most = self.loaded.generation, 2 * self.source.shape[1] + 16
+        room = min(most, told["max_length"], limit_of(self.model)) - len(self.prefix)
+        how: dict[str, Any] = dict(ends=self.ends, forbidden=told["forbidden"], **self.inputs)
+        return written(self.model, self.prefix, room, **how) if room > 0 else []
+
+    def influence(self) -> Float[Tensor, "P S"] | None:
+        """Behind each token that was written, one source token at a time left out; the end of the source stays."""
+        source, rows = self.source[0], len(self.ids) - 1
+        count = len(source) - 1
+        if not 2 <= count <= MOST_LEFT_OUT or rows < 1:
+            return None
+        without = torch.stack([torch.cat([source[:s], source[s + 1 :]]) for s in range(count)])
+        target = torch.tensor([self.ids])
+        scores = [self.model(**self.inputs, target=target)]
+        scores.append(self.model(without, torch.full((count,), count), target.expand(count, -1)))
+        likely = torch.cat(scores)[:, :rows].float().log_softmax(-1)
+        likely = likely.gather(-1, target[:, 1:, None].expand(count + 1, -1, 1))[..., 0]  # N P
+        return (likely[:1] - likely[1:]).T

@@ -1,0 +1,74 @@
+"""What each token becomes before the first block: its row of the embedding, its position, their sum."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.inside.page.packing import in_signs, packed
+from regard.nn.embeddings import Embedding
+
+SHOWN = 64
+"""Numbers of a vector that a strip has."""
+
+
+class Strips:
+    """The embeddings of a pass, by the tokens that they were for."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[list[int], dict[str, Any]]] = []
+
+    def of(self, ids: list[int]) -> dict[str, Any] | None:
+        return next((strips for known, strips in self.found if known == ids), None)
+
+
+@contextmanager
+def embedded(model: nn.Module) -> Iterator[Strips]:
+    """Watches every embedding of a model."""
+    strips = Strips()
+
+    def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        strips.found.append((args[0][0].tolist(), strips_of(module, args[0][:1], kwargs.get("types"), output[:1])))
+
+    handles = [
+        module.register_forward_hook(after, with_kwargs=True)
+        for module in model.modules()
+        if isinstance(module, Embedding)
+    ]
+    try:
+        yield strips
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def strips_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor) -> dict[str, Any]:
+    """Lengths and first numbers of the parts of each token's vector, and where order enters."""
+    token = embedding.vectors(ids) * embedding.scale
+    placed = embedding.position.embed(token) - token
+    parts = [("token", token), ("position", placed)] if placed.any() else [("token", token)]
+    if embedding.types is not None:
+        kinds = embedding.types[torch.zeros_like(ids) if types is None else types[:1]]
+        parts.append(("segment", kinds))
+    parts.append(("sum, normalised" if embedding.norm is not None else "sum", output))
+    return {
+        "width": token.shape[-1],
+        "order": order_of(embedding.position, bool(placed.any())),
+        "parts": [
+            {"name": name, "norms": packed(x[0].float().norm(dim=-1)), **in_signs(x[0, :, :SHOWN].float())}
+            for name, x in parts
+        ],
+    }
+
+
+def order_of(position: Any, added: bool) -> str:
+    """Where position enters, in words."""
+    if added:
+        return "Position is a vector that is added here."
+    if position.turns:
+        return "Position is not added here: it turns q and k in every layer."
+    if position.bias(causal=False) is not None:
+        return "Position is not added here: it shifts the scores in every layer."
+    return "This model adds no position here."

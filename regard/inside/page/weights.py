@@ -1,0 +1,39 @@
+"""The page of what `look` captured: weights alone, for any model; tokens are numbers, and nobody is asked again."""
+
+from typing import Any
+
+from regard.inside.capture import Seen
+from regard.inside.page.offline import whole_page
+from regard.inside.page.packing import in_bytes
+
+SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target")}
+
+
+def page_of_weights(seen: Seen, row: int = 0) -> str:
+    """One row of the batch in the last pass, as a file's text."""
+    sequences: list[dict[str, Any]] = []
+    layers, weights = [], []
+
+    def side(name: str, length: int) -> int:
+        known = [(one["name"], len(one["tokens"])) for one in sequences]
+        if (name, length) not in known:
+            tokens = [str(i) for i in range(length)]
+            sequences.append({"name": name, "title": name.capitalize(), "tokens": tokens, "ids": None})
+            return len(known)
+        return known.index((name, length))
+
+    for name in seen.names:
+        found = seen.passes(name)[-1][row : row + 1]
+        kind = seen.calls[name][0].kind
+        queries, keys = (side(*one) for one in zip(SIDES.get(kind, ("target", "source")), found.shape[2:], strict=True))
+        layers.append({
+            "name": name, "kind": kind, "tab": "cross" if kind == "recurrent" else kind, "heads": found.shape[1],
+            "queries": queries, "keys": keys, "kernel": "", "size": [1, *found.shape[2:]],
+        })  # fmt: skip
+        weights.append(in_bytes(found))
+    look = {
+        "model": "", "name": "", "input": {}, "sequences": sequences, "layers": layers, "off": [], "change": 0.0,
+        "answer": {"kind": "vector", "sequence": None, "rows": 0, "row": 0}, "ahead": None, "before": None,
+        "temperatures": [1.0], "own": True, "ends": [], "numbers": seen.heads,
+    }  # fmt: skip
+    return whole_page({"look": look, "layers": weights, "heads": {}, "chances": {}, "effects": None, "alignment": None})

@@ -1,0 +1,139 @@
+"""/v1/look: what the page's view of a model's inside asks for. A pass is kept for a while: its weights are asked later.
+
+These routes are the page's own; the API's description leaves them out.
+"""
+
+import asyncio
+import base64
+import binascii
+import io
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from regard.data.images import read_image
+from regard.inside.page import Page
+from regard.serve import schemas
+from regard.serve.answers import unless_gone
+from regard.serve.errors import Refused, timed_out
+from regard.serve.shelf import Served
+from regard.serve.state import state_of
+from regard.tasks.pictures import PictureEncoder
+
+router = APIRouter(prefix="/v1/look", include_in_schema=False)
+KEPT = 4
+"""Passes in memory, each with the q, k and v of all its layers; who comes back later has to look again."""
+MOST_PASSES = 400
+"""Heads that are switched off one after the other for one question."""
+
+
+class Looks:
+    """The latest passes, by a name that nobody guesses."""
+
+    def __init__(self) -> None:
+        self.pages: OrderedDict[str, Page] = OrderedDict()
+
+    def add(self, page: Page) -> str:
+        name = secrets.token_hex(12)
+        self.pages[name] = page
+        while len(self.pages) > KEPT:
+            self.pages.popitem(last=False)
+        return name
+
+    def find(self, name: str, model: str) -> Page:
+        page = self.pages.get(name)
+        if page is None or page.name != model:
+            raise Refused(404, "the server has forgotten this look; look again", code="look_gone", param="look")
+        self.pages.move_to_end(name)
+        return page
+
+
+@router.post("")
+async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
+    """A pass through a model: tokens, layers, and the answer."""
+    state = state_of(request)
+    served = await state.shelf.take(body.model, "look")
+    words: tuple[Any, ...]
+    if body.look is not None:
+        words = state.looks.find(body.look, body.model).words
+        words = words if body.texts is None else (words[0], *body.texts)
+    elif body.input is None and body.picture is None:
+        words = state.opening
+        if not words:
+            kind = "picture" if isinstance(served.speaker, PictureEncoder) else "input"
+            raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
+    else:
+        words = sent(body, served)
+
+    off: list[Any] = [tuple(one) for one in body.off]
+
+    def work() -> dict[str, Any]:
+        page = Page(served.watched, *words, target=body.target, off=off, name=body.model)
+        return page.describe() | {"look": state.looks.add(page)}
+
+    return await asked(request, work)
+
+
+def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
+    """What a model reads, out of a request."""
+    texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
+    if not isinstance(served.speaker, PictureEncoder):
+        if body.picture is not None:
+            raise Refused(400, f"model {body.model!r} reads texts; send input", param="picture")
+        served.check_length(texts, "input")
+        return tuple(texts)
+    if body.picture is None:
+        raise Refused(400, f"model {body.model!r} reads pictures; send picture, a data: URI", param="picture")
+    head, comma, data = body.picture.partition(",")
+    try:
+        if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
+            raise ValueError("picture is no data: URI of an image; send data:image/png;base64,…")
+        return read_image(io.BytesIO(base64.b64decode(data, validate=True))), *texts
+    except (ValueError, binascii.Error) as error:
+        raise Refused(400, str(error), param="picture") from None
+
+
+@router.post("/layer")
+async def layer(body: schemas.LayerRequest, request: Request) -> dict[str, Any]:
+    """The weights of all heads of one layer."""
+    page = state_of(request).looks.find(body.look, body.model)
+    return await asked(request, lambda: page.layer(body.layer))
+
+
+@router.post("/head")
+async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
+    """The numbers of one head."""
+    page = state_of(request).looks.find(body.look, body.model)
+    return await asked(request, lambda: page.head(body.layer, body.head, body.window))
+
+
+@router.post("/chances")
+async def chances(body: schemas.ChancesRequest, request: Request) -> dict[str, Any]:
+    """What the model finds likely at one place."""
+    page = state_of(request).looks.find(body.look, body.model)
+    return await asked(request, lambda: page.chances(body.row))
+
+
+@router.post("/effects")
+async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, Any]:
+    """How much each head matters when it alone is off."""
+    page = state_of(request).looks.find(body.look, body.model)
+    count = sum(one.heads for one in page.layers)
+    if count > MOST_PASSES:
+        raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
+    return await asked(request, lambda: {"effects": page.effects(), "alignment": page.best_alignment()})
+
+
+async def asked(request: Request, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Work in turn with that of others, in time; a mistake of the user is an answer."""
+    shelf = state_of(request).shelf
+    try:
+        async with asyncio.timeout(shelf.settings.timeout):
+            return await unless_gone(request, shelf.read(work))
+    except TimeoutError:
+        raise timed_out(shelf.settings.timeout) from None
+    except ValueError as error:
+        raise Refused(400, str(error), param="input") from None

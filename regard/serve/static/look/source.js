@@ -1,0 +1,46 @@
+/** Where a look's numbers come from: a server (see views/look.js), or the page's own file. Asked once, kept. */
+
+import { unpack, Weights } from "./unpack.js";
+
+/**
+ * @typedef {{live: boolean, layer: (layer: number) => Promise<Weights>,
+ *            head: (layer: number, head: number, window?: number) => Promise<object | null>,
+ *            chances: (row: number) => Promise<object | null>, effects: () => Promise<{effects: number[][], alignment: object | null} | null>}} Source
+ */
+
+/** @param {object} described  @param {(path: string, more: object) => Promise<any>} ask  @param {boolean} live */
+export function createSource(described, ask, live) {
+  const kept = new Map();
+
+  function once(path, more, read) {
+    const name = `${path} ${JSON.stringify(more)}`;
+    if (!kept.has(name)) {
+      kept.set(name, ask(path, more).then(read));
+      kept.get(name).catch(() => kept.delete(name)); // asked again, it may work
+    }
+    return kept.get(name);
+  }
+
+  const numbers = (found) => found && {
+    ...found,
+    ...Object.fromEntries(["q", "k", "v", "bias", "scores", "mask"].map((name) => [name, unpack(found[name])])),
+  };
+  return {
+    live,
+    layer: (layer) => once("layer", { layer }, (found) => new Weights(described.layers[layer], found)),
+    head: (layer, head, window = 0) => once("head", { layer, head, window }, numbers),
+    chances: (row) => once("chances", { row }, (found) => found),
+    effects: () => once("effects", {}, (found) => found),
+  };
+}
+
+/** @param {object} kept  what the file has inside */
+export function keptSource(kept) {
+  const find = {
+    layer: ({ layer }) => kept.layers[layer],
+    head: ({ layer, head, window }) => kept.heads[`${layer},${head},${window}`] ?? null,
+    chances: ({ row }) => kept.chances[row] ?? null,
+    effects: () => kept.effects && { effects: kept.effects, alignment: kept.alignment },
+  };
+  return createSource(kept.look, async (path, more) => find[path](more), false);
+}

@@ -1,0 +1,108 @@
+/** Inside a model at work on one input: tokens, attention, numbers, chances. */
+
+import { post } from "../api.js";
+import { createInside } from "../look/inside.js";
+import { createSource } from "../look/source.js";
+import { make } from "../make.js";
+import { createTextBox } from "../settings.js";
+import { createTask, problemLine } from "../task.js";
+
+/** @type {import("./index.js").View} */
+export const view = {
+  name: "look",
+  title: "Look inside",
+  needs: "look",
+
+  mount(host, context) {
+    const text = createTextBox({ name: "look", label: "Text", rows: 2 });
+    const second = createTextBox({ name: "look.second", label: "Second text, for models of pairs", rows: 1 });
+    const file = make("input", { type: "file", accept: "image/*", onchange: () => task.go() });
+    const picture = make("label", { class: "text" }, make("span", {}, "Picture"), file);
+    const texts = createTextBox({ name: "look.texts", label: "Texts to compare it with, one a line", rows: 2 });
+    const inputs = make("div", { class: "stack inputs" });
+    const problem = make("div");
+    const shown = make("div");
+    const task = createTask({ label: "Look", context, work, summary: () => "" });
+    let opening = location.search === "?look"; // the server was started with something to look at
+    let inside = null;
+    let described = null;
+
+    const sees = () => context.model.does.length === 1; // other models can do more than be looked into
+
+    function arrange() {
+      inputs.replaceChildren(...(sees() ? [picture, texts.element] : [text.element, second.element]));
+      texts.element.hidden = !described?.input.texts;
+      second.element.hidden = !context.model.does.includes("embed");
+    }
+
+    async function work(signal) {
+      const first = opening && !file.files.length && !text.area.value;
+      opening = false;
+      await show({ model: context.model.id, ...(first ? {} : await given()) }, signal, null);
+    }
+
+    async function given() {
+      if (!sees()) return { input: text.area.value, ...(second.element.hidden || !second.area.value ? {} : { second: second.area.value }) };
+      const lines = texts.area.value.split("\n").filter((line) => line.trim() !== "");
+      const compared = lines.length && described?.input.texts ? { texts: lines } : {};
+      if (!file.files.length) return { ...(described ? { look: described.look } : {}), ...compared };
+      return { picture: await uriOf(file.files[0]), ...compared };
+    }
+
+    /** One more pass with the same input: other heads, other tokens. */
+    async function again(changes) {
+      const body = { model: context.model.id, look: described.look, off: described.off,
+        target: described.own ? null : described.input.target };
+      const focused = document.activeElement?.dataset.key;
+      const { at, ...others } = changes;
+      const kept = { ...inside.values, ...(at === null ? { pin: null } : {}) };
+      try {
+        await show({ ...body, ...others }, undefined, kept);
+      } catch (error) {
+        problem.replaceChildren(problemLine(error, () => again(changes)));
+      }
+      const next = focused && shown.querySelector(`[data-key="${CSS.escape(focused)}"]`);
+      if (next) next.focus({ preventScroll: true });
+    }
+
+    async function show(body, signal, before) {
+      const found = await post("/v1/look", body, signal);
+      inside?.end();
+      problem.replaceChildren();
+      described = found;
+      const ask = (path, more) => post(`/v1/look/${path}`, { model: body.model, look: found.look, ...more });
+      inside = createInside({ described, source: createSource(described, ask, true), announce: context.announce,
+        fail: (error) => problem.replaceChildren(problemLine(error, task.go)), again, before });
+      shown.replaceChildren(inside.element);
+      arrange();
+      if (described.input.text && !text.area.value) text.set(described.input.text);
+      if (described.input.second && !second.area.value) second.set(described.input.second);
+      if (described.input.texts?.length && !texts.area.value) texts.set(described.input.texts.join("\n"));
+    }
+
+    arrange();
+    host.append(make("div", { class: "stack looking" }, inputs, task.element, problem, shown));
+    if (opening) task.go();
+    return {
+      go: task.go,
+      stop() {
+        task.stop();
+      },
+      modelChanged() {
+        inside?.end();
+        [inside, described] = [null, null];
+        shown.replaceChildren();
+        arrange();
+      },
+    };
+  },
+};
+
+function uriOf(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(file);
+  });
+}
