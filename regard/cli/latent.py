@@ -18,7 +18,9 @@ from regard.cli.base import PATH, emit, json_option, regard
 @click.option("--to", metavar="LABEL|FILE", help="… to these.")
 @click.option("--walk", metavar="TEXT|IMAGE", help="Go along the direction from here: what is near, what is written.")
 @click.option("--dictionary", type=click.IntRange(2), metavar="UNITS", help="Learn a sparse dictionary of tokens.")
-@click.option("--active", type=click.IntRange(1), default=8, show_default=True, help="Units of it that a token may use.")
+@click.option(
+    "--active", type=click.IntRange(1), default=8, show_default=True, help="Units of it that a token may use."
+)
 @click.option("--out", type=PATH, help="Draw it there (.png .svg .pdf).")
 @json_option
 def latent(
@@ -38,6 +40,8 @@ def latent(
 
     if (from_ is None) != (to is None) or (walk is not None and to is None):
         raise ValueError("a direction has two ends, and a walk goes along one; give --from and --to")
+    if to is not None and from_ == to:
+        raise ValueError(f"a direction has two ends, got {to} twice; give two labels, or two files")
     if dictionary is not None and to is not None:
         raise ValueError("a dictionary and a direction are two questions; ask one at a time")
     if out is not None:
@@ -45,75 +49,53 @@ def latent(
     loaded = load(run)
     if dictionary is not None:
         learn_dictionary(loaded, examples_for(loaded, data).draw(limit), layer, dictionary, active, out, as_json)
+    elif from_ is not None and to is not None:
+        show_direction(loaded, data, layer, limit, (from_, to), walk, out, as_json)
     else:
-        show_space(loaded, data, layer, limit, project, from_, to, walk, out, as_json)
+        show_map(loaded, data, layer, limit, project, out, as_json)
     if out is not None:
         click.echo(f"drawn: {out}", err=True)
 
 
-def show_space(
-    loaded: Any, data: Path | None, layer: int | None, limit: int, project: str, from_: str | None, to: str | None,
-    walk: str | None, out: Path | None, as_json: bool,
+def show_map(
+    loaded: Any, data: Path | None, layer: int | None, limit: int, project: str, out: Path | None, as_json: bool
+) -> None:
+    """Prints and draws where examples lie."""
+    from regard.inside.latent import Map, Space, draw_space, render_space
+    from regard.inside.states import examples_for
+
+    found = Map.of(Space.of(loaded, examples_for(loaded, data).draw(limit), layer), project)
+    emit(found.report(), as_json, render_space)
+    if out is not None:
+        draw_space(found, out)
+
+
+def show_direction(
+    loaded: Any, data: Path | None, layer: int | None, limit: int, ends: tuple[str, str], start: str | None,
+    out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Prints and draws the map and, where asked for, a direction and a walk."""
-    import torch
+    """Prints a direction and a walk along it, and draws both on the map."""
+    from regard.inside.direction import find_direction, render_direction, walk
+    from regard.inside.latent import Map, Space, draw_space
+    from regard.inside.states import examples_for, single, vectors_of
 
-    from regard.inside import latent as space
-    from regard.inside.states import block_at, blocks_of, examples_for, has_own, single, vectors_of
-    from regard.tasks.speaker import Speaker
-
-    ends = None if from_ is None or to is None else (from_, to)
-    sides = None
-    if ends is not None and all(Path(end).exists() for end in ends):
+    begin = None if start is None else single(loaded, start)
+    if all(Path(end).exists() for end in ends):
         sides = [examples_for(loaded, end).draw(limit) for end in ends]
-        examples = sides[0].joined(sides[1], ends) if data is None else examples_for(loaded, data).draw(limit)
+        both = sides[0].joined(sides[1], ends)
+        pair = Space.of(loaded, both, layer)
+        space = pair if data is None else Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
     else:
-        examples = examples_for(loaded, data).draw(limit)
-    own = layer is None and has_own(loaded)
-    place = None if own else block_at(blocks_of(loaded, examples.pictures), layer)
-    start = None if walk is None else single(loaded, walk)
-    begin = None if start is None else vectors_of(loaded, start, place)[0]
-    x = vectors_of(loaded, examples, place)
-    said: dict[str, Any] = {
-        "names": examples.names, "labels": examples.labels, "width": x.shape[1],
-        "vectors": "the model's own" if own else f"means over tokens behind block {place}",
-    }  # fmt: skip
-    along = None
-    if ends is not None:
-        if sides is not None:
-            one, other = (vectors_of(loaded, side, place) for side in sides)
-        else:
-            one, other = (x[examples.places(end)] for end in ends)
-        along = space.find_direction(one, other)
-        said |= {
-            "from": ends[0], "to": ends[1], "length": along.vector.norm().item(), "accuracy": along.accuracy,
-            "held_out": along.held,
-        }  # fmt: skip
-    if along is not None and start is not None and begin is not None:
-        others = [i for i, name in enumerate(examples.names) if name != walk]
-        said["walk"] = space.walk(begin, along, x[others], examples.take(others))
-        if isinstance(loaded, Speaker) and place is not None:
-            for stop in said["walk"]:
-                with space.steered(loaded, place, stop["step"] * along.vector, pictures=start.pictures):
-                    stop["writes"] = space.write(loaded, start.items[0])
-    if along is None or out is not None or as_json:
-        points, axes, said["explained"] = space.pca(x) if project == "pca" else (space.umap(x), None, [])
-        said["points"] = points.tolist()
-        if len(set(examples.labels)) > 1:
-            said |= {"agreement": space.agreement(x, examples.labels), "by_chance": space.by_chance(examples.labels)}
-            said["on_plane"] = space.agreement(points, examples.labels)
-        if out is not None:
-            arrow = stops = None
-            if along is not None and axes is not None:
-                plane = lambda rows: (torch.stack(rows).double() - x.double().mean(0)) @ axes.T  # noqa: E731
-                arrow = plane([along.start, along.start + along.vector])
-                if begin is not None:
-                    stops = plane([begin + step * along.vector for step in space.STEPS])
-            names = [f"axis {i}: {100 * share:.1f} % of the variance" for i, share in enumerate(said["explained"], 1)]
-            names = names or ["", ""]
-            title = f"{len(x):,} examples, {said['vectors']}"
-            space.draw_space(points, examples.labels, out, title=title, axes_names=names, arrow=arrow, stops=stops)
-    emit(said, as_json, space.render_space if along is None else space.render_direction)
+        pair = space = Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
+    along = find_direction(*(pair.x[pair.examples.places(end)] for end in ends))
+    said: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
+    x = None
+    if begin is not None:
+        x = vectors_of(loaded, begin, space.layer)[0]
+        said["walk"] = walk(loaded, begin, x, along, space.examples, space.x, space.layer)
+    emit(said, as_json, render_direction)
+    if out is not None:
+        draw_space(Map.of(space), out, along, x)
 
 
 def learn_dictionary(

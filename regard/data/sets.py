@@ -42,11 +42,13 @@ class Examples:
         """Where the examples of a label are."""
         if label not in self.labels:
             known = nearest(label, dict.fromkeys(self.labels)) if self.labels else "these examples have no labels"
-            raise ValueError(f"{label!r} is neither a file nor a label; {known}")
+            raise ValueError(f"no label {label!r}; {known} (or give two files, or two folders)")
         return [i for i, own in enumerate(self.labels) if own == label]
 
     def joined(self, other: "Examples", labels: tuple[str, str]) -> "Examples":
         """Both, one after the other, with other labels."""
+        if self.pictures != other.pictures:
+            raise ValueError(f"of {labels[0]} and {labels[1]} one holds texts, one pictures; give one kind for both")
         told = [labels[0]] * len(self) + [labels[1]] * len(other)
         return Examples([*self.items, *other.items], [*self.names, *other.names], told, self.pictures)
 

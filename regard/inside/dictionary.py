@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.data.sets import Examples
-from regard.inside.canvas import INK, SOFT, Number, check_suffix, fit, new_figure, pen, place, ramp, readable, save
+from regard.inside.canvas import INK, SOFT, check_suffix, fit, new_figure, pen, place, ramp, readable, save
 from regard.inside.pictures import grid_of_pictures, overlay
 from regard.inside.sight import prepared
 from regard.inside.states import Tokens, token_states
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 MOST = 40_000
 """Tokens that a dictionary is learned from; a few ten thousand are enough for some hundred units."""
-STEPS, BATCH, RATE = 2000, 256, 2e-3
+STEPS, BATCH, RATE = 2000, 256, 5e-3
 REVIVALS = 8
 """Times that units which did nothing since the last one start again, in the first two thirds of training."""
 UNITS, SHOWN, AROUND = 10, 4, 7
 """Units that are printed, examples of each, and tokens on both sides of the strongest."""
-OFTEN = 0.1
+OFTEN = 0.03
 """A unit at work on more of all tokens than this says little."""
+Tell = Callable[[str], Any]
+"""Shows how far it is."""
 
 
 class Dictionary(nn.Module):
@@ -41,8 +43,6 @@ class Dictionary(nn.Module):
 
     def __init__(self, examples: Float[Tensor, "N D"], units: int, active: int) -> None:
         super().__init__()
-        if active > units:
-            raise ValueError(f"a token cannot use {active} of {units} units; lower --active")
         self.active, self.center = active, examples.mean(0)
         self.size = (examples - self.center).norm(dim=1).mean().clamp(min=1e-9)
         draw = torch.randint(len(examples), (units,))
@@ -59,8 +59,7 @@ class Dictionary(nn.Module):
         return strength, units
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-        strength, units = self.encode(x)
-        return self.decode(strength, units)
+        return self.decode(*self.encode(x))
 
     def decode(self, strength: Float[Tensor, "N K"], units: Int[Tensor, "N K"]) -> Float[Tensor, "N D"]:
         used = strength.new_zeros(len(strength), len(self.rows)).scatter(1, units, strength)
@@ -79,9 +78,15 @@ class Dictionary(nn.Module):
 
 
 def learn(
-    x: Float[Tensor, "N D"], units: int, active: int, *, steps: int = STEPS, tell: Callable[[str], Any] = lambda _: None
+    x: Float[Tensor, "N D"],
+    units: int,
+    active: int,
+    *,
+    steps: int | None = None,
+    tell: Tell = lambda _: None,
 ) -> Dictionary:
     """A dictionary of these vectors, the same every time."""
+    steps = STEPS if steps is None else steps
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         found = Dictionary(x, units, active)
@@ -104,7 +109,7 @@ def learn(
                 if len(dead):
                     found.revive(dead, missed.detach(), optimizer)
                 used.zero_()
-            tell(f"step {step:,} of {steps:,}, {100 * loss.item():.1f} % of a token's length missed")
+            tell(f"step {step:,} of {steps:,}, loss {loss.item():.3f}")
     return found.requires_grad_(False)
 
 
@@ -121,9 +126,11 @@ class Learned:
 
 
 def study(
-    loaded: Any, examples: Examples, layer: int, units: int, active: int, *, tell: Callable[[str], Any] = lambda _: None
+    loaded: Any, examples: Examples, layer: int, units: int, active: int, *, tell: Tell = lambda _: None
 ) -> Learned:
     """Learns a dictionary behind a block: what it explains, and for its most telling units where they are strongest."""
+    if active > units:
+        raise ValueError(f"a token cannot use {active} of {units} units; lower --active")
     order = np.random.default_rng(0).permutation(len(examples)).tolist()
     examples, tokens, count = examples.take(order), list[Tokens](), 0
     for one in token_states(loaded, examples, layer):
@@ -172,7 +179,7 @@ def shown(one: Tokens, strength: Float[Tensor, "T"]) -> str:
     return " ".join(readable(pieces[max(0, best - AROUND) : best + AROUND + 1]))
 
 
-def of_label(labels: Sequence[str], here: Sequence[Float[Tensor, "T"]]) -> dict[str, Any]:
+def of_label(labels: Sequence[str], here: Sequence[Tensor]) -> dict[str, Any]:
     """The label whose examples a unit is strongest in, and their share of its strength."""
     if not labels:
         return {}
@@ -210,15 +217,15 @@ def draw(loaded: Any, learned: Learned, path: str | Path | None = None) -> "matp
         raise ValueError("no unit is ever used, so there is nothing to draw; give more examples, or other ones")
     if not learned.examples.pictures:
         return draw_texts(learned, path)
-    rows, labels = [], []
-    for _, tops in learned.tops:
-        row = []
-        for i, strength in tops:
-            pixels, grid = prepared(loaded, learned.examples.items[i])[0], learned.tokens[i].grid
-            assert grid is not None
-            row.append(overlay(pixels, strength.reshape(grid).numpy()))
-        rows.append(row)
-        labels.append([learned.examples.labels[i] if learned.examples.labels else "" for i, _ in tops])
+
+    def glowing(i: int, strength: Float[Tensor, "T"]) -> np.ndarray:
+        grid = learned.tokens[i].grid
+        assert grid is not None
+        return overlay(prepared(loaded, learned.examples.items[i])[0], strength.reshape(grid).numpy())
+
+    told = learned.examples.labels or [""] * len(learned.examples)
+    rows = [[glowing(*one) for one in tops] for _, tops in learned.tops]
+    labels = [[told[i] for i, _ in tops] for _, tops in learned.tops]
     names = [f"unit {unit}" for unit, _ in learned.tops]
     return grid_of_pictures(rows, labels, path, names=names, side=0.9, title=title_of(learned))
 
@@ -236,7 +243,7 @@ def draw_texts(learned: Learned, path: str | Path | None) -> "matplotlib.figure.
     axes.set(xlim=(0, 10), ylim=(height, 0))
     axes.axis("off")
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    y: Number = 0.1
+    y, widest = 0.1, 3.0
     for row, (_, tops) in zip(learned.said["best"], learned.tops, strict=True):
         label = f" · {100 * row['share']:.0f} % in {row['label']}" if "label" in row else ""
         told = f"unit {row['unit']} · {100 * row['often']:.2f} % of tokens{label}"
@@ -251,6 +258,9 @@ def draw_texts(learned: Learned, path: str | Path | None) -> "matplotlib.figure.
                 ink = pen(8.5, color="white" if value > 0.7 else INK)
                 drawn = axes.text(x, y, piece, va="center", bbox=back, **ink)
                 x += drawn.get_window_extent(renderer).width / figure.dpi + 0.07
+            widest = max(widest, x)
         y += 1.5 * line
     axes.set_title(title_of(learned), loc="left", **pen(9.5, fontweight="bold"))
+    axes.set_xlim(0, widest)
+    axes.set_position((1 / 12, 1 / (height + 2), widest / 12, height / (height + 2)))
     return save(fit(figure), path)

@@ -1,11 +1,9 @@
-"""The latent space: examples as points of a plane, a direction between two sets of them, and steps along it."""
+"""The latent space: the vectors of examples, and a map on which they are points."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,21 +13,37 @@ from torch import Tensor
 
 from regard.data.sets import Examples
 from regard.inside.canvas import INK, SOFT, chart, check_suffix, colors, families, fit, new_figure, pen, save, tidy
-from regard.inside.curves import SIGNS
-from regard.inside.states import behind, blocks_of, moved
-from regard.tasks import CaptionWriter, Translator
+from regard.inside.direction import STEPS, Direction
+from regard.inside.states import block_at, blocks_of, has_own, vectors_of
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
-STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)
-"""Where a walk stops, in lengths of its direction."""
-NEAREST = 3
 NEIGHBOURS = 10
-NEW_TOKENS = 40
-"""That a language model writes at each stop."""
 MOST_NAMED = 24
 """Labels in a legend; what is rarer is grey."""
+SIGNS = ("o", "o-", "^")
+"""Of labels that share a colour: filled, hollow, and another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Examples and a vector for each."""
+
+    examples: Examples
+    x: Float[Tensor, "N D"]
+    layer: int | None
+    """The block behind which they are means over tokens; None for the model's own."""
+
+    @classmethod
+    def of(cls, loaded: Any, examples: Examples, layer: int | None = None) -> "Space":
+        if layer is not None or not has_own(loaded):
+            layer = block_at(blocks_of(loaded, examples.pictures), layer)
+        return cls(examples, vectors_of(loaded, examples, layer), layer)
+
+    @property
+    def made_of(self) -> str:
+        return "the model's own vectors" if self.layer is None else f"means over tokens behind block {self.layer}"
 
 
 def pca(x: Float[Tensor, "N D"], count: int = 2) -> tuple[Float[Tensor, "N C"], Float[Tensor, "C D"], list[float]]:
@@ -74,72 +88,39 @@ def by_chance(labels: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
-    """From the mean of some examples to that of others, and how often its middle tells others of them apart."""
+class Map:
+    """Points of a plane for the examples of a space and, of PCA, its axes and what they explain."""
 
-    start: Float[Tensor, "D"]
-    vector: Float[Tensor, "D"]
-    accuracy: float
-    """The mean of both sides', on examples that the means do not know."""
-    held: int
-    """Those examples."""
+    space: Space
+    points: Float[Tensor, "N 2"]
+    axes: Float[Tensor, "2 D"] | None = None
+    explained: Sequence[float] = ()
 
+    @classmethod
+    def of(cls, space: Space, how: str = "pca") -> "Map":
+        return cls(space, umap(space.x)) if how == "umap" else cls(space, *pca(space.x))
 
-def find_direction(one: Float[Tensor, "N D"], other: Float[Tensor, "M D"]) -> Direction:
-    """The difference of the means of one half of each side, tried on the other half."""
-    for side in (one, other):
-        if len(side) < 2:
-            raise ValueError(f"a direction needs at least 2 examples on each side, got {len(side)}; give more")
-    rng = np.random.default_rng(0)
-    (known, held), (known_other, held_other) = (
-        (side[order[::2]], side[order[1::2]])
-        for side, order in ((x, torch.from_numpy(rng.permutation(len(x)))) for x in (one, other))
-    )
-    start, vector = known.mean(0), known_other.mean(0) - known.mean(0)
-    if not vector.any():
-        raise ValueError("both sides have the same mean, so there is no direction; give others, or another --layer")
-    middle = (start + vector / 2) @ vector
-    right = ((held @ vector < middle).float().mean() + (held_other @ vector >= middle).float().mean()) / 2
-    return Direction(start, vector, right.item(), len(held) + len(held_other))
+    def place(self, x: Float[Tensor, "S D"]) -> Float[Tensor, "S 2"]:
+        """Where other vectors lie on the plane."""
+        assert self.axes is not None
+        return (x.double() - self.space.x.double().mean(0)) @ self.axes.T
 
-
-def walk(begin: Float[Tensor, "D"], along: Direction, x: Float[Tensor, "N D"], examples: Examples) -> list[dict]:
-    """The examples nearest to each stop on a line through `begin`."""
-    stops = []
-    for step in STEPS:
-        far = (x - (begin + step * along.vector)).norm(dim=1)
-        near = far.topk(min(NEAREST, len(x)), largest=False)
-        pairs = zip(near.values.tolist(), near.indices.tolist(), strict=True)
-        found = [{"distance": d, "name": examples.names[i], "label": label_of(examples, i)} for d, i in pairs]
-        stops.append({"step": step, "nearest": found})
-    return stops
+    def report(self) -> dict[str, Any]:
+        """All of it as plain data, and how much the plane keeps of the neighbourhoods."""
+        examples, x = self.space.examples, self.space.x
+        said = {
+            "vectors": self.space.made_of, "width": x.shape[1], "explained": list(self.explained),
+            "names": examples.names, "labels": examples.labels, "points": self.points.tolist(),
+        }  # fmt: skip
+        if len(set(examples.labels)) > 1:
+            said |= {"agreement": agreement(x, examples.labels), "on_plane": agreement(self.points, examples.labels)}
+            said["by_chance"] = by_chance(examples.labels)
+        return said
 
 
-def label_of(examples: Examples, i: int) -> str | None:
-    return examples.labels[i] if examples.labels else None
-
-
-@contextmanager
-def steered(loaded: Any, layer: int, by: Float[Tensor, "D"], *, pictures: bool = False) -> Iterator[None]:
-    """A block in which a model's vectors are moved behind one of its blocks; afterwards all is as it was."""
-    like = next(loaded.model.parameters())
-    with behind(blocks_of(loaded, pictures), layer, lambda output: moved(output, by.to(like))):
-        yield
-
-
-def write(loaded: Any, item: Any) -> str:
-    """What a model that writes says to an example, the likeliest token each time."""
-    if isinstance(loaded, CaptionWriter):
-        return loaded.caption([item], beams=1)[0][0].text
-    if isinstance(loaded, Translator):
-        return loaded.translate([item], beams=1)[0][0].text
-    return loaded.generate([item], max_new_tokens=NEW_TOKENS)[0]
-
-
-# From here on, as text and as a picture.
 def render_space(found: Mapping[str, Any]) -> str:
     """What there is, and how much of it the plane shows."""
-    lines = [f"{len(found['names']):,} examples, {found['width']} numbers each: {found['vectors']}"]
+    lines = [f"{len(found['names']):,} examples, {found['vectors']} of {found['width']} numbers"]
     if found["explained"]:
         shares = " + ".join(f"{100 * share:.1f} %" for share in found["explained"])
         lines.append(f"two axes hold {shares} of the variance")
@@ -153,51 +134,37 @@ def render_space(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def render_direction(found: Mapping[str, Any]) -> str:
-    """How well a direction separates, and the stops of a walk along it."""
-    lines = [
-        f"from {found['from']} to {found['to']}: length {found['length']:.3g}; halfway, "
-        f"{100 * found['accuracy']:.1f} % of {found['held_out']:,} held-out examples are told apart"
-    ]
-    for stop in found.get("walk", ()):
-        lines += ["", f"{stop['step']:+.1f}"]
-        if "writes" in stop:
-            lines[-1] += f"  writes: {' '.join(stop['writes'].split())}"
-        for near in stop["nearest"]:
-            label = "" if near["label"] is None else f"[{near['label']}] "
-            lines.append(f"  {near['distance']:8.3g}  {label}{shorten(near['name'], 90, placeholder=' …')}")
-    return "\n".join(lines)
-
-
 def draw_space(
-    points: Float[Tensor, "N 2"],
-    labels: Sequence[str],
+    found: Map,
     path: str | Path | None = None,
-    *,
-    title: str = "",
-    axes_names: tuple[str, str] = ("", ""),
-    arrow: Float[Tensor, "2 2"] | None = None,
-    stops: Float[Tensor, "S 2"] | None = None,
+    along: Direction | None = None,
+    begin: Float[Tensor, "D"] | None = None,
 ) -> "matplotlib.figure.Figure":
-    """Examples as points, a colour and sign for each label; an `arrow` between two places, and numbered `stops`."""
+    """Examples as points, a colour and sign for each label; on axes that have a meaning, an arrow `along` a direction
+    and the stops of a walk from `begin`."""
     if path is not None:
         check_suffix(path)
+    points, labels = found.points, found.space.examples.labels
     figure = new_figure(9, 7)
-    axes = chart(figure, 1, 1, 5, 5, title=title, xlabel=axes_names[0], ylabel=axes_names[1])
+    names = [f"axis {i}: {100 * share:.1f} % of the variance" for i, share in enumerate(found.explained, 1)]
+    told = dict(zip(("xlabel", "ylabel"), names, strict=False))
+    axes = chart(figure, 1, 1, 5, 5, title=f"{len(points):,} examples, {found.space.made_of}", **told)
     axes.set_aspect("equal", adjustable="datalim")
-    size = float(np.clip(3000 / len(points), 4, 26))
+    size = float(np.clip(4000 / len(points), 6, 26))
     for name, places, color, sign in groups(labels, len(points)):
-        how: dict[str, Any] = dict(color=color, marker=sign, s=size, alpha=0.75, linewidths=0, label=name)
-        axes.scatter(*points[places].T.numpy(), **how)
-    if arrow is not None:
+        how: dict[str, Any] = dict(marker=sign.strip("-"), s=size, alpha=0.75, linewidths=0.7, label=name)
+        axes.scatter(*points[places].T.numpy(), edgecolors=color, facecolors="none" if "-" in sign else color, **how)
+    if along is not None and found.axes is not None:
+        ends = found.place(torch.stack([along.start, along.start + along.vector])).tolist()
         how = dict(arrowstyle="-|>", color=INK, linewidth=2, mutation_scale=16, shrinkA=0, shrinkB=0)
-        axes.annotate("", arrow[1].tolist(), arrow[0].tolist(), arrowprops=how)
-    if stops is not None:
-        axes.plot(*stops.T.numpy(), color=INK, linewidth=0.8, linestyle=(0, (4, 3)), marker="o", markersize=4)
-        for step, place in zip(STEPS, stops.tolist(), strict=True):
+        axes.annotate("", ends[1], ends[0], arrowprops=how)
+        if begin is not None:
+            stops = found.place(torch.stack([begin + step * along.vector for step in STEPS]))
+            axes.plot(*stops.T.numpy(), color=INK, linewidth=0.8, linestyle=(0, (4, 3)), marker="o", markersize=4)
             back = dict(boxstyle="round,pad=0.12", facecolor="white", edgecolor="none", alpha=0.75)
-            how = pen(8, fontweight="bold", bbox=back)
-            axes.annotate(f"{step:+g}", place, (4, 5), textcoords="offset points", **how)
+            for step, stop in zip(STEPS, stops.tolist(), strict=True):
+                how = pen(8, fontweight="bold", bbox=back)
+                axes.annotate(f"{step:+g}", stop, (4, 5), textcoords="offset points", **how)
     axes.margins(0.04)
     axes.grid(axis="x", color=axes.get_ygridlines()[0].get_color(), linewidth=0.6)
     tidy(axes)

@@ -109,13 +109,12 @@ def moved(output: Any, by: Float[Tensor, "D"]) -> Any:
     return output + (by[:, None, None] if output.dim() == 4 else by)
 
 
-@torch.no_grad()
 def token_states(loaded: Any, examples: Examples, layer: int) -> Iterator[Tokens]:
     """The vectors of each example behind a block, in order; what stands in front of all texts or places is left out."""
     blocks, kept = blocks_of(loaded, examples.pictures), list[Tensor]()
     read = read_pictures if examples.pictures else read_texts
     for first in range(0, len(examples), BATCH):
-        with behind(blocks, layer, lambda output: kept.append(opened(output))):
+        with torch.no_grad(), behind(blocks, layer, lambda output: kept.append(opened(output))):
             found = list(read(loaded, examples.items[first : first + BATCH], kept.pop))
         yield from found
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 STEPS, BATCH, RATE = 2000, 512, 1e-2
+TRIES = 4
+"""Toys that are learned for each share: features that started alike may get into each other's way."""
 
 
 def squeeze(
     features: int, dims: int, shares: tuple[float, ...], *, importance: float = 0.9, steps: int = STEPS, seed: int = 0
 ) -> tuple[Float[Tensor, "P M N"], Float[Tensor, "P N"]]:
-    """Learns ReLU(WᵀW x + b) ≈ x for each share of features that are there at once: the W and b of all toys.
+    """Learns ReLU(WᵀW x + b) ≈ x for each share of features that are there at once: W and b of the best of some tries.
 
     A feature is there with that chance, and then a number from 0 to 1; each matters `importance` times as much as the
     one before it.
@@ -28,22 +30,26 @@ def squeeze(
     if not shares or not all(0 < share <= 1 for share in shares):
         raise ValueError(f"shares={shares} of features that are there lie above 0, up to 1; use 1,0.3,0.1,0.03")
     dice = torch.Generator().manual_seed(seed)
-    chance = torch.tensor(shares)[:, None, None]
+    toys = TRIES * len(shares)
+    chance = torch.tensor(shares).repeat(TRIES)[:, None, None]
     matters = importance ** torch.arange(features)
-    weight = torch.randn(len(shares), dims, features, generator=dice).mul_((1 / features) ** 0.5).requires_grad_()
-    bias = torch.zeros(len(shares), features, requires_grad=True)
+    weight = torch.randn(toys, dims, features, generator=dice).mul_(features**-0.5).requires_grad_()
+    bias = torch.zeros(toys, features, requires_grad=True)
+    average = torch.zeros(toys)
     optimizer = torch.optim.Adam([weight, bias], lr=RATE)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
-        there = torch.rand(len(shares), BATCH, features, generator=dice) < chance
-        x = there * torch.rand(len(shares), BATCH, features, generator=dice)
+        there = torch.rand(toys, BATCH, features, generator=dice) < chance
+        x = there * torch.rand(toys, BATCH, features, generator=dice)
         back = (x @ weight.mT @ weight + bias[:, None]).relu()
         # Rare features make small losses: divided by the chance, all toys learn at one rate.
-        loss = (matters * (back - x).square() / chance).sum() / BATCH
+        losses = (matters * (back - x).square() / chance).sum((1, 2)) / BATCH
         optimizer.zero_grad()
-        loss.backward()
+        losses.sum().backward()
         optimizer.step()
-    return weight.detach(), bias.detach()
+        average = 0.99 * average + 0.01 * losses.detach()
+    best = average.view(TRIES, -1).argmin(0) * len(shares) + torch.arange(len(shares))
+    return weight.detach()[best], bias.detach()[best]
 
 
 def represented(weight: Float[Tensor, "*P M N"]) -> Tensor:

@@ -102,6 +102,10 @@ def test_commands_and_options_are_frozen():
             "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--view", "--word",
         ],
         "draw": ["--out"],
+        "latent": [
+            "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",
+            "--to", "--walk",
+        ],
         "convert": ["--to"],
         "doctor": ["--json", "--kernel", "--speed"],
         "bench attention": [
