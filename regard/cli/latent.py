@@ -17,6 +17,7 @@ from regard.cli.base import PATH, emit, json_option, regard
 @click.option("--from", "from_", metavar="LABEL|FILE", help="Find the direction from these examples …")
 @click.option("--to", metavar="LABEL|FILE", help="… to these.")
 @click.option("--walk", metavar="TEXT|IMAGE", help="Go along the direction from here: what is near, what is written.")
+@click.option("--reach", type=float, default=4.0, show_default=True, help="How far, in lengths of the direction.")
 @click.option("--dictionary", type=click.IntRange(2), metavar="UNITS", help="Learn a sparse dictionary of tokens.")
 @click.option(
     "--active", type=click.IntRange(1), default=8, show_default=True, help="Units of it that a token may use."
@@ -25,7 +26,7 @@ from regard.cli.base import PATH, emit, json_option, regard
 @json_option
 def latent(
     run: str, data: Path | None, layer: int | None, limit: int, project: str, from_: str | None, to: str | None,
-    walk: str | None, dictionary: int | None, active: int, out: Path | None, as_json: bool,
+    walk: str | None, reach: float, dictionary: int | None, active: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Examples as the model in RUN holds them: a map of them, a direction between two kinds, a sparse dictionary.
 
@@ -50,7 +51,7 @@ def latent(
     if dictionary is not None:
         learn_dictionary(loaded, examples_for(loaded, data).draw(limit), layer, dictionary, active, out, as_json)
     elif from_ is not None and to is not None:
-        show_direction(loaded, data, layer, limit, (from_, to), walk, out, as_json)
+        show_direction(loaded, data, layer, limit, (from_, to), walk, reach, out, as_json)
     else:
         show_map(loaded, data, layer, limit, project, out, as_json)
     if out is not None:
@@ -72,7 +73,7 @@ def show_map(
 
 def show_direction(
     loaded: Any, data: Path | None, layer: int | None, limit: int, ends: tuple[str, str], start: str | None,
-    out: Path | None, as_json: bool,
+    reach: float, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Prints a direction and a walk along it, and draws both on the map."""
     from regard.inside.direction import find_direction, render_direction, walk
@@ -92,10 +93,10 @@ def show_direction(
     x = None
     if begin is not None:
         x = vectors_of(loaded, begin, space.layer)[0]
-        said["walk"] = walk(loaded, begin, x, along, space.examples, space.x, space.layer)
+        said["walk"] = walk(loaded, begin, x, along, space.examples, space.x, space.layer, reach)
     emit(said, as_json, render_direction)
     if out is not None:
-        draw_space(Map.of(space), out, along, x)
+        draw_space(Map.of(space), out, along, x, reach)
 
 
 def learn_dictionary(

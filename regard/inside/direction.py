@@ -16,8 +16,10 @@ from regard.inside.states import behind, blocks_of, moved
 from regard.tasks import CaptionWriter, Translator
 from regard.tasks.speaker import Speaker
 
-STEPS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
-"""Where a walk stops, in lengths of its direction."""
+STOPS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
+"""Of a walk, as shares of how far it reaches to both sides."""
+REACH = 4.0
+"""Lengths of a direction that a walk reaches, unless told otherwise."""
 NEAREST = 3
 NEW_TOKENS = 40
 """That a language model writes at each stop."""
@@ -58,14 +60,14 @@ def find_direction(one: Float[Tensor, "N D"], other: Float[Tensor, "M D"]) -> Di
 
 def walk(
     loaded: Any, begin: Examples, x: Float[Tensor, "D"], along: Direction, others: Examples, y: Float[Tensor, "N D"],
-    layer: int | None,
+    layer: int | None, reach: float = REACH,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Stops on a line through the vector of one example: which others are nearest and, where the model writes and
     vectors stand behind one of its blocks, what it writes when all its vectors there are moved as far."""
     stops = []
     labels = others.labels or [None] * len(others)
     same = torch.tensor([name == begin.names[0] for name in others.names])
-    for step in STEPS:
+    for step in (reach * stop for stop in STOPS):
         away = (y - (x + step * along.vector)).norm(dim=1).masked_fill(same, torch.inf)
         near = away.topk(min(NEAREST, len(y)), largest=False)
         pairs = zip(near.values.tolist(), near.indices.tolist(), strict=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data.sets import Examples
 from regard.inside.canvas import INK, SOFT, chart, check_suffix, colors, families, fit, new_figure, pen, save, tidy
-from regard.inside.direction import STEPS, Direction
+from regard.inside.direction import REACH, STOPS, Direction
 from regard.inside.states import block_at, blocks_of, has_own, vectors_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def draw_space(
     path: str | Path | None = None,
     along: Direction | None = None,
     begin: Float[Tensor, "D"] | None = None,
+    reach: float = REACH,
 ) -> "matplotlib.figure.Figure":
     """Examples as points, a colour and sign for each label; on axes that have a meaning, an arrow `along` a direction
     and the stops of a walk from `begin`."""
@@ -159,12 +160,12 @@ def draw_space(
         how = dict(arrowstyle="-|>", color=INK, linewidth=2, mutation_scale=16, shrinkA=0, shrinkB=0)
         axes.annotate("", ends[1], ends[0], arrowprops=how)
         if begin is not None:
-            stops = found.place(torch.stack([begin + step * along.vector for step in STEPS]))
+            stops = found.place(torch.stack([begin + reach * stop * along.vector for stop in STOPS]))
             axes.plot(*stops.T.numpy(), color=INK, linewidth=0.8, linestyle=(0, (4, 3)), marker="o", markersize=4)
             back = dict(boxstyle="round,pad=0.12", facecolor="white", edgecolor="none", alpha=0.75)
-            for step, stop in zip(STEPS, stops.tolist(), strict=True):
+            for stop, where in zip(STOPS, stops.tolist(), strict=True):
                 how = pen(8, fontweight="bold", bbox=back)
-                axes.annotate(f"{step:+g}", stop, (4, 5), textcoords="offset points", **how)
+                axes.annotate(f"{reach * stop:+g}", where, (4, 5), textcoords="offset points", **how)
     axes.margins(0.04)
     axes.grid(axis="x", color=axes.get_ygridlines()[0].get_color(), linewidth=0.6)
     tidy(axes)

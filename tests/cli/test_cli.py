@@ -104,7 +104,7 @@ def test_commands_and_options_are_frozen():
         "draw": ["--out"],
         "latent": [
             "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",
-            "--to", "--walk",
+            "--reach", "--to", "--walk",
         ],
         "convert": ["--to"],
         "doctor": ["--json", "--kernel", "--speed"],
