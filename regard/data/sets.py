@@ -30,8 +30,8 @@ class Examples:
         return len(self.items)
 
     def take(self, places: Sequence[int]) -> "Examples":
-        parts = [[part[i] for i in places] if part else [] for part in (self.items, self.names, self.labels)]
-        return Examples(*parts, self.pictures)
+        labels = [self.labels[i] for i in places] if self.labels else []
+        return Examples([self.items[i] for i in places], [self.names[i] for i in places], labels, self.pictures)
 
     def draw(self, limit: int) -> "Examples":
         """At most so many of them, by the same dice every time, in their order."""

@@ -1,6 +1,6 @@
 """A direction between two kinds of examples, and a walk along it: what is near, and what a model then writes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import shorten
@@ -65,7 +65,7 @@ def walk(
     """Stops on a line through the vector of one example: which others are nearest and, where the model writes and
     vectors stand behind one of its blocks, what it writes when all its vectors there are moved as far."""
     stops = []
-    labels = others.labels or [None] * len(others)
+    labels: Sequence[str | None] = others.labels or [None] * len(others)
     same = torch.tensor([name == begin.names[0] for name in others.names])
     for step in (reach * stop for stop in STOPS):
         away = (y - (x + step * along.vector)).norm(dim=1).masked_fill(same, torch.inf)
