@@ -2,6 +2,7 @@
 
 from regard.inside.capture import Seen, alignment, look
 from regard.inside.figures import FIGURES, draw
+from regard.inside.superposition import draw_superposition
 from regard.inside.text import draw_text, draw_text_attention
 from regard.inside.views import (
     draw_alignment,
@@ -24,6 +25,7 @@ __all__ = [
     "draw_heads",
     "draw_lines",
     "draw_masks",
+    "draw_superposition",
     "draw_text",
     "draw_text_attention",
     "draw_training",

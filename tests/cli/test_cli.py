@@ -104,6 +104,10 @@ def test_commands_and_options_are_frozen():
         ],
         "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
+        "latent": [
+            "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",
+            "--reach", "--to", "--walk",
+        ],
         "convert": ["--to"],
         "doctor": ["--causal", "--json", "--kernel", "--out", "--speed"],
         "bench attention": [
