@@ -245,13 +245,3 @@ def test_pixels_of_digits_are_learned(tmp_path):
     sizes = [sum(p.numel() for p in load_model(tmp_path / name).parameters()) for name in found]
     assert max(sizes) / min(sizes) < 1.02
     assert found["gpt"]["bits_per_dimension"] < min(found["gpt"]["histograms"], found["lstm"]["bits_per_dimension"])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", ["mae", "simclr"])
-def test_features_without_labels_halve_the_error(name, tmp_path):
-    """The best layer of the trained encoder against the best one of the same encoder untrained."""
-    fit(recipe(name), tmp_path / "run", quiet=True)
-    found = probe(tmp_path / "run", {})
-    assert found["labels"] == 1000 and found["error"] <= found["untrained"] / 2, found
