@@ -1,4 +1,4 @@
-"""The page of what `look` captured: weights alone, for any model; tokens are numbers, and the model is not asked again."""
+"""The page of what `look` captured: weights alone, of any model; tokens are numbers, and no model is asked again."""
 
 from typing import Any
 
@@ -25,9 +25,7 @@ def page_of_weights(seen: Seen, row: int = 0) -> str:
     for name in seen.names:
         found = seen.passes(name)[-1][row : row + 1]
         kind = seen.calls[name][0].kind
-        queries, keys = (
-            side(*one) for one in zip(SIDES.get(kind, ("target", "source")), found.shape[2:], strict=True)
-        )
+        queries, keys = (side(*one) for one in zip(SIDES.get(kind, ("target", "source")), found.shape[2:], strict=True))
         layers.append({
             "name": name, "kind": kind, "tab": "cross" if kind == "recurrent" else kind, "heads": found.shape[1],
             "queries": queries, "keys": keys, "kernel": "", "size": [1, *found.shape[2:]],
