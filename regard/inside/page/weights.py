@@ -1,4 +1,4 @@
-"""The page of what `look` captured: weights alone, for any model; tokens are numbers, and nobody is asked again."""
+"""The page of what `look` captured: weights alone, of any model; tokens are numbers, and no model is asked again."""
 
 from typing import Any
 
