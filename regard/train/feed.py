@@ -68,17 +68,14 @@ class Feed:
         self.epoch, self.whole = epoch, index == 1  # a run that goes on may begin in the middle of one
         self.now, self.seen, self.again = [], set(), 0
 
-    @property
-    def chooses(self) -> bool:
-        """Whether targets, all that is asked for, are numbers of classes, and not always the same one."""
-        return int(np.count_nonzero(self.counts)) > 1
+    def chooses(self, classes: int | None) -> bool:
+        """Whether targets, all that is asked for, are numbers of these classes, and not always the same one."""
+        return classes is not None and len(self.counts) <= classes and int(np.count_nonzero(self.counts)) > 1
 
-    def floor(self, classes: int, smoothing: float) -> float | None:
+    def floor(self, classes: int, smoothing: float) -> float:
         """The loss of the best guess that never looks: the entropy of the (smoothed) frequencies."""
-        total = self.counts.sum()
-        if not total or len(self.counts) > classes:
-            return None
-        shares = (1 - smoothing) * np.pad(self.counts / total, (0, classes - len(self.counts))) + smoothing / classes
+        shares = np.pad(self.counts / self.counts.sum(), (0, classes - len(self.counts)))
+        shares = (1 - smoothing) * shares + smoothing / classes
         shares = shares[shares > 0]
         return float(-(shares * np.log(shares)).sum())
 

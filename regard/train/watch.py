@@ -152,7 +152,8 @@ class Watch:
 
     def signs(self, step: int, figures: Row) -> Signs:
         assert self.batch is not None
-        classes = classes_of(self.model) if self.feed.chooses else None
+        classes = classes_of(self.model)
+        classes = classes if self.feed.chooses(classes) else None  # positions of an answer are no classes
         return Signs(
             step=step, config=self.config, losses=self.losses, best=min(self.best, self.losses[0]), classes=classes,
             floor=None if classes is None else self.feed.floor(classes, self.config.smoothing), ratio=self.ratio,

@@ -231,6 +231,7 @@ def test_floor_is_the_best_constant_guess():
     feed = Feed()
     targets = torch.tensor([0] * 6 + [1] * 2)
     list(feed.add(0, 1, Batch({"ids": torch.zeros(8, 2, dtype=torch.long)}, targets, ())))
+    assert feed.chooses(2) and not feed.chooses(1) and not feed.chooses(None) and not Feed().chooses(2)
     guess = torch.tensor([0.75, 0.25, 1e-30]).log()
     wanted = torch.nn.functional.cross_entropy(guess.expand(8, 3), targets).item()
     assert feed.floor(3, 0.0) == pytest.approx(wanted, rel=1e-5)
