@@ -151,7 +151,6 @@ class Watch:
         }
 
     def signs(self, step: int, figures: Row) -> Signs:
-        assert self.batch is not None
         classes = classes_of(self.model)
         classes = classes if self.feed.chooses(classes) else None  # positions of an answer are no classes
         return Signs(
