@@ -119,7 +119,7 @@ class Learned:
 
     said: dict[str, Any]
     """All that is printed."""
-    tops: list[tuple[int, list[tuple[int, Float[Tensor, "T"]]]]]
+    tops: list[tuple[int, list[tuple[int, Tensor]]]]
     """Of each unit printed the examples that it is strongest in, and its strength at each of their tokens."""
     tokens: list[Tokens]
     examples: Examples
