@@ -1,7 +1,8 @@
 """Does the doctor name what is wrong, and keep silent where nothing is? `python benchmarks/doctor.py --seeds 3`
 
-Trains each healthy set-up of tests/train/faults.py and each with its fault, and prints the place of the right cause in
-the doctor's shortlist. About three minutes of one core for three seeds. With --cost instead, what watching costs: the
+Trains each healthy set-up of tests/train/faults.py and each with its fault, examines each module of
+tests/train/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
+About four minutes of one core for three seeds. With --cost instead, what watching costs: the
 same recipe with and without, in turns; the median of the rounds' ratios.
 """
 
@@ -18,7 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from regard.recipes import recipe  # noqa: E402
 from regard.recipes.run import fit_job, prepare  # noqa: E402
+from regard.train.exam import examine_module  # noqa: E402
 from regard.train.progress import Line  # noqa: E402
+from tests.train.broken import FAULTS as MODULES  # noqa: E402
 from tests.train.faults import FAULTS, HEALTHY, examine  # noqa: E402
 
 
@@ -38,6 +41,13 @@ def table(seeds: int, scratch: Path) -> bool:
             places.append(found.index(cause) + 1 if cause in found else None)
         good &= all(place in (1, 2) for place in places)
         print(f"| {name} | {cause} | {', '.join(map(str, places))} | {twin}: {silent[twin]} |", flush=True)
+    for name, cause, broken, healthy in MODULES:
+        lists = [[one.cause for one in examine_module(broken(seed), name).findings] for seed in range(seeds)]
+        places = [found.index(cause) + 1 if cause in found else None for found in lists]
+        count = sum(len(examine_module(healthy(seed), name).findings) for seed in range(seeds))
+        good &= all(place in (1, 2) for place in places) and not count
+        told = f"{count} findings" if count else "silent"
+        print(f"| a module: {name} | {cause} | {', '.join(map(str, places))} | {told} |", flush=True)
     return good
 
 

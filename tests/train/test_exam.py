@@ -319,7 +319,7 @@ def test_models_of_transformers_are_healthy(name):
 def test_a_foreign_one_that_was_broken():
     model = foreign("bert")
     model.cls.predictions.transform.dense.requires_grad_(False)
-    assert causes(model) == ["frozen layer"]
+    assert causes(model) == ["a frozen layer"]
 
 
 @pytest.mark.parametrize("family", list(models))

@@ -48,7 +48,7 @@ def parameters(subject: Subject) -> str | Finding:
     size = sum(named[name].numel() for name in frozen)
     if frozen and size <= total_size / 2:
         return Finding(
-            "frozen layer", f"{layers(frozen)} has requires_grad=False: {size:,} of {total_size:,} parameters",
+            "a frozen layer", f"{layers(frozen)} has requires_grad=False: {size:,} of {total_size:,} parameters",
             "remove requires_grad_(False), if that was not meant", 0.85, where=layers(frozen),
         )  # fmt: skip
     return f"all {total_size:,} take part" + (f"; {size:,} are frozen, as for fine-tuning" if frozen else "")

@@ -87,7 +87,7 @@ def attention(subject: Subject) -> str | Finding:
             "start queries and keys smaller", 0.8, where=f"softmax {number}",
         )  # fmt: skip
     return Finding(
-        "missing scale", f"{said}; divided by √d_k it would be {spread / math.sqrt(width):.2g}",
+        "scores not divided by √d_k", f"{said}; divided by √d_k it would be {spread / math.sqrt(width):.2g}",
         "divide q @ k.T by √d_k: a softmax that starts nearly one-hot has no gradient", 0.9, where=f"softmax {number}",
     )  # fmt: skip
 
