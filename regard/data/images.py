@@ -21,6 +21,8 @@ FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filt
 def read_image(path: str | Path) -> Image.Image:
     """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name the image files in it: {path}/*.png")
     if not path.is_file():
         raise ValueError(f"no such image: {path}")
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # ours is checked, with the path in the message
