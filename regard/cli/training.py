@@ -93,7 +93,7 @@ def run_recipe(
     help="What to learn; pictures (--data.images) need none.",
 )
 @click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Of what.  [default: all]")
-@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK]")
+@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK, runs/pictures, runs/boxes]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @json_option
@@ -112,12 +112,14 @@ def finetune(
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
     if {"data.coco", "data.voc"} & changes.keys():
-        task = "detr"
+        task, place = "detr", "boxes"
     elif "data.images" in changes:
-        task = "vit"
-    if task is None:
+        task, place = "vit", "pictures"
+    elif task is None:
         raise ValueError("give --task classify, tag, answer, embed or instruct, or pictures: --data.images FOLDER")
-    run_recipe(task, changes, out or Path("runs") / task, resume, quiet, as_json)
+    else:
+        place = task
+    run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json)
 
 
 @regard.command()

@@ -247,6 +247,7 @@ def classify(
     if compares and not zero_shot:
         raise ValueError(f'{run} has no labels of its own; name some texts: --zero-shot "a red circle" "a blue square"')
     texts = read_texts(text, input_)
+    check_readable(run, classifier, texts)
     more: Any = list(zero_shot) if compares else [second] * len(texts) if second is not None else None
     for one, labels in zip(texts, classifier.classify(texts, more), strict=True):
         best = labels[0]
@@ -255,6 +256,16 @@ def classify(
             f"{best.label}\t{best.probability:.1%}" + (f"\t{one}" if len(texts) > 1 else ""),
             as_json,
         )
+
+
+def check_readable(run: str, loaded: Any, texts: list[str]) -> None:
+    """An error if a model that reads is given a picture's name."""
+    from regard.data.images import SUFFIXES
+    from regard.tasks import PictureEncoder
+
+    for text in () if isinstance(loaded, PictureEncoder) else texts:
+        if Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
+            raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
 
 
 @regard.command()
@@ -320,7 +331,7 @@ def embed(
     from regard.tasks import Comparer, PictureEncoder, load_for
 
     if (query is None) != (corpus is None):
-        raise ValueError("--search and --in go together: what to look for, and the file to look in")
+        raise ValueError("--search and --in go together: what to look for, and the file or folder to look in")
     encoder = load_for("embed", run, quantize)
     sees = isinstance(encoder, PictureEncoder)
     if query is not None and corpus is not None and corpus.is_dir():
@@ -343,6 +354,7 @@ def embed(
             )
         return
     texts = read_texts(text, input_)
+    check_readable(run, encoder, texts)
     vectors = encoder.vectors(texts) if sees else encoder.embed(texts)
     if out is not None:
         import numpy as np
@@ -354,6 +366,7 @@ def embed(
                 np.save(file, vectors.numpy())
 
         write_atomically(out, write)
+        click.echo(f"saved: {out}", err=True)
         return
     for one, vector in zip(texts, vectors.tolist(), strict=True):
         rounded = [round(value, 6) for value in vector]

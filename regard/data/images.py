@@ -22,6 +22,8 @@ FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filt
 def read_image(path: str | Path | BytesIO) -> Image.Image:
     """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
     name = str(path) if isinstance(path, str | Path) else "the picture"
+    if isinstance(path, str | Path) and Path(path).is_dir():
+        raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
     if isinstance(path, str | Path) and not Path(path).is_file():
         raise ValueError(f"no such image: {name}")
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # ours is checked, with the path in the message

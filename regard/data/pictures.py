@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch
-from regard.data.examples import read_examples
+from regard.data.examples import RENAME, read_examples
 from regard.data.images import Preparation, list_images, read_image
 
 LARGEST = 64
@@ -86,7 +86,10 @@ def list_table(table: Path) -> list[Listed]:
     named = [name for name in COLUMNS if name in first.replace("\t", ",").replace('"', "").strip().split(",")]
     if table.suffix.lower() == ".jsonl":
         named = [name for name in COLUMNS if f'"{name}"' in first]
-    rows = read_examples(table, "classify", {"text": named[0]} if named else None)
+    try:
+        rows = read_examples(table, "classify", {"text": named[0]} if named else None)
+    except ValueError as error:
+        raise ValueError(str(error).replace(RENAME, "call the columns path and label")) from None
     return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
 
 

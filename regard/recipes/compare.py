@@ -10,7 +10,7 @@ from regard.data.text import TextConfig
 from regard.recipes.base import Recipe
 from regard.recipes.lm import encode
 from regard.recipes.scores import evaluate, held_out_pairs, score_pairs
-from regard.tasks import Writer, load
+from regard.tasks import Translator, Writer, load
 from regard.tasks.scores import exact_match, translation_scores
 from regard.train.loop import read_metrics
 
@@ -25,13 +25,19 @@ def compare_by_length(
     """BLEU and exact match of each run in up to five classes of source length."""
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("runs to compare need different names")
+    translators = {run: load(run) for run in runs}
+    for run, loaded in translators.items():
+        if not isinstance(loaded, Translator):
+            raise ValueError(
+                f"{run} translates nothing; language models race with --by time, others: regard eval {run}"
+            )
     pairs = sorted(held_out_pairs(runs[0], changes, limit), key=source_words)
     # About as many sentences in each class, and every length in one class only.
     ends = sorted({source_words(pairs[len(pairs) * i // 5 - 1]) for i in range(1, 6) if len(pairs) * i >= 5})
     groups = [[pair for pair in pairs if low < source_words(pair) <= high] for low, high in pairwise([-1, *ends])]
     result: dict[str, Any] = {"by": "length", "runs": {}}
     for run in runs:
-        hypotheses = iter(score_pairs(load(run), pairs, beams=beams).outputs)
+        hypotheses = iter(score_pairs(translators[run], pairs, beams=beams).outputs)
         rows = []
         for group in groups:
             texts, references = [next(hypotheses) for _ in group], [target for _, target in group]
@@ -77,7 +83,9 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
         writer = load(run)
         data = Recipe.load(run / "recipe.toml").data
         if not isinstance(writer, Writer) or not isinstance(data, TextConfig):
-            raise ValueError(f"{run} is no language model of running text; compare translators with --by length")
+            raise ValueError(
+                f"{run} is no language model of running text; translators: --by length, others: regard eval {run}"
+            )
         texts.add(data.sha256)
         if len(texts) > 1:
             raise ValueError(f"{run} was trained on another text than those before it; compare runs of one text")

@@ -122,6 +122,11 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
         data = replace(data, channels=config.channels)
         recipe = replace(recipe, data=data)
         shape = (*((data.size,) * 2 if data.size else sides(config.image)), config.channels)
+        if (own := replace(data, channels=None).shape()) != shape:
+            kinds = [
+                f"{rows} × {columns} in {'grey' if depth == 1 else 'colours'}" for rows, columns, depth in (own, shape)
+            ]
+            line.say(f"pictures of {kinds[0]} become {kinds[1]}, as {data.base} reads them")
     pictures, valid = data.split(shape)
     if data.examples is not None:
         pictures = pictures.draw(data.examples, recipe.train.seed)

@@ -171,3 +171,18 @@ def test_digits_are_learned(tmp_path):
     """The docstring's figure, with a little room for another machine."""
     fit(recipe("vit"), tmp_path, quiet=True)
     assert evaluate(tmp_path, {}).scores["accuracy"] >= 98
+
+
+def test_a_model_that_reads_is_given_no_picture(capsys, folder, tmp_path):
+    plan = {"train.steps": 2, "train.warmup": 1, "model.dim": 16, "model.heads": 2, "model.ffn_dim": 16}
+    fit(recipe("classify", plan | {"model.depth": 1, "data.epoch_size": 200}), tmp_path / "texts", quiet=True)
+    picture = folder / "red" / "3.png"
+    for verb in ("classify", "embed"):
+        assert f"reads texts, and {picture} is a picture" in fails(capsys, verb, tmp_path / "texts", picture)
+
+
+def test_what_else_goes_wrong_is_said_in_a_line(capsys, run, folder, tmp_path):
+    assert "translates nothing; language models race" in fails(capsys, "compare", run)
+    assert "is a folder; name the image files in it" in fails(capsys, "classify", run, folder)
+    (tmp_path / "table.csv").write_text("path,caption\na.png,red\n")
+    assert "call the columns path and label" in fails(capsys, "train", "vit", "--data.images", tmp_path / "table.csv")
