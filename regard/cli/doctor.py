@@ -36,6 +36,8 @@ def doctor(
     regard doctor --kernel my_kernels:mine      a class in my_kernels.py, or the name that it registers
     regard doctor --kernel linear --kernel window:radius=64
     """
+    if target is not None and ":" not in target and not Path(target).exists():
+        raise ValueError(f"{target!r} is no run, and names no function; write my_module:make_model for one of yours")
     if target is not None and (":" not in target or Path(target).exists()):
         examine_run(Path(target), out, as_json)
         return

@@ -98,6 +98,8 @@ def look(
     from regard.tasks import Painter, PictureEncoder, Translator, load
 
     loaded, drawn = load(run, quantize), (word, kind, view, against, token, layer, head, at)
+    if isinstance(loaded, Painter):
+        raise ValueError(f"{run} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     if out is None and not as_json and all(one is None for one in (target, *drawn)):
         open_page(run, loaded, text, quantize)
         return
@@ -105,8 +107,6 @@ def look(
         save_page(run, loaded, text, target, drawn, out)
         return
     kind = kind or "cross"
-    if isinstance(loaded, Painter):
-        raise ValueError(f"{run} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     if isinstance(loaded, PictureEncoder):
         if target is not None or word is not None:
             raise ValueError(f"{run} reads pictures; leave out --target and --word")

@@ -118,8 +118,9 @@ class Eye(nn.Module):
             channels = width
         self.layers = nn.Sequential(*layers, nn.Conv2d(channels, dim, 1))
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if isinstance(layer, nn.Conv2d):  # behind the last one there is nothing that halves what passes
+                last = layer is self.layers[-1]
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear" if last else "relu")
                 assert layer.bias is not None
                 nn.init.zeros_(layer.bias)
 

@@ -27,7 +27,7 @@ def tab_to(page, locator, key="Tab"):
 
 def test_by_keyboard_alone(visit):
     page = visit()
-    expect(page.locator("nav a")).to_have_count(1)
+    expect(page.locator("nav a")).to_have_count(2)
     page.keyboard.press("Tab")
     expect(page.locator("#skip")).to_be_focused()
     page.keyboard.press("Enter")

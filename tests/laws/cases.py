@@ -140,7 +140,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     ],
     "clip": [
         dict(COMPARED, depth=2, text_depth=1),
-        dict(COMPARED, depth=1, text_depth=1, stem=(5, 6), patch=4),
+        dict(COMPARED, depth=1, text_depth=1, stem=(8,), patch=2),
         dict(COMPARED, depth=1, text_depth=2, norm="rms", activation="swiglu", position="rotary", norm_place="post"),
     ],
     "mae": [

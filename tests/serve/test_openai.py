@@ -346,7 +346,9 @@ def test_its_own_classes_of_errors(client):
     with pytest.raises(openai.NotFoundError, match="no model 'gtp' here; did you mean 'gpt'") as missing:
         complete(client, model="gtp")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.BadRequestError, match="can embed, it cannot write; ask gpt or endless or t5"):
+    with pytest.raises(
+        openai.BadRequestError, match="can embed and be looked into, it cannot write; ask gpt or endless or t5"
+    ):
         complete(client, model="embed")
     with pytest.raises(openai.BadRequestError, match="context is 64; shorten it") as longer:
         complete(client, prompt="a 1 " * 50)
