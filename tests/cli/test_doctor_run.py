@@ -13,7 +13,7 @@ def test_a_run_is_told_shown_and_given_as_json(tmp_path, capsys):
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):
-    assert "no metrics.jsonl" in fails(capsys, "doctor", tmp_path / "nowhere")
+    assert "nowhere' is no run" in fails(capsys, "doctor", tmp_path / "nowhere")
     assert "is a page about a run" in fails(capsys, "doctor", "--out", "page.html")
     run_of(tmp_path)
     assert "name it .html" in fails(capsys, "doctor", tmp_path, "--out", tmp_path / "x.png")

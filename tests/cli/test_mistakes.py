@@ -201,7 +201,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         (
             "classify",
             ["compare", "RUN", "--by", "time"],
-            "RUN is no language model of running text; compare translators with --by length",
+            "RUN is no language model of running text; translators: --by length",
         ),
     ],
 )

@@ -165,9 +165,10 @@ def test_damaged_files_are_an_error_or_a_picture(tmp_path, seed):
 
 
 def test_what_is_not_there(tmp_path):
-    for path in (tmp_path / "none.png", tmp_path):
-        with pytest.raises(ValueError, match=f"no such image: {path}"):
-            read_image(path)
+    with pytest.raises(ValueError, match=f"no such image: {tmp_path}/none.png"):
+        read_image(tmp_path / "none.png")
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder; name the image files in it"):
+        read_image(tmp_path)
 
 
 def test_the_limit_of_pillow_is_put_back(tmp_path):
