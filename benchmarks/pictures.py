@@ -1,14 +1,16 @@
 """Forward speed on pictures beside Hugging Face's `transformers`, with the same weights, in one interleaved run.
 
-    python benchmarks/pictures.py [vit-s/16] [swin-t] [--batch 1 8] [--rounds 9] [--json]
+    python benchmarks/pictures.py [vit-s/16] [swin-t] [--batch 1 8] [--rounds 30] [--json]
 
 `transformers` makes a model of the shape with random weights and writes it; both sides load that directory, and what
-they give must agree. Everyone takes a turn in every round, so a noisy machine disturbs all alike; what counts is the
-ratio, round by round. "regard int8" has matrices of whole numbers; what that costs in accuracy is said by
-`regard eval RUN --quantize int8` on a trained model.
+they give must agree. Everyone takes a short turn in every round, in an order that changes, so a noisy machine disturbs
+all alike and nobody always follows the same one; what counts is the ratio, round by round (its median, and the middle
+half of the rounds). "regard int8" has matrices of whole numbers; what that costs in accuracy is said by `regard eval
+RUN --quantize int8` on a trained model.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import tempfile
@@ -25,7 +27,7 @@ from regard.native.quantized import quantize
 SHAPES = ("vit-s/16", "swin-t")
 LABELS = 1000
 SIDE = 224
-TURN = 0.8
+TURN = 0.3
 """Seconds of a turn, at least."""
 
 
@@ -56,7 +58,7 @@ def contestants(shape: str) -> dict[str, Callable[[Tensor], Tensor]]:
 def rate(function: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
     """Pictures a second in one turn."""
     start, count = time.perf_counter(), 0
-    while (passed := time.perf_counter() - start) < TURN or count < 2:
+    while (passed := time.perf_counter() - start) < TURN:
         function(pixels)
         count += 1
     return count * len(pixels) / passed
@@ -74,14 +76,14 @@ def measure(shape: str, batches: list[int], rounds: int) -> Iterator[dict[str, A
         if away["regard"] > 1e-4:
             raise SystemExit(f"{shape}: the outputs differ by {away['regard']:.1e} of their size")
         rates: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(rounds):
-            for name, function in sides.items():
-                rates[name].append(rate(function, pixels))
+        for _, order in zip(range(rounds), itertools.cycle(itertools.permutations(sides)), strict=False):
+            for name in order:
+                rates[name].append(rate(sides[name], pixels))
         ratios = {name: [a / b for a, b in zip(rates[name], rates["transformers"], strict=True)] for name in sides}
         yield {
             "shape": shape, "batch": batch, "pictures_per_second": {n: statistics.median(r) for n, r in rates.items()},
             "ratio": {n: statistics.median(r) for n, r in ratios.items()},
-            "ratios": {n: [min(r), max(r)] for n, r in ratios.items()}, "away": away,
+            "ratios": {n: statistics.quantiles(r, n=4)[::2] for n, r in ratios.items()}, "away": away,
         }  # fmt: skip
 
 
@@ -89,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", default=[], choices=[[], *SHAPES], metavar="SHAPE")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     for shape in given.shapes or SHAPES:
