@@ -47,8 +47,8 @@ class Feed:
         if self.read < FIRST:
             yield from same_as_input(batch)
         self.read += 1
-        if batch.targets.dtype == torch.int64 and batch.labels is None and self.counts.sum() < ENOUGH:
-            found = np.bincount(batch.targets[batch.targets != IGNORE].flatten().cpu().clamp(min=0).numpy())
+        if batch.labels is None and self.counts.sum() < ENOUGH:
+            found = counted(batch.targets)
             longer = max(len(found), len(self.counts))
             self.counts = np.pad(self.counts, (0, longer - len(self.counts)))
             self.counts[: len(found)] += found
@@ -78,6 +78,14 @@ class Feed:
         shares = (1 - smoothing) * shares + smoothing / classes
         shares = shares[shares > 0]
         return float(-(shares * np.log(shares)).sum())
+
+
+def counted(targets: Tensor) -> np.ndarray:
+    """How often each class is the target, of mixed ones their shares; nothing where targets are no classes."""
+    if targets.dtype == torch.int64:
+        return np.bincount(targets[targets != IGNORE].flatten().cpu().clamp(min=0).numpy())
+    mixed = targets.dim() == 2 and targets.min() >= 0 and (targets.sum(1) - 1).abs().max() < 1e-3
+    return targets.sum(0).double().cpu().numpy() if mixed else np.zeros(0)
 
 
 def fingerprint(batch: Batch) -> Hashable:

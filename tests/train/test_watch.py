@@ -239,6 +239,18 @@ def test_floor_is_the_best_constant_guess():
     assert feed.floor(3, 0.1) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_mixed_targets_count_by_their_shares():
+    targets = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.25, 0.0, 0.75]])
+    feed = Feed()
+    list(feed.add(0, 1, Batch({"pixels": torch.zeros(3, 1, 2, 2)}, targets, (0, 1, 2))))
+    guess = targets.mean(0).log().expand(3, -1)
+    assert feed.chooses(3)
+    assert feed.floor(3, 0.0) == pytest.approx(torch.nn.functional.cross_entropy(guess, targets).item(), rel=1e-5)
+    boxes = Feed()
+    list(boxes.add(0, 1, Batch({"pixels": torch.zeros(3, 1, 2, 2)}, torch.rand(3, 4) + 1, (0, 1, 2))))
+    assert not boxes.chooses(4)
+
+
 # ---- causes -------------------------------------------------------------------------------------------------------
 
 
