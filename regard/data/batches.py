@@ -147,6 +147,19 @@ def pair_collate(*, bos: int, eos: int, pad_id: int) -> Callable[[Sequence[IdPai
     )  # fmt: skip
 
 
+def shuffled(
+    count: int, rows: int, seed: int, epoch: int, index: int
+) -> Iterator[tuple[int, int, list[int], np.random.Generator]]:
+    """Endless groups of places among `count`, in a new order in each epoch: (epoch, index of the next group, places,
+    random numbers of that group alone), from the given place on."""
+    while True:
+        order = np.random.default_rng((seed, epoch)).permutation(count).tolist()
+        for position in range(index, -(-count // rows)):
+            places = order[position * rows : (position + 1) * rows]
+            yield epoch, position + 1, places, np.random.default_rng((seed, epoch, position))
+        epoch, index = epoch + 1, 0
+
+
 @dataclass(frozen=True)
 class TextStream:
     """Endless batches of windows from one long text. Each epoch cuts it at other places."""

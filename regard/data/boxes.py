@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.data.annotations import Annotated, list_coco, list_voc
 from regard.data.augment import Augmentation
-from regard.data.batches import IGNORE, Batch
+from regard.data.batches import IGNORE, Batch, shuffled
 from regard.data.images import Preparation
 from regard.data.pictures import check_room
 from regard.data.scenes import SEEDS, SHAPES, scene
@@ -232,14 +232,9 @@ class BoxStream:
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
-        while True:
-            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.boxes))
-            for position in range(index, self.count()):
-                places = order[position * self.rows : (position + 1) * self.rows].tolist()
-                rng = np.random.default_rng((self.seed, epoch, position))
-                changed = [self.vary(self.boxes.pictures[i], rng) for i in places]
-                yield epoch, position + 1, self.collate(changed, places, rng)
-            epoch, index = epoch + 1, 0
+        for epoch, index, places, rng in shuffled(len(self.boxes), self.rows, self.seed, epoch, index):  # noqa: B020
+            changed = [self.vary(self.boxes.pictures[i], rng) for i in places]
+            yield epoch, index, self.collate(changed, places, rng)
 
     def vary(self, one: Boxed, rng: np.random.Generator) -> Boxed:
         """Mirrored and cropped, if the dice say so."""

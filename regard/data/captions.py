@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.data.augment import Augmentation, centred
-from regard.data.batches import IGNORE, Batch, pad
+from regard.data.batches import IGNORE, Batch, pad, shuffled
 from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
 from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, check_room, read_listed, resized, shape_of
@@ -210,15 +210,10 @@ class CaptionStream:
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
-        while True:
-            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.pictures))
-            for position in range(index, self.count()):
-                places = order[position * self.rows : (position + 1) * self.rows].tolist()
-                rng = np.random.default_rng((self.seed, epoch, position))
-                x = centred(self.augmentation.change(self.tensor[places].float(), rng), self.how)
-                said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
-                yield epoch, position + 1, self.collate(x, said, places)
-            epoch, index = epoch + 1, 0
+        for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
+            x = centred(self.augmentation.change(self.tensor[places].float(), rng), self.how)
+            said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
+            yield epoch, index, self.collate(x, said, places)
 
     def once(self, pictures: Captioned, ids: list[list[list[int]]]) -> Iterator[Batch]:
         """Every given picture with each of its captions: for validation."""

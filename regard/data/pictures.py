@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import Augmentation, centred, mix
-from regard.data.batches import Batch
+from regard.data.batches import Batch, shuffled
 from regard.data.examples import RENAME, read_examples
 from regard.data.images import Preparation, list_images, read_image
 
@@ -327,16 +327,11 @@ class PictureStream:
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
-        while True:
-            order = np.random.default_rng((self.seed, epoch)).permutation(len(self.pictures))
-            for position in range(index, self.count()):
-                places = order[position * self.rows : (position + 1) * self.rows]
-                rng = np.random.default_rng((self.seed, epoch, position))
-                x = self.augmentation.change(self.tensor[places].float(), rng)
-                labels = torch.from_numpy(self.pictures.labels[places])
-                x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
-                yield epoch, position + 1, Batch({"pixels": centred(x, self.how)}, targets, tuple(places.tolist()))
-            epoch, index = epoch + 1, 0
+        for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
+            x = self.augmentation.change(self.tensor[places].float(), rng)
+            labels = torch.from_numpy(self.pictures.labels[places])
+            x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
+            yield epoch, index, Batch({"pixels": centred(x, self.how)}, targets, tuple(places))
 
     def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
         """Every given picture once, as it is: for validation."""
