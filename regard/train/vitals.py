@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch
 from regard.nn.feedforward import FeedForward
+from regard.nn.kernels import Additive, Full
 from regard.nn.masks import Mask
+from regard.nn.positions import Bias
 from regard.nn.reversible import recomputes
 from regard.nn.weights import find_kernels, weights_of
 
@@ -144,7 +146,7 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
         given = dict(zip(("q", "k", "v"), args, strict=False)) | given
         if given["q"][..., 0].numel() * given["k"].shape[2] > MATRIX:
             return  # of a sequence so long that its kernel may never hold all weights either
-        found = spread_of(weights_of(kernel, **given), given.get("mask"))
+        found = spread_of(weights_of(kernel, **given), kernel, given.get("mask"), given.get("bias"))
         if found is not None:
             heads.setdefault(name, []).append(found)
             size[name] = given["q"].shape[-1]
@@ -186,10 +188,15 @@ def attention_of(model: nn.Module) -> dict[str, Any]:
         return {}
 
 
-def spread_of(weights: Float[Tensor, "B H T S"], mask: Mask | None) -> tuple[list[float], float] | None:
-    """Entropy of each head as a share of the highest possible, and the deviation of log weights over visible keys."""
+def spread_of(
+    weights: Float[Tensor, "B H T S"], kernel: Any, mask: Mask | None = None, bias: Bias | None = None
+) -> tuple[list[float], float] | None:
+    """Entropy of each head as a share of the highest possible, and the deviation over visible keys of the scores
+    without their bias: what remains of log weights."""
     T, S = weights.shape[2:]
-    seen = torch.ones(1, 1, T, S, dtype=torch.bool) if mask is None else mask.dense(T, S).cpu()
+    seen = (kernel.rule() if mask is None else mask & kernel.rule()).dense(T, S).to(weights.device)
+    if not isinstance(kernel, Full | Additive):  # some choose their keys by what these are
+        seen = seen & (weights > 0)
     seen = seen.expand(len(weights), -1, -1, -1)  # B #H T S
     count = seen.sum(-1)
     rows = count >= FEW
@@ -197,6 +204,7 @@ def spread_of(weights: Float[Tensor, "B H T S"], mask: Mask | None) -> tuple[lis
         return None
     logs = weights.clamp(min=1e-30).log()
     entropy = -(weights * logs).sum(-1) / count.clamp(min=FEW).log()  # B H T
+    logs = logs if bias is None else logs - bias.dense(T, S)
     mean = (logs * seen).sum(-1) / count.clamp(min=1)
     spread = (((logs - mean[..., None]) * seen).square().sum(-1) / count.clamp(min=1)).sqrt()
     every = rows.expand_as(entropy)

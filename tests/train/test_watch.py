@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -13,6 +14,7 @@ from regard.data.batches import Batch, window_batch
 from regard.hub.checkpoint import load_model
 from regard.nn.kernels import Full
 from regard.nn.masks import causal
+from regard.objectives.next_token import next_token
 from regard.recipes import fit
 from regard.train import loop as loop_module
 from regard.train.board import scalars
@@ -144,16 +146,34 @@ def test_figures_are_what_they_are_called(tmp_path):
 def test_entropy_is_the_share_of_what_is_possible():
     even = torch.ones(1, 2, 8, 8).tril() / torch.arange(1, 9)[:, None]
     even[:, 1] = torch.eye(8)
-    entropy, _ = spread_of(even, causal())
+    kernel = Full(heads=2, head_dim=4, max_len=8)
+    entropy, _ = spread_of(even, kernel, causal())
     assert entropy == pytest.approx([1, 0], abs=1e-6)
-    assert spread_of(torch.ones(1, 1, 3, 3) / 3, None) is None, "three keys say nothing"
+    assert spread_of(torch.ones(1, 1, 3, 3) / 3, kernel) is None, "three keys say nothing"
 
 
 def test_spread_is_the_deviation_of_scores():
     q, k, v = torch.randn(3, 2, 4, 16, 64).unbind(0)
-    _, weights = Full(heads=4, head_dim=64, max_len=16)(q, k, v, weights=True)
+    kernel = Full(heads=4, head_dim=64, max_len=16)
+    _, weights = kernel(q, k, v, weights=True)
     scores = (q @ k.mT) / 8
-    assert spread_of(weights, None)[1] == pytest.approx(scores.std(-1, correction=0).mean().item(), rel=1e-4)
+    assert spread_of(weights, kernel)[1] == pytest.approx(scores.std(-1, correction=0).mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kernel, position",
+    [
+        *((kernel, "sinusoidal") for kernel in ("window:radius=8", "sparse", "topk:k=8", "reformer", "linear")),
+        *(("full", position) for position in ("alibi", "relative", "rotary")),
+    ],
+)
+def test_scores_of_healthy_starts_are_small(kernel, position):
+    """Whatever hides keys, and whatever is added to scores."""
+    torch.manual_seed(1)
+    model = writer(0, kernel=kernel, position=position, max_len=256).model
+    figures = activations(model, next_token, window_batch(chain(0), np.arange(2) * 300, 256))
+    assert figures["spread"] and all(0.05 < one < 3 for one in figures["spread"].values()), figures["spread"]
+    assert all(0.5 < one <= 1.0001 for row in figures["entropy"].values() for one in row), figures["entropy"]
 
 
 @pytest.mark.parametrize(
