@@ -22,6 +22,8 @@ SPREAD = 5.0
 """Of scores before any learning: healthy ones deviate by 1, and by up to 3 where queries begin like keys."""
 LARGE, SMALL = 0.1, 3e-5
 """Updates beside their weights, of the median matrix: healthy recipes lie between."""
+SMALLER = "draw the first weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)"
+"""The cure of an exploding start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +101,7 @@ def exploding_start(signs: Signs) -> Finding | None:
     return Finding(
         "exploding initialisation",
         f"the first loss is {signs.start:.3g}, but equal chances for {signs.classes} classes would give {even:.3g}",
-        "draw the first weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)",
+        SMALLER,
         0.95,
         signs.step,
     )

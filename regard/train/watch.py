@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from regard.data.batches import Batch
-from regard.train.causes import RECENT, RULES, Signs
+from regard.train.causes import RECENT, RULES, SMALLER, Signs
 from regard.train.config import TrainConfig
 from regard.train.feed import Feed
 from regard.train.findings import Finding, as_dict
@@ -47,11 +47,12 @@ class Watch:
         self.best, self.ratio = min(medians, default=math.inf), math.nan
         self.feed, self.frozen = Feed(), Frozen(model)
         self.update: Update | None = None
-        self.places: list[str] = []
-        """The last two batches, for whoever blames them."""
+        self.batches: list[tuple[str, Batch]] = []
+        """Of this step, with their names."""
+        self.last = ""
+        """Those of the step before, by name, for whoever blames them."""
         self.jumped: tuple[float, float, str, str] | None = None
         self.found: list[Finding] = []
-        self.batch: Batch | None = None
 
     def due(self, step: int) -> bool:
         """Often in the beginning, where most goes wrong, later now and then."""
@@ -64,8 +65,7 @@ class Watch:
         """Before a batch goes to the model."""
         if self.config.watch:
             self.found += self.feed.add(epoch, index, batch)
-            self.places = [*self.places[-1:], name_of(epoch, index, batch)]
-            self.batch = batch
+            self.batches.append((name_of(epoch, index, batch), batch))
 
     def before(self, step: int) -> None:
         """When gradients are there, and weights are still the old ones."""
@@ -90,15 +90,24 @@ class Watch:
             if finding.cause not in self.told:
                 self.told.add(finding.cause)
                 yield {"step": step, "finding": as_dict(finding) | {"step": step}}
-        self.found = []
+        self.found, self.last, self.batches = [], self.names, []
+
+    @property
+    def names(self) -> str:
+        """The batches of this step."""
+        return " and ".join(name for name, _ in self.batches)
 
     def blame(self, what: str, value: float, step: int, batch: Batch) -> Finding:
         """Who made a loss or a gradient that is no number: one example, or all of them."""
-        count = len(batch.examples) or len(batch.targets)
-        wrong = [row for row in range(count) if not self.finite(pick(batch, [row]), backward=what != "loss")]
-        names = [batch.examples[row] if batch.examples else row for row in wrong[:5]]
+        wrong, count = [], 0
+        for some in [batch] if what == "loss" else [one for _, one in self.batches] or [batch]:
+            names = some.examples or range(len(some.targets))
+            count += len(names)
+            for row, name in enumerate(names):
+                if not self.finite(pick(some, [row]), backward=what != "loss"):
+                    wrong.append(name)
         if 0 < len(wrong) < count:
-            which = ("example " if len(wrong) == 1 else "examples ") + ", ".join(map(str, names))
+            which = ("example " if len(wrong) == 1 else "examples ") + ", ".join(map(str, wrong[:5]))
             return Finding(
                 "a broken example",
                 f"{which} of the batch's {count} by itself makes the {what} {value}; the others do not",
@@ -106,14 +115,10 @@ class Watch:
                 1.0,
                 step,
             )
-        cause = "learning rate too high" if step > 1 else "exploding initialisation"
-        return Finding(
-            cause,
-            f"the {what} is {value} at step {step}, for {'every' if wrong else 'no single'} example of the batch",
-            "lower --train.lr or lengthen --train.warmup",
-            0.9,
-            step,
-        )
+        seen = f"the {what} is {value} at step {step}, for {'every' if wrong else 'no single'} example of the batch"
+        if step == 1:
+            return Finding("exploding initialisation", seen, SMALLER, 0.9, step)
+        return Finding("learning rate too high", seen, "lower --train.lr or lengthen --train.warmup", 0.9, step)
 
     # ---- how ----------------------------------------------------------------------------------------------------
 
@@ -130,9 +135,9 @@ class Watch:
 
     def measure(self, step: int, rate: float) -> Row:
         """Figures by layer of a sampled step."""
-        assert self.update is not None and self.batch is not None
+        assert self.update is not None
         moved, weights = self.update.measure()
-        gradient, self.update, batch = self.update.gradient, None, self.batch
+        gradient, self.update = self.update.gradient, None
         self.found += self.frozen.add(gradient, moved if rate > 0 else None)
         ratios = [(moved[n] / weights[n]) ** 0.5 for n, p in self.parameters.items() if p.dim() > 1 and weights[n]]
         ratio = median(ratios) if ratios else math.nan
@@ -147,7 +152,7 @@ class Watch:
                 for name, value in by_layer(list(moved), list(moved.values())).items()
                 if sizes[name]
             },
-            **activations(self.model, self.objective, batch),
+            **activations(self.model, self.objective, self.batches[-1][1]),
         }
 
     def signs(self, step: int, figures: Row) -> Signs:
@@ -180,7 +185,7 @@ class Watch:
         if len(window) >= WINDOW // 2:
             usual = median(window)
             if loss - usual > max(JUMP * (max(window) - usual), 0.1 * self.losses[0]):
-                self.jumped = loss, usual, self.places[0], self.places[-1]
+                self.jumped = loss, usual, self.last, self.names
         return None
 
 

@@ -38,7 +38,8 @@ def ablation(question: Question) -> dict[str, Float[Tensor, "H"]]:
 
 @torch.no_grad()
 def erasure(question: Question) -> Float[Tensor, "R S"]:
-    """How much less likely each output gets when a token is taken away: becomes the mean of all tokens of its text.
+    """How much less likely each output gets when a token is taken away: becomes the mean of all tokens of its text, or
+    where the future is hidden of those before it, so that nothing is told of what is to be said.
 
     This is no view of the weights: it is what they are to be measured by.
     """
@@ -48,7 +49,8 @@ def erasure(question: Question) -> Float[Tensor, "R S"]:
 
         def erase(module: nn.Module, args: tuple[Tensor, ...], places: Tensor = places) -> tuple[Tensor, ...]:
             x = args[0].clone()
-            x[range(len(places)), places] = x.mean(1)
+            known = (x.cumsum(1) - x) / torch.arange(T).clamp(min=1)[:, None]  # of the first: nothing
+            x[range(len(places)), places] = known[range(len(places)), places] if stack.causal else x.mean(1)
             return x, *args[1:]
 
         handle = stack.register_forward_pre_hook(erase)

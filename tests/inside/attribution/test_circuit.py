@@ -6,6 +6,7 @@ import torch
 from regard.inside.attribution import ablation, aligners, attention, erasure, gradient, lens, patch, rollout
 from regard.inside.attribution.patterns import followers, induction, previous
 from regard.inside.capture import look
+from regard.models import build, preset
 from tests.inside.attribution.asking import question
 from tests.inside.attribution.circuit import INDUCTION, PREVIOUS, circuit
 
@@ -70,6 +71,16 @@ def test_tokens_that_matter():
         row = view(asked)[0]
         assert row[9] == 0 and abs(float(row.sum()) - 1) < 1e-5  # nothing of what comes later
     assert lens(asked)[:, 0, 7].tolist()[-1] > 0.9 > 0.2 > lens(asked)[1, 0, 7]
+
+
+def test_what_is_taken_away_tells_nothing_of_the_future():
+    torch.manual_seed(2)
+    model = build("gpt", preset("gpt", "tiny", dim=16, depth=2, heads=2, ffn_dim=32, vocab_size=12, dropout=0.0)).eval()
+    other = IDS.clone()
+    other[0, -1] = 1
+    first, second = (erasure(question(model, ids, [3, 6])) for ids in (IDS, other))
+    torch.testing.assert_close(first, second)
+    assert first[0, :4].abs().min() > 1e-4 and first[0, 4:].abs().max() < 1e-6
 
 
 def test_mistakes():
