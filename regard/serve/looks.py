@@ -8,9 +8,10 @@ import base64
 import binascii
 import io
 import secrets
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 
@@ -23,6 +24,7 @@ from regard.serve.shelf import Served
 from regard.serve.state import state_of
 from regard.tasks.pictures import PictureEncoder
 
+Result = TypeVar("Result")
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
 KEPT = 4
 """Passes in memory, each with the q, k and v of all its layers; who comes back later has to look again."""
@@ -70,11 +72,12 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
 
     off: list[Any] = [tuple(one) for one in body.off]
 
-    def work() -> dict[str, Any]:
+    def work() -> tuple[Page, dict[str, Any]]:
         page = Page(served.watched, *words, target=body.target, off=off, name=body.model)
-        return page.describe() | {"look": state.looks.add(page)}
+        return page, page.describe()
 
-    return await asked(request, work)
+    page, described = await asked(request, work)
+    return described | {"look": state.looks.add(page)}
 
 
 def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
@@ -124,10 +127,14 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
     count = sum(one.heads for one in page.layers)
     if count > MOST_PASSES:
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
-    return await asked(request, lambda: {"effects": page.effects(), "alignment": page.best_alignment()})
+    gone = threading.Event()
+    try:
+        return await asked(request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()})
+    finally:
+        gone.set()  # nobody waits: others may have their turn
 
 
-async def asked(request: Request, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+async def asked(request: Request, work: Callable[[], Result]) -> Result:
     """Work in turn with that of others, in time; a mistake of the user is an answer."""
     shelf = state_of(request).shelf
     try:

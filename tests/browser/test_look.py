@@ -266,6 +266,15 @@ def test_an_encoder_decoder_has_three_tabs_and_is_led_another_way(look, page_of)
     expect(said(page, "ahead")).to_contain_text("It would go on:")
 
 
+def test_a_translation_is_written_step_by_step(look, page_of):
+    page, there = look("translate"), page_of("translate")
+    step = page.get_by_role("button", name="Step", exact=True)
+    for count in (2, 3):
+        step.click()
+        expect(tokens(page, 1)).to_have_count(count)
+        expect(tokens(page, 1).last.locator("small")).to_have_text(str(there.subject.ids[count - 1]))
+
+
 def test_a_bert_and_a_pair(look, page_of):
     page, there = look("classify"), page_of("classify")
     chances = there.scores[0].softmax(-1)

@@ -3,7 +3,7 @@
 Everything is plain data that goes into JSON. Nothing is computed before it is asked for, but the pass itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ class Page:
         with torch.inference_mode():
             with without(loaded.model, self.off), embedded(loaded.model) as self.strips:
                 self.scores, self.layers = record(loaded.model, self.subject.run)
+                if self.scores.isnan().any() or (self.scores == torch.inf).any():
+                    raise ValueError("the model's answer is no number: its weights are broken; train it again")
+                self.found = self.subject.found(self.scores)  # it may name tokens
                 self.ahead = self.subject.write()
             self.whole, self.whole_ahead = self.scores, self.ahead
             if self.off:
@@ -58,7 +61,7 @@ class Page:
         last = subject.answers == "next" and not (self.own and subject.sequence)  # a whole translation from its start
         row = len(self.scores) - 1 if last else 0
         answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores), "row": row}
-        answer |= subject.found(self.scores)  # first: it may name the tokens
+        answer |= self.found
         layers = []
         for layer in self.layers:
             queries, keys = subject.sides(layer)
@@ -135,12 +138,14 @@ class Page:
         return float(apart.mean())
 
     @torch.inference_mode()
-    def effects(self) -> list[list[float]]:
-        """For each layer, how much of the answer each head changes when it alone is off."""
+    def effects(self, ended: Callable[[], bool] = lambda: False) -> list[list[float]]:
+        """For each layer, how much of the answer each head changes when it alone is off, until it has `ended`."""
         found = []
         for layer in self.layers:
             row = []
             for head in range(layer.heads):
+                if ended():
+                    raise ValueError("nobody waits for the answer any more")
                 with without(self.loaded.model, [(layer.name, head)]):
                     row.append(round(self.change(self.subject.run()), 6))
             found.append(row)

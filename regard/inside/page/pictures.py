@@ -19,6 +19,7 @@ from regard.inside.page.subjects import MOST_TOKENS, Subject, told, written
 from regard.inside.sight import Places, Plan, cut, layout, prepared, tower
 from regard.models import CLIP
 from regard.nn.heads import apart
+from regard.nn.weights import find_kernels
 from regard.objectives.matching import corners
 
 SMALLEST = 384
@@ -41,20 +42,21 @@ class Seeing(Subject):
 
     def __init__(self, loaded: Any, picture: Any) -> None:
         super().__init__(loaded)
-        self.known: dict[str, int] = {}
         self.bytes, self.pixels = prepared(loaded, picture)
         self.answers = "labels" if getattr(self.model.config, "labels", ()) else "vector"
         self.input = {"picture": uri_of(self.bytes)}
         self.plans = self.planned()
         self.grids: list[tuple[Places, int]] = []
-        for plan in self.plans:
+        for plan in self.plans.values():
             self.grid(plan.queries, plan.first)
             self.grid(plan.keys, plan.first)
 
-    def planned(self) -> list[Plan]:
-        """Where the layers that read the picture look."""
-        family = tower(self.model).family
-        return list(layout(family, cut(family, self.bytes.shape[:2])))
+    def planned(self) -> dict[str, Plan]:
+        """Where the layers that read the picture look, by their names."""
+        part = tower(self.model)
+        own = set(find_kernels(part.watched).values())
+        names = [name for name, kernel in find_kernels(self.model).items() if kernel in own]
+        return dict(zip(names, layout(part.family, cut(part.family, self.bytes.shape[:2])), strict=True))
 
     def grid(self, places: Places, first: int = 0) -> int:
         """The sequence of some places; a new one where they are new."""
@@ -78,17 +80,13 @@ class Seeing(Subject):
     def names(self, ids: Sequence[int]) -> list[str]:
         return [self.model.config.labels[id] for id in ids]
 
-    def plan(self, layer: Layer) -> Plan:
-        """The plan of a layer; they come in the order of the layers."""
-        return self.plans[self.known.setdefault(layer.name, len(self.known))]
-
     def sides(self, layer: Layer) -> tuple[int, int]:
-        plan = self.plan(layer)
+        plan = self.plans[layer.name]
         return self.grid(plan.queries, plan.first), self.grid(plan.keys, plan.first)
 
     def more(self, layer: Layer) -> dict[str, Any]:
         """How Swin cuts: which place stands where in which window; −1 is filled up."""
-        cuts = self.plan(layer).windows
+        cuts = self.plans[layer.name].windows
         if cuts is None:
             return {}
         count = cuts.grid[0] * cuts.grid[1]
@@ -149,11 +147,11 @@ class Captioning(Seeing):
         self.input["target"] = own
         self.sequences.append(told(loaded.tokenizer, self.ids, "caption", "Caption") | {"front": 1})
 
-    def planned(self) -> list[Plan]:
+    def planned(self) -> dict[str, Plan]:
         side = self.model.config.cell_side
         rows, columns = self.bytes.shape[:2]
         places = Places((-(-rows // side), -(-columns // side)), side)
-        return [Plan(queries=places, keys=places)]
+        return {"": Plan(queries=places, keys=places)}
 
     def run(self) -> Float[Tensor, "P V"]:
         scores = self.model(self.pixels, torch.tensor([self.ids]))[0].float()

@@ -104,7 +104,7 @@ export const panel = {
     const button = (name, key, onclick, disabled) =>
       make("button", { type: "button", "data-key": key, onclick, disabled: Boolean(disabled) }, name);
     const steps = writes && source.live ? make("div", { class: "row" },
-      button("Step", "step", () => go([...chosen(), found.ids[0]])),
+      button("Step", "step", () => go([...(whole() ? [] : chosen()), more()[0]]), more().length === 0),
       button("Back", "back", () => go(chosen().slice(0, -1)), chosen().length === 0),
       button("From the start", "start", () => go([]), chosen().length === 0),
       button("Go on", "go on", () => go([...(whole() ? [] : chosen()), ...more()]), more().length === 0)) : null;

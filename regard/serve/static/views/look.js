@@ -26,6 +26,7 @@ export const view = {
     let opening = location.search === "?look"; // the server was started with something to look at
     let inside = null;
     let described = null;
+    let turn = 0; // of all answers that are on their way only the last one counts
 
     const sees = () => context.model.does.length === 1; // other models can do more than be looked into
 
@@ -66,7 +67,9 @@ export const view = {
     }
 
     async function show(body, signal, before) {
+      const own = ++turn;
       const found = await post("/v1/look", body, signal);
+      if (own !== turn) return; // somebody asked for something else meanwhile
       inside?.end();
       problem.replaceChildren();
       described = found;
@@ -89,6 +92,7 @@ export const view = {
         task.stop();
       },
       modelChanged() {
+        turn += 1;
         inside?.end();
         [inside, described] = [null, null];
         shown.replaceChildren();
