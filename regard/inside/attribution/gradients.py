@@ -49,7 +49,7 @@ def gradients(question: Question) -> tuple[Seen, Iterable[dict[str, Float[Tensor
     if any(stack.reversible for stack in question.stacks.values()):
         raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
     with mixing(question.model) as mixed, look(question.model) as seen:
-        scores = question.scores()[0]
+        scores = question.scores()[0].unbind()
     outputs = [mixed[name][0] for name in seen.names]
 
     def each(row: int) -> dict[str, Float[Tensor, "H T S"]]:

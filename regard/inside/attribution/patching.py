@@ -80,7 +80,7 @@ def patch(question: Question, other: Question) -> Patched:
     if choices[0] == choices[1]:
         raise ValueError(
             f"both texts lead to {question.names[0]!r}, so there is no difference to trace; "
-            "change what matters for it, or ask about another output (--at)"
+            "change what matters for it, or ask about another output"
         )
 
     def gap(inputs: dict[str, Tensor]) -> Float[Tensor, "B"]:

@@ -27,7 +27,7 @@ function drawTokens(found, look, say) {
   if (look.described.input.picture) return { parts: [lit(look, weights[0], outputs[0], written, say)] };
   const heat = createHeat({ name: `What each output rests on: outputs down, tokens across`, corner: "output", columns: tokens, values: weights,
     rows: outputs, tell: (row, column) => `“${outputs[row]}” rests on ${tokens[column]}: ${written(weights[row][column])}` }, say);
-  return { parts: [heat.element, note("Each row beside its largest.")] };
+  return { parts: [heat.element, note("Colours: each row beside its largest.")] };
 }
 
 function drawEffects(found, look, say) {
@@ -79,10 +79,10 @@ function drawLens({ outputs, layers }, look, say) {
   order.forEach((depth, row) => heat.cells[row].forEach((cell, column) => {
     cell.classList.toggle("right", layers[depth].top[column][0] === outputs[column]);
   }));
-  const since = outputs.map((name, column) => layers.findLastIndex(({ top }) => top[column][0] !== name) + 1);
-  const said = since.filter((depth) => depth < layers.length).length;
-  return { parts: [make("p", {}, `${said} of ${outputs.length} outputs are the model's own first choice in the end.`), heat.element,
-    note("Columns are what comes next; bold: it is said behind this block already. The deeper, the surer.")] };
+  const right = outputs.filter((name, column) => layers.at(-1).top[column][0] === name).length;
+  return { parts: [make("p", {}, outputs.length === 1 ? `The output asked about is “${outputs[0]}”.`
+    : `In the end ${right} of ${outputs.length} outputs are the model's own first choice.`), heat.element,
+  note("Columns are outputs; bold: it is said behind this block already. The deeper the colour, the surer.")] };
 }
 
 function drawPatch(found, look, say) {
@@ -148,7 +148,7 @@ function lit({ described }, weights, name, written, say, view = false) {
   const best = strongest(places, 1, -Infinity)[0] + front.length;
   const ahead = weights.slice(0, front.length).reduce((sum, one) => sum + one, 0);
   return make("figure", { class: "lit" }, make("div", { class: "layers" }, canvas, heat.table), make("figcaption", { class: "note" },
-    `${view ? name : `“${name}”`}: most ${nameOf(sequence, best)}, ${written(weights[best])}${front.length ? `; ${written(ahead)} what stands in front` : ""}`));
+    `${view ? name : `“${name}”`}: most ${nameOf(sequence, best)}, ${written(weights[best])}${front.length ? `; in front of the places ${written(ahead)}` : ""}`));
 }
 
 const note = (text) => make("p", { class: "note" }, text);

@@ -24,7 +24,7 @@ export const panel = {
     const buttons = views.map((view) => make("button", { type: "button", "aria-pressed": "false", "data-view": view, "data-key": `view ${view}`,
       onclick: () => choose(view) }, VIEWS[view][0]));
     const every = make("option", { value: "" }, "all");
-    const output = make("select", { "data-key": "output", onchange: () => chosen && ask() }, every, ...outputs());
+    const output = make("select", { "aria-label": "Output", "data-key": "output", onchange: () => chosen && ask() }, every, ...outputs());
     const about = make("label", { class: "check" }, "Output", output);
     const words = make("input", { type: "text", value: described.input.text ?? "", "data-key": "against", autocomplete: "off" });
     const other = make("form", { class: "row against", hidden: true, onsubmit: compare },
