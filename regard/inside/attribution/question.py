@@ -119,7 +119,7 @@ def ask(
     elif isinstance(loaded, Translator):
         asked = ask_translator(loaded, text, target)
     else:
-        asked = ask_reader(loaded, text, second, behind=target or ())
+        asked = ask_reader(loaded, text, second, behind=() if isinstance(target, str) else target or ())
     longest = getattr(asked.model.config, "max_len", None)
     if longest is not None and len(asked.tokens) > longest:
         raise ValueError(f"the text has {len(asked.tokens):,} tokens, the context is {longest:,}; shorten it")

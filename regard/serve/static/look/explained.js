@@ -51,7 +51,7 @@ function heads({ layers }, { described, state }, say, name, tell) {
     write: (row, head) => short(layers[row].heads[head]), tell: (row, head) => `${title(row, head)}: ${tell(layers[row].heads[head])}`,
     pick(row, head) {
       state.set({ tab: described.layers[numbers[row]].tab, layer: numbers[row], head });
-      document.querySelector('[data-panel="attention"]').scrollIntoView({ block: "nearest" });
+      document.querySelector(".large h3").scrollIntoView({ block: "nearest" });
     },
   }, say);
 
