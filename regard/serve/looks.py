@@ -30,6 +30,8 @@ KEPT = 4
 """Passes in memory, each with the q, k and v of all its layers; who comes back later has to look again."""
 MOST_PASSES = 400
 """Heads that are switched off one after the other for one question."""
+MOST_COPIES = 4000
+"""Changed copies of an input that one view tries; most go through a model many at a time."""
 
 
 class Looks:
@@ -132,6 +134,18 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
         return await asked(request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()})
     finally:
         gone.set()  # nobody waits: others may have their turn
+
+
+@router.post("/view")
+async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
+    """What outputs rest on."""
+    state = state_of(request)
+    page = state.looks.find(body.look, body.model)
+    if body.against is not None:
+        state.shelf.find(body.model).check_length([body.against], "against")
+    if (count := page.copies(body.view)) > MOST_COPIES:
+        raise Refused(400, f"this view tries the input {count:,} times, at most {MOST_COPIES:,}; give a shorter one")
+    return await asked(request, lambda: page.view(body.view, at=body.at, against=body.against))
 
 
 async def asked(request: Request, work: Callable[[], Result]) -> Result:

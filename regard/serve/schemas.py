@@ -275,3 +275,11 @@ class HeadRequest(LayerRequest):
 
 class ChancesRequest(LookedRequest):
     row: Annotated[int, Field(ge=0)]
+
+
+class ViewRequest(LookedRequest):
+    view: Literal["rollout", "gradient", "ablation", "lens", "patch", "agreement"]
+    at: Annotated[int, Field(ge=0)] | None = None
+    """One output; without, all."""
+    against: Text | None = None
+    """For a patch: another text of as many tokens."""

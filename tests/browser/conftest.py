@@ -8,9 +8,14 @@ from functools import cached_property
 from urllib.request import urlopen
 
 import pytest
+import torch
 
+from regard.inside.page import Page
 from regard.recipes import fit
+from regard.tasks import load
+from tests.browser.seen import SEE, TEXT, make_seen, words_for
 from tests.recipes.tiny import FACTS, plan, shared
+from tests.serve.running import serving_here
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = (
@@ -150,3 +155,73 @@ def visit(browser, server):
     for one in watched:
         assert one.errors == []
         assert {url for url in one.requests if not url.startswith(one.address + "/")} == set()
+
+
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory):
+    """Models to look into, by name, and a picture."""
+    torch.manual_seed(5)
+    return make_seen(tmp_path_factory.mktemp("seen"))
+
+
+@pytest.fixture(scope="session")
+def looked(seen):
+    """A server of these models; a module whose `server` it is looks at them."""
+    with serving_here(seen[0]) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def page_of(seen):
+    """What a look at a model is in Python."""
+    kept = {}
+
+    def page_of(name, *words, **how):
+        model = kept.setdefault(name, load(seen[0][name]))
+        return Page(model, *(words or words_for(name, seen[1])), **how)
+
+    return page_of
+
+
+@pytest.fixture
+def look(visit, seen):
+    """Looks at the input of a model on the page, and waits until the chosen head is drawn."""
+
+    def look(name, text=TEXT):
+        page = visit(f"#/look?model={name}", viewport={"width": 1300, "height": 1000})
+        if name in SEE:
+            page.get_by_label("Picture", exact=True).set_input_files(seen[1])
+        else:
+            page.get_by_label("Text", exact=True).fill(text)
+            page.get_by_role("button", name="Look", exact=True).click()
+        drawn(page)
+        return page
+
+    return look
+
+
+def drawn(page, layer=None, head=0):
+    which = f'[data-drawn="{layer} {head}"]' if layer is not None else "[data-drawn]"
+    page.locator(f'[data-matrix="base"]{which}').wait_for(state="attached")
+
+
+@pytest.fixture
+def offline(browser, page_of, tmp_path):
+    """The same page as a file, without a network; at the end nothing may have been asked for."""
+    contexts, watched = [], []
+
+    def offline(name, *words):
+        path = tmp_path / f"{name}.html"
+        page_of(name, *words).save(path)
+        contexts.append(browser.new_context(offline=True, viewport={"width": 1300, "height": 1000}))
+        watched.append(Watched(contexts[-1], path.as_uri()))
+        watched[-1].page.goto(path.as_uri())
+        drawn(watched[-1].page)
+        return watched[-1].page, path
+
+    yield offline
+    for context in contexts:
+        context.close()
+    for one in watched:
+        assert one.errors == []
+        assert {url for url in one.requests if not url.startswith((one.address, "data:"))} == set()

@@ -1,4 +1,4 @@
-"""Tiny random models of five kinds, as directories, and what to look at with each."""
+"""Tiny random models of every kind, as directories, and what to look at with each."""
 
 import numpy as np
 from PIL import Image
@@ -6,28 +6,33 @@ from PIL import Image
 from regard.data.images import Preparation
 from regard.hub import save_generation, save_model
 from regard.hub.images import save_preparation
-from regard.models import Captioner
+from regard.models import CLIP, Captioner
 from regard.models.captioner import CaptionerConfig
+from regard.models.clip import CLIPConfig
+from regard.nn.patches import sides
 from tests.inside.loaded import spread_out
-from tests.inside.seeing import vit
+from tests.inside.seeing import PATCHES, detr, swin, vit
 from tests.serve.made import make_models, model_of, save, tokenizer
 
 TEXT = "The cat sat on the mat."
+LABELS = ("no", "yes", "perhaps")
+SEE = ("vit", "captioner", "swin", "detr", "clip")
 
 
 def make_seen(folder):
-    """By name: gpt, translate, classify (a BERT), vit, captioner; and a picture."""
+    """By name: gpt, translate, classify (a BERT), and those that see; and a picture."""
     made = make_models(folder)
     models = {name: made[name] for name in ("gpt", "translate", "classify")}
     models["wide"] = save(folder / "wide", model_of("gpt", 8, dim=64, heads=8, depth=6, max_len=128), bos=1, eos=2)
-    sees = {"vit": spread_out(vit(labels=("no", "yes", "perhaps"))), "captioner": captioner()}
-    for name, model in sees.items():
+    sees = [spread_out(vit(labels=LABELS)), captioner(), swin(labels=LABELS), detr(), clip()]
+    for name, model in zip(SEE, sees, strict=True):
         save_model(model, folder / name)
-        channels = model.config.channels
-        how = Preparation(channels=channels, size=(12, 20), mean=(0.5,) * channels, std=(0.5,) * channels)
+        channels, size = model.config.channels, sides(model.config.image)
+        how = Preparation(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
         save_preparation(folder / name, how)
         models[name] = folder / name
-    tokenizer().save(folder / "captioner")
+    for name in ("captioner", "clip"):
+        tokenizer().save(folder / name)
     save_generation(folder / "captioner", pad=0, bos=1, eos=2)
     pixels = np.random.default_rng(3).integers(0, 256, (24, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "image.png")
@@ -42,6 +47,11 @@ def captioner():
     return spread_out(Captioner(config))
 
 
+def clip():
+    text = dict(text_dim=12, text_depth=2, text_heads=2, text_ffn_dim=17, embedding_dim=8, max_len=32)
+    return spread_out(CLIP(CLIPConfig(**PATCHES, **text, vocab_size=len(tokenizer()))))
+
+
 def words_for(name, image):
     """What each model reads."""
-    return {"vit": [str(image)], "captioner": [str(image)]}.get(name, [TEXT])
+    return [str(image)] if name in SEE else [TEXT]

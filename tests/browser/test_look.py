@@ -7,60 +7,17 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from regard.inside.page import TEMPERATURES, Page
+from regard.inside.page import TEMPERATURES
 from regard.inside.page.offline import modules
-from regard.tasks import load
-from tests.browser.conftest import Watched
-from tests.browser.seen import TEXT, make_seen, words_for
-from tests.serve.running import serving_here
+from tests.browser.conftest import Watched, drawn
+from tests.browser.seen import TEXT
 
 KINDS = ("gpt", "translate", "classify", "vit", "captioner")
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    torch.manual_seed(5)
-    return make_seen(tmp_path_factory.mktemp("seen"))
-
-
-@pytest.fixture(scope="module")
-def server(seen):
-    with serving_here(seen[0]) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def page_of(seen):
-    """What a look at a model is in Python."""
-    kept = {}
-
-    def page_of(name, *words, **how):
-        model = kept.setdefault(name, load(seen[0][name]))
-        return Page(model, *(words or words_for(name, seen[1])), **how)
-
-    return page_of
-
-
-@pytest.fixture
-def look(visit, server, seen):
-    """Looks at the input of a model on the page, and waits until the chosen head is drawn."""
-
-    def look(name, text=TEXT):
-        page = visit(f"#/look?model={name}", viewport={"width": 1300, "height": 1000})
-        if name in ("vit", "captioner"):
-            page.get_by_label("Picture", exact=True).set_input_files(seen[1])
-        else:
-            page.get_by_label("Text", exact=True).fill(text)
-            page.get_by_role("button", name="Look", exact=True).click()
-        drawn(page)
-        return page
-
-    return look
-
-
-def drawn(page, layer=None, head=0):
-    which = f'[data-drawn="{layer} {head}"]' if layer is not None else "[data-drawn]"
-    expect(page.locator(f'[data-matrix="base"]{which}')).to_be_attached()
+def server(looked):
+    return looked
 
 
 def said(page, name):
@@ -314,6 +271,16 @@ def test_places_of_a_picture_are_pointed_at(look, page_of):
     expect(said(page, "picture")).to_contain_text(re.compile(r"^\d,\d looks most"))
     expect(page.locator("button.head canvas[data-drawn]")).to_have_count(4)
     expect(page.locator("[data-panel=chances] .bar")).to_have_count(3)
+    page.locator("summary", has_text="What enters").click()
+    rows = page.locator("[data-panel=vectors] tbody tr")
+    expect(rows.locator("th")).to_have_text(
+        ["[class]", *(f"{row},{column}" for row in range(3) for column in range(5))]
+    )
+    model, pixels = there.loaded.model, there.subject.pixels
+    patches, sums = model.patches(pixels)[0].flatten(1).mT, model.tokens(pixels)[0]
+    places = [sums[0] - model.first[0], *(sums[1:] - patches)]
+    for index, parts in enumerate(zip([model.first[0], *patches], places, sums, strict=True)):
+        assert rows.nth(index).locator(".share").all_text_contents() == [f"{part.norm():.2f}" for part in parts]
     page.get_by_role("switch").uncheck()
     expect(said(page, "switch")).to_contain_text("of the answer is another one")
 
@@ -358,28 +325,6 @@ def test_colours_follow_the_theme(look, theme):
       return [...canvas.getContext("2d").getImageData(...place, 1, 1).data];
     }""")  # what the first token may not see
     assert (sum(sheet[:3]) > 600) == (theme == "light")
-
-
-@pytest.fixture
-def offline(browser, page_of, tmp_path):
-    """The same page as a file, without a network; at the end nothing may have been asked for."""
-    contexts, watched = [], []
-
-    def offline(name, *words):
-        path = tmp_path / f"{name}.html"
-        page_of(name, *words).save(path)
-        contexts.append(browser.new_context(offline=True, viewport={"width": 1300, "height": 1000}))
-        watched.append(Watched(contexts[-1], path.as_uri()))
-        watched[-1].page.goto(path.as_uri())
-        drawn(watched[-1].page)
-        return watched[-1].page, path
-
-    yield offline
-    for context in contexts:
-        context.close()
-    for one in watched:
-        assert one.errors == []
-        assert {url for url in one.requests if not url.startswith((one.address, "data:"))} == set()
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -4,7 +4,7 @@ A head's output is its weights times its values, so the gradient of a score with
 with respect to that output times the value. The model runs as it is, with its fast kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,23 +39,28 @@ def mixing(model: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
 
 
 @torch.enable_grad()
-def gradients(question: Question) -> tuple[Seen, list[dict[str, Float[Tensor, "H T S"]]]]:
-    """The weights, and for each output the gradient of its score with respect to them, by layer."""
+def gradients(question: Question) -> tuple[Seen, Iterable[dict[str, Float[Tensor, "H T S"]]]]:
+    """The weights, and for each output the gradient of its score with respect to them, by layer.
+
+    They come one output at a time: all at once would fill the memory.
+    """
     if any(hasattr(part, "packed") for part in question.model.modules()):
         raise ValueError("weights as whole numbers have no gradient; leave out --quantize")
     if any(stack.reversible for stack in question.stacks.values()):
         raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
     with mixing(question.model) as mixed, look(question.model) as seen:
-        scores = question.scores()[0]
+        scores = question.scores()[0].unbind()
     outputs = [mixed[name][0] for name in seen.names]
-    found: list[dict[str, Tensor]] = []
-    for row, score in enumerate(scores):
-        some = torch.autograd.grad(score, outputs, retain_graph=row + 1 < len(scores), allow_unused=True)
-        found.append({})
+
+    def each(row: int) -> dict[str, Float[Tensor, "H T S"]]:
+        some = torch.autograd.grad(scores[row], outputs, retain_graph=row + 1 < len(scores), allow_unused=True)
+        found = {}
         for name, own, one in zip(seen.names, outputs, some, strict=True):
             values = repeat_heads(mixed[name][1].detach(), own.shape[1])  # B H S C
-            found[-1][name] = (torch.zeros_like(own) if one is None else one)[0] @ values[0].mT
-    return seen, found
+            found[name] = (torch.zeros_like(own) if one is None else one)[0].detach() @ values[0].mT
+        return found
+
+    return seen, map(each, range(len(scores)))
 
 
 def gradient(question: Question) -> Float[Tensor, "R S"]:

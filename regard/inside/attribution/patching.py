@@ -4,7 +4,7 @@ The model reads the other prompt, but at one place behind one block (or in one h
 How much of the difference between the two comes back shows what that place carries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -40,13 +40,15 @@ class Patched:
 
 @torch.no_grad()
 def pair(
-    loaded: Any, text: Any, against: Any, *, target: str | None = None, at: int | None = None, token: str | None = None
-) -> tuple[Question, Question]:
+    loaded: Any, text: Any, against: Any, *, target: str | Sequence[int] | None = None, at: int | None = None,
+    token: str | None = None, other_target: Sequence[int] | None = None,
+) -> tuple[Question, Question]:  # fmt: skip
     """Two prompts asked for one output: the one at `at`; else the last, or where two translations part.
 
-    Each is asked for what the model itself says there, the first for `token` if one is named.
+    Each is asked for what the model itself says there, the first for `token` if one is named. `other_target` are the
+    tokens of the other text's translation, or those behind it.
     """
-    first, other = ask(loaded, text, target=target), ask(loaded, against)
+    first, other = ask(loaded, text, target=target), ask(loaded, against, target=other_target)
     if isinstance(loaded, Translator):  # both read the same beginning of a translation
         parts = [a != b for a, b in zip(first.choices, other.choices, strict=False)]
         at = at if at is not None else parts.index(True) if any(parts) else len(parts) - 1
@@ -55,7 +57,8 @@ def pair(
         cut: dict[str, Any] = dict(before=(before or [])[: first.outputs[0] + 1], outputs=first.outputs)
         first, other = (replace(one, **cut, inputs=one.inputs | {"target": written}) for one in (first, other))
     else:
-        first, other = (ask(loaded, one, at=-1 if at is None else at) for one in (text, against))
+        where = -1 if at is None else at
+        first, other = ask(loaded, text, target=target, at=where), ask(loaded, against, target=other_target, at=where)
     best = [one.says(one.inputs)[0, one.outputs[0]].argmax().item() for one in (first, other)]
     if token is not None:
         best[0] = find_token(loaded, token)
@@ -77,7 +80,7 @@ def patch(question: Question, other: Question) -> Patched:
     if choices[0] == choices[1]:
         raise ValueError(
             f"both texts lead to {question.names[0]!r}, so there is no difference to trace; "
-            "change what matters for it, or choose --at and --token"
+            "change what matters for it, or ask about another output"
         )
 
     def gap(inputs: dict[str, Tensor]) -> Float[Tensor, "B"]:

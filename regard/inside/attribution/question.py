@@ -5,7 +5,7 @@ labels for its label, one that fills in for its hidden words, an encoder for how
 Every view asks in these terms, so that none of them knows a family.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,14 +98,15 @@ class Question:
 
 @torch.no_grad()
 def ask(
-    loaded: Any, text: Any, second: str | None = None, *, target: str | None = None, at: int | None = None,
-    token: str | None = None,
+    loaded: Any, text: Any, second: str | None = None, *, target: str | Sequence[int] | None = None,
+    at: int | None = None, token: str | None = None,
 ) -> Question:  # fmt: skip
     """A question to a loaded model about a text (or a pair, or a picture): of all outputs, or of the one at `at`.
 
-    `token` asks about another token, or label, than the model's own; `target` about another translation.
+    `token` asks about another token, or label, than the model's own; `target` about another translation, or, as
+    tokens, about what a writer has behind the text.
     """
-    if target is not None and not isinstance(loaded, Translator):
+    if target is not None and not isinstance(loaded, Translator if isinstance(target, str) else Translator | Writer):
         raise ValueError("only a translator has a --target; leave it out")
     if second is not None and isinstance(loaded, Translator):
         raise ValueError("a translator reads one text; leave out the second")
@@ -118,7 +119,7 @@ def ask(
     elif isinstance(loaded, Translator):
         asked = ask_translator(loaded, text, target)
     else:
-        asked = ask_reader(loaded, text, second)
+        asked = ask_reader(loaded, text, second, behind=() if isinstance(target, str) else target or ())
     longest = getattr(asked.model.config, "max_len", None)
     if longest is not None and len(asked.tokens) > longest:
         raise ValueError(f"the text has {len(asked.tokens):,} tokens, the context is {longest:,}; shorten it")
@@ -147,9 +148,10 @@ def find_token(loaded: Any, token: str) -> int:
     return ids[0]
 
 
-def ask_translator(loaded: Translator, text: str, target: str | None) -> Question:
+def ask_translator(loaded: Translator, text: str, target: str | Sequence[int] | None) -> Question:
     """What it writes at each place, <eos> too; the translation is the model's own or the given one."""
-    ids = loaded.translate([text])[0][0].ids if target is None else tuple(loaded.tokenizer.encode(target))
+    given = loaded.tokenizer.encode(target) if isinstance(target, str) else target
+    ids = loaded.translate([text])[0][0].ids if given is None else tuple(given)
     source, written = tensors(loaded, text, ids)
     pieces = loaded.tokenizer.pieces
     count = written.shape[1]
@@ -161,9 +163,12 @@ def ask_translator(loaded: Translator, text: str, target: str | None) -> Questio
     )  # fmt: skip
 
 
-def ask_reader(loaded: Any, text: str, second: str | None) -> Question:
+def ask_reader(loaded: Any, text: str, second: str | None, behind: Sequence[int] = ()) -> Question:
     """Of a model that reads one text: what comes next, its label, its hidden words, or its vector."""
     model, one = loaded.model, read(loaded, text, second, parse_special=isinstance(loaded, Filler))
+    if behind:
+        whole = [*one.inputs["ids"][0].tolist(), *behind]
+        one = replace(one, inputs={"ids": torch.tensor([whole])}, labels=loaded.tokenizer.pieces(whole))
     ids, labels = one.inputs["ids"][0], getattr(model.config, "labels", ())
     T = len(ids)
 

@@ -27,8 +27,8 @@ MOST = 3
 
 
 def explain(
-    loaded: Any, text: Any, view: str, *, second: str | None = None, target: str | None = None, at: int | None = None,
-    token: str | None = None, against: Any = None,
+    loaded: Any, text: Any, view: str, *, second: str | None = None, target: str | Sequence[int] | None = None,
+    at: int | None = None, token: str | None = None, against: Any = None, other_target: Sequence[int] | None = None,
 ) -> Shown:  # fmt: skip
     """A view of what an output rests on; see `ask` for which output, and `pair` for a patch `against` another text."""
     if (view == "patch") != (against is not None):
@@ -36,7 +36,8 @@ def explain(
     if view == "patch":
         if second is not None:
             raise ValueError("patching swaps between two single texts; give the other with --against")
-        return show_patch(*pair(loaded, text, against, target=target, at=at, token=token))
+        how: dict[str, Any] = dict(target=target, at=at, token=token, other_target=other_target)
+        return show_patch(*pair(loaded, text, against, **how))
     question = ask(loaded, text, second, target=target, at=at, token=token)
     return {
         "rollout": show_tokens, "gradient": show_tokens, "ablation": show_heads, "lens": show_lens,

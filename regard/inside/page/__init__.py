@@ -17,6 +17,7 @@ from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
 from regard.inside.page.pictures import Captioning, Comparing, Finding, Seeing
 from regard.inside.page.record import record
+from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
 from regard.inside.page.texts import Reading, Translating, Writing
 from regard.inside.page.vectors import embedded
@@ -81,6 +82,7 @@ class Page:
             "change": self.change(self.scores), "ahead": self.told(self.ahead), "own": self.own,
             "ends": self.subject.ends,
             "before": self.told(self.whole_ahead) if self.off else None, "temperatures": TEMPERATURES,
+            "views": possible(self),
         }  # fmt: skip
 
     def lengths(self, layer: Any) -> list[int]:
@@ -170,6 +172,19 @@ class Page:
             found += [(float(a), float(k), number, head) for head, (a, k) in enumerate(zip(agrees, kept, strict=True))]
         often, share, number, head = max(found)
         return {"layer": number, "head": head, "agrees": round(often, 4), "share": round(share, 4), "of": len(rows)}
+
+    def view(self, name: str, **how: Any) -> dict[str, Any]:
+        """What outputs rest on, as `regard look --view` tells it; see `explain` for the views."""
+        return view(self, name, **how)
+
+    def copies(self, name: str) -> int:
+        """How often the input goes through the model for such a view."""
+        return copies(self, name)
+
+    @property
+    def length(self) -> int:
+        """Tokens, or places, of what is read."""
+        return length_of(self.subject.sequences[0])
 
     def at(self, number: int) -> Any:
         if not 0 <= number < len(self.layers):

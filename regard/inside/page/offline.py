@@ -8,6 +8,8 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from regard.inside.page.rests import kept_views
+
 if TYPE_CHECKING:
     from regard.inside.page import Page
 
@@ -86,6 +88,7 @@ def kept_of(page: "Page") -> dict[str, Any]:
         "chances": {row: page.chances(row) for row in rows[-MOST_ROWS:]},
         "alignment": page.best_alignment(),
         "effects": page.effects() if sum(layer.heads for layer in layers) <= MOST_PASSES else None,
+        "views": kept_views(page),
     }
 
 

@@ -1,4 +1,4 @@
-"""What each token becomes before the first block: its row of the embedding, its position, their sum."""
+"""What each token becomes before the first block: its row of the embedding or its patch, its position, their sum."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.inside.page.packing import in_signs, packed
+from regard.models import ViT
 from regard.nn.embeddings import Embedding
 
 SHOWN = 64
@@ -15,7 +16,7 @@ SHOWN = 64
 
 
 class Strips:
-    """The embeddings of a pass, by the tokens that they were for."""
+    """The embeddings of a pass, by the tokens that they were for; those of patches have none."""
 
     def __init__(self) -> None:
         self.found: list[tuple[list[int], dict[str, Any]]] = []
@@ -26,7 +27,7 @@ class Strips:
 
 @contextmanager
 def embedded(model: nn.Module) -> Iterator[Strips]:
-    """Watches every embedding of a model."""
+    """Watches every embedding of a model, of tokens and of patches."""
     strips = Strips()
 
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
@@ -37,6 +38,9 @@ def embedded(model: nn.Module) -> Iterator[Strips]:
         for module in model.modules()
         if isinstance(module, Embedding)
     ]
+    for module in model.modules():
+        if isinstance(module, ViT):
+            handles += watch_patches(module, strips)
     try:
         yield strips
     finally:
@@ -44,8 +48,28 @@ def embedded(model: nn.Module) -> Iterator[Strips]:
             handle.remove()
 
 
+def watch_patches(vit: ViT, strips: Strips) -> list[Any]:
+    """Hooks that tell what enters a ViT's first block, if it is the whole picture."""
+    seen: list[Tensor] = []
+
+    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+        output, x = args[0][:1], vit.patches(seen[-1]).flatten(2).mT
+        token = x if vit.first is None else torch.cat([vit.first[None], x], 1)
+        if output.shape == token.shape:
+            whole = ViT.tokens(vit, seen[-1])  # CLIP normalises it
+            last = "sum" if torch.equal(whole, output) else "sum, normalised"
+            parts = [("patch", token), *([("position", whole - token)] if not torch.equal(whole, token) else [])]
+            order = order_of(vit.encoder.position, len(parts) > 1)
+            strips.found.append(([], told([*parts, (last, output)], order)))
+
+    return [
+        vit.patches.register_forward_pre_hook(lambda module, args: seen.append(args[0][:1])),
+        vit.encoder.register_forward_pre_hook(enter),
+    ]
+
+
 def strips_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor) -> dict[str, Any]:
-    """Lengths and first numbers of the parts of each token's vector, and where order enters."""
+    """The parts of each token's vector, and where order enters."""
     token = embedding.vectors(ids) * embedding.scale
     placed = embedding.position.embed(token) - token
     parts = [("token", token), ("position", placed)] if placed.any() else [("token", token)]
@@ -53,9 +77,14 @@ def strips_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor)
         kinds = embedding.types[torch.zeros_like(ids) if types is None else types[:1]]
         parts.append(("segment", kinds))
     parts.append(("sum, normalised" if embedding.norm is not None else "sum", output))
+    return told(parts, order_of(embedding.position, bool(placed.any())))
+
+
+def told(parts: list[tuple[str, Tensor]], order: str) -> dict[str, Any]:
+    """Lengths and first numbers of the parts of each token's vector."""
     return {
-        "width": token.shape[-1],
-        "order": order_of(embedding.position, bool(placed.any())),
+        "width": parts[0][1].shape[-1],
+        "order": order,
         "parts": [
             {"name": name, "norms": packed(x[0].float().norm(dim=-1)), **in_signs(x[0, :, :SHOWN].float())}
             for name, x in parts

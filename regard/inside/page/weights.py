@@ -34,6 +34,7 @@ def page_of_weights(seen: Seen, row: int = 0) -> str:
     look = {
         "model": "", "name": "", "input": {}, "sequences": sequences, "layers": layers, "off": [], "change": 0.0,
         "answer": {"kind": "vector", "sequence": None, "rows": 0, "row": 0}, "ahead": None, "before": None,
-        "temperatures": [1.0], "own": True, "ends": [], "numbers": seen.heads,
+        "temperatures": [1.0], "own": True, "ends": [], "numbers": seen.heads, "views": [],
     }  # fmt: skip
-    return whole_page({"look": look, "layers": weights, "heads": {}, "chances": {}, "effects": None, "alignment": None})
+    return whole_page({"look": look, "layers": weights, "heads": {}, "chances": {}, "effects": None, "alignment": None,
+                       "views": {}})  # fmt: skip

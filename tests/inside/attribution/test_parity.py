@@ -39,7 +39,8 @@ def test_rollout(both):
 def test_gradients_of_weights(both):
     theirs, ours = both
     asked = question(ours, IDS, [2, 6])
-    seen, found = gradients(asked)
+    seen, every = gradients(asked)
+    found = list(every)
     for row, (output, choice) in enumerate(zip(asked.outputs, asked.choices, strict=True)):
         said = theirs(IDS, output_attentions=True)
         wanted = torch.autograd.grad(said.logits[0, output, choice], said.attentions)

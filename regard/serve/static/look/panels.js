@@ -3,8 +3,9 @@
 import { panel as attention } from "./attention.js";
 import { panel as chances } from "./chances.js";
 import { panel as numbers } from "./numbers.js";
+import { panel as rests } from "./rests.js";
 import { panel as tokens } from "./tokens.js";
 import { merges, vectors } from "./vectors.js";
 
 /** @type {import("./inside.js").Panel[]} */
-export const panels = [tokens, attention, numbers, chances, merges, vectors];
+export const panels = [tokens, attention, rests, numbers, chances, merges, vectors];

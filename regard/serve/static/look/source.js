@@ -5,7 +5,9 @@ import { unpack, Weights } from "./unpack.js";
 /**
  * @typedef {{live: boolean, layer: (layer: number) => Promise<Weights>,
  *            head: (layer: number, head: number, window?: number) => Promise<object | null>,
- *            chances: (row: number) => Promise<object | null>, effects: () => Promise<{effects: number[][], alignment: object | null} | null>}} Source
+ *            chances: (row: number) => Promise<object | null>,
+ *            view: (view: string, more?: {at?: number, against?: string}) => Promise<object>,
+ *            effects: () => Promise<{effects: number[][], alignment: object | null} | null>}} Source
  */
 
 /** @param {object} described  @param {(path: string, more: object) => Promise<any>} ask  @param {boolean} live */
@@ -31,6 +33,7 @@ export function createSource(described, ask, live) {
     head: (layer, head, window = 0) => once("head", { layer, head, window }, numbers),
     chances: (row) => once("chances", { row }, (found) => found),
     effects: () => once("effects", {}, (found) => found),
+    view: (view, more = {}) => once("view", { view, ...more }, (found) => found),
   };
 }
 
@@ -41,6 +44,11 @@ export function keptSource(kept) {
     head: ({ layer, head, window }) => kept.heads[`${layer},${head},${window}`] ?? null,
     chances: ({ row }) => kept.chances[row] ?? null,
     effects: () => kept.effects && { effects: kept.effects, alignment: kept.alignment },
+    view({ view }) {
+      const found = kept.views[view];
+      if (!found || found.problem) throw new Error(found?.problem ?? "This file is without this view: look at the model itself, regard look RUN INPUT");
+      return found;
+    },
   };
   return createSource(kept.look, async (path, more) => find[path](more), false);
 }

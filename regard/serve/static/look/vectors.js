@@ -2,7 +2,10 @@
 
 import { make } from "../make.js";
 import { strip } from "./numbers.js";
+import { lengthOf, nameOf } from "./sequences.js";
 import { unpack } from "./unpack.js";
+
+const MOST = 256; // tokens whose vectors are shown
 
 /** @type {import("./inside.js").Panel} */
 export const merges = {
@@ -47,19 +50,19 @@ export const vectors = {
       const read = parts.map((part) => ({ ...part, norms: unpack(part.norms).values, values: unpack(part.values) }));
       const rows = make("tbody");
       const top = Math.max(...read.map((part) => part.norms.reduce((most, one) => Math.max(most, one), 0)));
-      sequence.tokens.slice(0, 256).forEach((token, index) => {
+      for (let index = 0; index < Math.min(MOST, lengthOf(sequence)); index += 1) {
         rows.append(make("tr", { onpointerenter: () => state.point(number, index), onpointerleave: state.leave },
-          make("th", { scope: "row" }, token), ...read.flatMap((part) => {
+          make("th", { scope: "row" }, nameOf(sequence, index)), ...read.flatMap((part) => {
             const { shape, values } = part.values;
             const length = make("span", { class: "share" }, part.norms[index].toFixed(2));
             length.style.setProperty("--weight", String(part.norms[index] / top));
             const numbers = Float32Array.from(values.subarray(index * shape[1], (index + 1) * shape[1]), (one) => (one / 127) * part.top);
             return [make("td", {}, length), make("td", {}, strip(numbers))];
           })));
-      });
-      const table = make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"),
+      }
+      const table = make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, sequence.grid ? "place" : "token"),
         ...read.map((part) => make("th", { scope: "col", colSpan: 2 }, part.name)))), rows);
-      host.append(make("p", { class: "note" }, `${sequence.title}: ${width} numbers for each token; its length, and the first ${
+      host.append(make("p", { class: "note" }, `${sequence.title}: ${width} numbers for each ${sequence.grid ? "place" : "token"}; its length, and the first ${
         read[0].values.shape[1]} as colours. ${order}`), make("div", { class: "scroll tall" }, table));
     }
   },

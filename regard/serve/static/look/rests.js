@@ -1,0 +1,95 @@
+/** What an output rests on, asked in several ways: where a model looks is not yet what it uses. */
+
+import { make } from "../make.js";
+import { draw } from "./explained.js";
+
+const VIEWS = {
+  rollout: ["Rollout", "How much of each token has come to each output, if every layer keeps half of what it had and takes half of what it sees."],
+  gradient: ["Gradient", "The same along weight × gradient: only ways that raise the output count."],
+  ablation: ["Heads off", "How much the loss rises when a head is switched off."],
+  lens: ["Lens", "What the model would say if it ended behind an earlier block."],
+  patch: ["Patch", "The model reads another text of as many tokens, but has one place, or one head, as with this one: how much of the answer comes back?"],
+  agreement: ["Agreement", "Attention, rollout and gradient beside what happens when a token is taken away (ablation)."],
+};
+
+/** @type {import("./inside.js").Panel} */
+export const panel = {
+  name: "rests",
+  title: "What it rests on",
+  fits: ({ views }) => views.length > 0,
+
+  mount(host, look) {
+    const { described, state, source } = look;
+    const { answer, views } = described;
+    const buttons = views.map((view) => make("button", { type: "button", "aria-pressed": "false", "data-view": view, "data-key": `view ${view}`,
+      onclick: () => choose(view) }, VIEWS[view][0]));
+    const every = make("option", { value: "" }, "all");
+    const output = make("select", { "aria-label": "Output", "data-key": "output", onchange: () => chosen && ask() }, every, ...outputs());
+    const about = make("label", { class: "check" }, "Output", output);
+    const words = make("input", { type: "text", value: described.input.text ?? "", "data-key": "against", autocomplete: "off" });
+    const other = make("form", { class: "row against", hidden: true, onsubmit: compare },
+      make("label", { class: "field" }, make("span", {}, "Another text: change a word of this one"), words), make("button", { type: "submit" }, "Compare"));
+    const told = make("p", { class: "note" }, "Attention shows where the model looks. Choose how to ask what its answer rests on.");
+    const shown = make("div", { class: "panel-body", "data-said": "rests" });
+    const said = make("p", { class: "note pointed", "data-said": "cell" }, "\u00a0");
+    let chosen = null;
+    let drawn = null;
+    let turn = 0;
+
+    /** A model that writes is asked about all that it writes, or about one token. */
+    function outputs() {
+      if (answer.kind !== "next" || !source.live) return [];
+      const { tokens } = described.sequences[answer.sequence];
+      return Array.from({ length: answer.rows }, (_, row) => make("option", { value: String(row) }, `behind ${tokens[row]} (token ${row})`));
+    }
+
+    function choose(view) {
+      chosen = view;
+      for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.view === view));
+      told.textContent = VIEWS[view][1];
+      other.hidden = view !== "patch" || !source.live;
+      every.textContent = view === "patch" ? "the last, or where they part" : "all";
+      if (other.hidden) return ask();
+      turn += 1;
+      show([]);
+      words.focus();
+    }
+
+    function compare(event) {
+      event.preventDefault();
+      ask();
+    }
+
+    async function ask() {
+      const own = (turn += 1);
+      show([make("p", { class: "status busy", role: "status" }, "Working…")]);
+      try {
+        const found = await source.view(chosen, { ...(output.value ? { at: Number(output.value) } : {}),
+          ...(chosen === "patch" ? { against: words.value } : {}) });
+        if (own !== turn) return;
+        drawn = draw(found, look, say);
+        show(drawn.parts);
+        mark();
+        look.announce(shown.querySelector("p")?.textContent ?? "");
+      } catch (error) {
+        if (own === turn) show([make("p", { class: "problem", role: "alert" }, error.message)]);
+      }
+    }
+
+    function show(parts) {
+      shown.replaceChildren(...parts);
+      say("");
+    }
+
+    function say(text) {
+      said.textContent = text || "\u00a0";
+    }
+
+    const mark = () => drawn?.heads?.(state.values.layer, state.values.head);
+
+    about.hidden = output.options.length < 2;
+    host.append(make("div", { class: "row" }, make("div", { class: "choices", role: "group", "aria-label": "View" }, ...buttons), about),
+      told, other, shown, said);
+    state.listen((changed) => (changed.has("layer") || changed.has("head")) && mark());
+  },
+};
