@@ -42,11 +42,20 @@ def read(loaded: Any, text: str, second: str | None = None, **how: Any) -> Readi
         ids = [*loaded.front, *tokenizer.encode(text)]
         if not ids:
             raise ValueError("the text is empty; give it some words")
+        check_length(model, len(ids))
         spans = [*[None] * len(loaded.front), *(span for span, side in places if side is not None)]
         return Reading({"ids": torch.tensor([ids])}, tokenizer.pieces(ids), spans)
+    check_length(model, len(framed))
     inputs = {"ids": torch.tensor([framed.ids]), "lengths": torch.tensor([len(framed)])}
     inputs |= {"types": torch.tensor([framed.types])} if model.config.types > 1 else {}
     return Reading(inputs, tokenizer.pieces(framed.ids), [span if side == 0 else None for span, side in places])
+
+
+def check_length(model: nn.Module, count: int) -> None:
+    """An error if a text has more tokens than a model was made for, even where its positions would go on."""
+    limit = getattr(model.config, "max_len", None)
+    if limit is not None and count > limit:
+        raise ValueError(f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one")
 
 
 def draw_text(loaded: Any, text: str, path: str | Path, *, view: str = "heads", second: str | None = None) -> None:

@@ -94,8 +94,9 @@ def test_what_cannot_be_drawn_says_why(tmp_path):
         draw_text(translator(), TEXTS[0], tmp_path / "x.png")
     with pytest.raises(ValueError, match="LSTM has no attention to look at"):
         draw_text(recurrent(), TEXTS[0], tmp_path / "x.png")
-    with pytest.raises(ValueError, match="has no learned vector, max_len=64; shorten the input"):
-        draw_text(encoder(), TEXTS[0] * 30, tmp_path / "x.png")
+    for make in (encoder, writer, lambda: writer(position="rotary")):  # also where positions would go on
+        with pytest.raises(ValueError, match=r"the text has \d+ tokens, the model's context is 64; give it a shorter"):
+            draw_text(make(), TEXTS[0] * 30, tmp_path / "x.png")
     with pytest.raises(ValueError, match="the text is empty"):
         draw_text(writer(), "", tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
