@@ -3,7 +3,7 @@
 from regard.inside.capture import Seen, alignment, look
 from regard.inside.figures import FIGURES, draw
 from regard.inside.superposition import draw_superposition
-from regard.inside.text import draw_text, draw_text_attention
+from regard.inside.text import draw_text_attention, show_text
 from regard.inside.views import (
     draw_alignment,
     draw_by_length,
@@ -26,10 +26,10 @@ __all__ = [
     "draw_lines",
     "draw_masks",
     "draw_superposition",
-    "draw_text",
     "draw_text_attention",
     "draw_training",
     "draw_word",
     "look",
     "render_word",
+    "show_text",
 ]
