@@ -2,6 +2,7 @@
 
 from regard.inside.capture import Seen, alignment, look
 from regard.inside.figures import FIGURES, draw
+from regard.inside.sequences import draw_bpe, draw_patches
 from regard.inside.superposition import draw_superposition
 from regard.inside.text import draw_text_attention, show_text
 from regard.inside.views import (
@@ -21,10 +22,12 @@ __all__ = [
     "compare_word",
     "draw",
     "draw_alignment",
+    "draw_bpe",
     "draw_by_length",
     "draw_heads",
     "draw_lines",
     "draw_masks",
+    "draw_patches",
     "draw_superposition",
     "draw_text_attention",
     "draw_training",
