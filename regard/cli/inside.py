@@ -22,10 +22,14 @@ def cost(
 ) -> None:  # fmt: skip
     """Parameters, FLOPs and memory of a preset, a run or a config, before anything is built.
 
+    Any field of the config is an option too: --image SIDE (or ROWS,COLUMNS) of a model that sees pixels or patches,
+    --depth, --dim, --kernel …; a wrong one names the nearest.
+
     \b
     regard cost base --batch 32 --length 128
     regard cost seq2seq:base --vocab-size 37000
     regard cost lr-net-50
+    regard cost vit:vit-b/16 --image 384
     regard cost pixel --image 128
     """
     from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost
@@ -78,7 +82,7 @@ def prune(
 @click.option("--out", type=PATH, help="Where to draw it (.png .svg .pdf).  [default: FIGURE.png]")
 @click.pass_context
 def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
-    """Draw a FIGURE of the lectures: positions, masks, schedule, softmax … (without: list them)."""
+    """Draw a FIGURE of the lectures: positions, masks, schedule, softmax, bpe, patches … (without: list them)."""
     from regard.inside import figures
 
     if figure is None:
