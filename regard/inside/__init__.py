@@ -2,8 +2,9 @@
 
 from regard.inside.capture import Seen, alignment, look
 from regard.inside.figures import FIGURES, draw
+from regard.inside.sequences import draw_bpe, draw_patches
 from regard.inside.superposition import draw_superposition
-from regard.inside.text import draw_text, draw_text_attention
+from regard.inside.text import draw_text_attention, show_text
 from regard.inside.views import (
     draw_alignment,
     draw_by_length,
@@ -21,15 +22,17 @@ __all__ = [
     "compare_word",
     "draw",
     "draw_alignment",
+    "draw_bpe",
     "draw_by_length",
     "draw_heads",
     "draw_lines",
     "draw_masks",
+    "draw_patches",
     "draw_superposition",
-    "draw_text",
     "draw_text_attention",
     "draw_training",
     "draw_word",
     "look",
     "render_word",
+    "show_text",
 ]

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.inside.canvas import check_suffix
 from regard.inside.capture import alignment, look
-from regard.inside.views import draw_alignment, draw_heads, draw_lines
+from regard.inside.heads import Shown, show_heads
+from regard.inside.text import check_length
+from regard.inside.views import draw_alignment
 from regard.tasks import Translation, Translator
 from regard.tasks.translator import LONGEST_SOURCE
 
@@ -37,30 +38,22 @@ def draw_translation(translator: Translator, text: str, translation: Translation
     draw_alignment(*align(translator, text, translation.ids), path)
 
 
-def draw_attention(
-    translator: Translator, text: str, target: str | None, path: Path, *, kind: str = "cross", view: str = "heads"
-) -> None:
-    """Every layer and head of one kind of attention, for the given translation or the model's own.
-
-    `view`: a grid of all heads, or the last layer's as lines between two columns of tokens.
-    """
-    check_suffix(path)
+def show_translation(
+    translator: Translator, text: str, target: str | None = None, *, kind: str = "cross", view: str = "heads"
+) -> Shown:
+    """Every layer and head of one kind of attention, for the given translation or the model's own."""
     ids = translator.translate([text])[0][0].ids if target is None else tuple(translator.tokenizer.encode(target))
     source, written = tensors(translator, text, ids)
+    check_length(translator.model, source.shape[1])
     with torch.no_grad(), look(translator.model, layers=kind) as seen:
         translator.model.features(source=source, lengths=torch.tensor([source.shape[1]]), target=written)
     if not seen.names:
         raise ValueError(f"this model has no {kind} attention to draw")
     read, wrote = labels(translator, source, ids)
     before = ["<bos>", *wrote[:-1]]
-    columns = {"cross": read, "encoder": read, "decoder": before}[kind]
-    rows = {"cross": wrote, "encoder": read, "decoder": before}[kind]
-    maps = {name: seen.attention[name][0] for name in seen.names_of(kind)}
-    if view == "lines":
-        name, last = list(maps.items())[-1]
-        draw_lines(last, columns, rows, path, title=name)
-    else:
-        draw_heads(maps, columns, rows, path)
+    rows, columns = {"cross": (wrote, read), "encoder": (read, read), "decoder": (before, before)}[kind]
+    said, draw = show_heads({name: seen.attention[name][0] for name in seen.names_of(kind)}, rows, columns, view)
+    return {"kind": kind} | said, draw
 
 
 def tensors(translator: Translator, text: str, ids: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:

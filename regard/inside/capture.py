@@ -63,13 +63,13 @@ def watch(
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
     watched = list(kernels) if kinds else names
-    for name in watched:
+    for name in names:
         check_heads(name, kernels[name], heads)
     handles = []
     try:
         for kernel in dict.fromkeys(kernels[name] for name in watched):
             own = [name for name in kernels if kernels[name] is kernel]
-            spy = _Spy(keep, kernels, {name: kinds if name not in names else set(KINDS) for name in own})
+            spy = _Spy(keep, kernels, {name: kinds if name not in names else set(KINDS) for name in own}, heads)
             handles.append(kernel.register_forward_hook(spy.after_kernel, with_kwargs=True))
             owner = owner_of(model, kernel)
             if owner is not None:
@@ -111,7 +111,7 @@ def matching(layer: int | str, names: list[str]) -> list[str]:
     return found
 
 
-def check_heads(name: str, kernel: Kernel, heads: tuple[int, ...] | None) -> None:
+def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
     wrong = [head for head in heads or () if not 0 <= head < kernel.heads]
     if wrong:
         raise ValueError(f"{name} has no head {wrong[0]}: it has {kernel.heads}, 0 to {kernel.heads - 1}")
@@ -123,8 +123,10 @@ class _Spy:
     `kinds` says what is wanted of each of its layers; where it has several, they take turns in a forward pass.
     """
 
-    def __init__(self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]]) -> None:
-        self.keep, self.layers, self.turns = keep, layers, cycle(kinds)
+    def __init__(
+        self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]], heads: tuple[int, ...] | None
+    ) -> None:
+        self.keep, self.layers, self.turns, self.heads = keep, layers, cycle(kinds), heads
         self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in kinds}
         self.crosses: bool | None = None
 
@@ -140,6 +142,7 @@ class _Spy:
         name = next(self.turns)
         kind = self.kind(name, given.get("mask"))
         if kind in self.kinds[name]:
+            check_heads(name, kernel, self.heads)  # of a layer that was asked for by kind it is known only now
             self.keep(name, kind, kernel, given)
 
     def kind(self, name: str, mask: Mask | None) -> str:
@@ -157,10 +160,15 @@ class Call:
     def __init__(self, kind: str, weights: Float[Tensor, "B H T S"], keys: Float[Tensor, "B G N K"]) -> None:
         self.kind, self.weights = kind, weights
         self.keys = keys.detach()[:, 0, :, 0].cpu().clone()  # B N
+        self.source = keys.detach() if kind in KINDS["cross"] else None  # held, so that its place in memory is its own
 
     def continued_by(self, later: "Call") -> bool:
-        """Self-attention goes on with new keys for its new queries, cross-attention with the same keys."""
-        old, grown = self.keys.shape[1], later.weights.shape[2] if later.kind in KINDS["self"] else 0
+        """Self-attention goes on with new keys for its new queries, cross-attention with the very same keys: those of
+        another pass over the same source are equal, but stand elsewhere."""
+        if self.source is not None and later.source is not None:
+            if self.source.untyped_storage().data_ptr() != later.source.untyped_storage().data_ptr():
+                return False
+        old, grown = self.keys.shape[1], later.weights.shape[2] if later.source is None else 0
         return later.keys.shape[1] == old + grown and torch.equal(later.keys[:, :old], self.keys)
 
 
@@ -233,8 +241,8 @@ class Weights(Mapping[Any, Tensor]):
         passes = self.seen.passes(layer)
         if len(passes) > 1:
             raise ValueError(
-                f"{self.seen.resolve(layer)} was run {len(passes)} times on different keys; look at one input (and one "
-                "beam) at a time, call seen.clear() between inputs, or take them apart with seen.passes(layer)"
+                f"{self.seen.resolve(layer)} was run {len(passes)} times; look at one input (and one beam) "
+                "at a time, call seen.clear() between inputs, or take them apart with seen.passes(layer)"
             )
         return passes[0] if head is None else passes[0][:, self.place(head, passes[0].shape[1])]
 

@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 FIGURES = Registry("figure")
+ALIASES = {"positional": "positions", "mask": "masks"}
 Target = str | Path | None
 
 
 def draw(name: str, path: Target = None, **settings: Any) -> "matplotlib.figure.Figure":
     """Draws a registered figure; settings may be strings, as they come from a command line."""
-    figure = FIGURES[name]
+    figure = FIGURES[ALIASES.get(name, name)]
     if path is not None:
         check_suffix(path)
     known = {key: each.annotation for key, each in inspect.signature(figure).parameters.items() if key != "path"}

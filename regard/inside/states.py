@@ -166,6 +166,10 @@ def read_texts(loaded: Any, texts: Sequence[str], state: Callable[[], Tensor]) -
     else:
         front = len(loaded.front)
         rows = [[*loaded.front, *ids][:most] for ids in tokenizer.encode_batch(list(texts))]
+        sizes = [len(row) for row in rows]
+        if front in sizes:  # what others read is framed, or ended
+            empty = texts[sizes.index(front)]
+            raise ValueError(f"the example {empty!r} has no tokens; leave it out, or give it some words")
         model.features(pad(rows, 0))
     for row, vectors in zip(rows, state(), strict=True):
         yield Tokens(vectors[front : len(row)], tokenizer.pieces(row[front:]))

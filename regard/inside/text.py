@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.inside.canvas import check_suffix
 from regard.inside.capture import look
-from regard.inside.views import draw_heads, draw_lines
+from regard.inside.heads import Shown, show_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +41,36 @@ def read(loaded: Any, text: str, second: str | None = None, **how: Any) -> Readi
         ids = [*loaded.front, *tokenizer.encode(text)]
         if not ids:
             raise ValueError("the text is empty; give it some words")
+        check_length(model, len(ids))
         spans = [*[None] * len(loaded.front), *(span for span, side in places if side is not None)]
         return Reading({"ids": torch.tensor([ids])}, tokenizer.pieces(ids), spans)
+    check_length(model, len(framed))
     inputs = {"ids": torch.tensor([framed.ids]), "lengths": torch.tensor([len(framed)])}
     inputs |= {"types": torch.tensor([framed.types])} if model.config.types > 1 else {}
     return Reading(inputs, tokenizer.pieces(framed.ids), [span if side == 0 else None for span, side in places])
 
 
-def draw_text(loaded: Any, text: str, path: str | Path, *, view: str = "heads", second: str | None = None) -> None:
-    """Where each token of a text (or of a pair of texts, for an encoder) looks, as `draw_text_attention` shows it."""
-    check_suffix(path)
+def check_length(model: nn.Module, count: int) -> None:
+    """An error if a text has more tokens than a model was made for, even where its positions would go on."""
+    limit = getattr(model.config, "max_len", None)
+    if limit is not None and count > limit:
+        raise ValueError(f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one")
+
+
+def show_text(loaded: Any, text: str, *, view: str = "heads", second: str | None = None) -> Shown:
+    """Where each token of a text (or of a pair of texts, for an encoder) looks; `lines`: in the last layer."""
     one = read(loaded, text, second)
-    types = one.inputs.get("types")
-    draw_text_attention(loaded.model, one.inputs["ids"], one.labels, path, view=view, types=types)
+    return show_heads(weights_in(loaded.model, one.inputs, view), one.labels, one.labels, view)
 
 
 @torch.no_grad()
+def weights_in(model: nn.Module, inputs: dict[str, Tensor], view: str) -> dict[str, Float[Tensor, "H T T"]]:
+    """What a view needs of every layer, or of the last."""
+    with look(model, layers=-1 if view == "lines" else None) as seen:
+        model.features(**inputs)  # type: ignore[operator]
+    return {name: seen.attention[name][0] for name in seen.names}
+
+
 def draw_text_attention(
     model: nn.Module,
     ids: Int[Tensor, "1 T"],
@@ -73,11 +86,5 @@ def draw_text_attention(
     """
     inputs = {"ids": ids} if hasattr(model, "step") else {"ids": ids, "lengths": torch.tensor([ids.shape[1]])}
     inputs |= {} if types is None else {"types": types}
-    with look(model, layers=-1 if view == "lines" else None) as seen:
-        model.features(**inputs)  # type: ignore[operator]
-    maps = {name: seen.attention[name][0] for name in seen.names}
-    if view == "lines":
-        return draw_lines(
-            maps[seen.names[0]], labels, labels, path, title="last layer: from each token to those it sees"
-        )
-    return draw_heads(maps, labels, labels, path)
+    _, draw = show_heads(weights_in(model, inputs, view), labels, labels, view)
+    return draw(path)

@@ -329,3 +329,14 @@ def test_overrides():
         overrides(["extra", "--a", "1"])
     with pytest.raises(ValueError, match=r"train.steps takes int, got \['1', 'extra'\]"):
         regard.recipe("translate", overrides(["--train.steps", "1", "extra"]))
+
+
+def test_help_of_cost_says_how_fields_are_set(capsys):
+    call("cost", "--help")
+    shown = capsys.readouterr().out
+    assert "--image SIDE" in shown and "regard cost vit:vit-b/16 --image 384" in shown
+    totals = []
+    for side in ("224", "384"):
+        call("cost", "vit:vit-b/16", "--image", side, "--json")
+        totals.append(json.loads(capsys.readouterr().out))
+    assert totals[1]["length"] == 577 > totals[0]["length"] == 197

@@ -56,7 +56,12 @@ def test_a_picture_of_any_size_and_colour_is_looked_at_as_the_model_sees_it(runs
         ("vit", ["image.png", "--view", "lines"], "a ViT has no view 'lines'; use heads or rollout"),
         ("vit", ["image.png", "--view", "rollout", "--head", "0"], "the mean of all heads; leave out the head"),
         ("vit", ["image.png", "image.png"], "looks at one picture at a time, got 2"),
-        ("vit", ["image.png", "--word", "cat"], "reads pictures; leave out --target and --word"),
+        ("vit", ["image.png", "image.png", "--view", "lens"], "a second TEXT is for a language model or an encoder"),
+        (
+            "vit",
+            ["image.png", "--word", "cat"],
+            "--word is for a language model or an encoder, and vit is a model that sees; leave it out",
+        ),
         ("vit", ["image.png", "--out", "x.gif"], "cannot draw to 'x.gif'"),
         ("swin", ["image.png", "--view", "windows", "--at", "0,0"], "the view windows has no use for at"),
     ],
@@ -69,8 +74,10 @@ def test_mistakes(runs, capsys, monkeypatch, run, words, wanted):
 def test_a_picture_for_a_model_that_reads_texts(tiny, runs, capsys, monkeypatch):
     monkeypatch.chdir(runs)
     assert "image.png is a picture; choose a model that sees" in fails(capsys, "look", tiny.run("lm"), "image.png")
-    assert "--layer 1 is for pictures" in fails(capsys, "look", tiny.run("lm"), "a cat", "--layer", "1")
-    assert "--view windows is for pictures" in fails(capsys, "look", tiny.run("lm"), "a cat", "--view", "windows")
+    assert "--layer is for a model that sees, and" in fails(capsys, "look", tiny.run("lm"), "a cat", "--layer", "1")
+    assert "a language model has no view 'windows'; use heads or lines" in fails(
+        capsys, "look", tiny.run("lm"), "a cat", "--view", "windows"
+    )
 
 
 @pytest.mark.parametrize("view", ["rollout", "gradient", "ablation", "lens", "agreement"])
@@ -84,7 +91,7 @@ def test_what_an_output_rests_on(tiny, view, tmp_path, capsys):
 def test_a_patch_between_two_texts(tiny, capsys):
     run, text = tiny.run("classify"), "The red cat sees a cat in May."
     assert "--view patch goes with --against" in fails(capsys, "look", run, text, "--view", "patch")
-    assert "add --view gradient or" in fails(capsys, "look", run, text, "--token", "red")
+    assert "--token goes with --view rollout or gradient or" in fails(capsys, "look", run, text, "--token", "red")
     wanted = "the first text has "
     assert wanted in fails(capsys, "look", run, text, "--view", "patch", "--against", "The red", "--token", "red")
     assert "no label 'redd'; did you mean" in fails(capsys, "look", run, text, "--view", "gradient", "--token", "redd")
@@ -103,6 +110,74 @@ def test_views_of_what_a_label_rests_on(runs, tmp_path, capsys):
     (row,) = rows(capsys, "look", runs / "vit", runs / "image.png", "--view", "ablation")
     assert row["outputs"][0] in ("no", "yes") and [len(one["heads"]) for one in row["layers"]] == [2, 2]
     assert "has no labels to explain" in fails(capsys, "look", runs / "swin", runs / "image.png", "--view", "lens")
+
+
+def test_weights_as_json_and_in_lines_leave_no_file(tiny, tmp_path, capsys, monkeypatch):
+    text = "The red cat"
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("--view", "heads")):
+        (row,) = rows(capsys, "look", tiny.run("lm"), text, *words)
+        assert row["text"] == text and row["rows"] == row["columns"] and len(row["layers"]) > 0
+        assert np.allclose(np.array(row["layers"][0]["heads"]).sum(-1), 1, atol=1e-4)
+    (row,) = rows(capsys, "look", tiny.run("lm"), text, "--view", "lines")
+    assert len(row["layers"]) == 1
+    lines = said(capsys, "look", tiny.run("lm"), text, "--view", "heads")
+    assert lines[0].startswith("what each token looks at") and " → " in lines[-1]
+    (row,) = rows(capsys, "look", tiny.run("t5"), "colour: red cat", "--target", "red")
+    shape = np.array(row["layers"][0]["heads"]).shape
+    assert row["kind"] == "cross" and shape[1:] == (len(row["rows"]), len(row["columns"])) and row["aligners"]
+    (row,) = rows(capsys, "look", tiny.run("t5"), "colour: red cat", "--kind", "decoder")
+    assert row["rows"] == row["columns"] and "aligners" not in row
+    assert not list(tmp_path.iterdir())
+    call("look", tiny.run("lm"), text, "--json", "--out", "heads.png")
+    assert capsys.readouterr().out.startswith("{") and (tmp_path / "heads.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "wanted"),
+    [
+        ("lm", ["a cat", "--target", "x"], "--target is for a translator, and"),
+        ("lm", ["a cat", "--kind", "cross"], "--kind is for a translator, and"),
+        ("lm", ["a cat", "--view", "lens", "--kind", "cross"], "--kind is for a translator, and"),
+        (
+            "t5",
+            ["a cat", "--view", "lens", "--kind", "cross"],
+            "--kind goes with --view heads or lines of a translator",
+        ),
+        ("t5", ["a cat", "a dog", "--view", "heads"], "a second TEXT is for a language model or an encoder, and"),
+        ("t5", ["a cat", "--word", "cat"], "--word is for a language model or an encoder, and"),
+        ("lm", ["a cat", "a dog", "--view", "heads"], "a second TEXT of a language model goes with --word; leave it"),
+        ("classify", ["a", "b", "c", "--view", "heads"], "a third TEXT of an encoder goes with --word; leave it out"),
+        ("classify", ["a cat", "cat", "--word", "cat", "--view", "lens"], "--word compares one word's vectors; leave"),
+        ("lm", ["a cat", "--at", "1"], "--at goes with --view rollout or gradient or"),
+        ("lm", ["a cat", "--view", "lens", "--against", "a dog"], "--against goes with --view patch of a language"),
+        ("lm", ["a cat", "--layer", "1", "--out", "x.html"], "--layer is for a model that sees, and"),
+        ("t5", ["a cat", "--kind", "cross", "--out", "x.html"], "a page shows every kind, layer and head; leave out"),
+        ("lm", ["a cat", "--json", "--out", "x.html"], "a page shows every kind, layer and head; leave out --json"),
+        ("lm", ["cat " * 600, "--out", "x.png"], "tokens, the model's context is"),
+        ("lm", ["cat " * 600, "a cat", "--word", "cat"], "tokens, the model's context is"),
+        ("classify", ["cat " * 600, "--view", "gradient"], "tokens, the model's context is"),
+        ("t5", ["cat " * 600, "--target", "red", "--out", "x.png"], "tokens, the model's context is"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(tiny, capsys, tmp_path, monkeypatch, run, words, wanted):
+    monkeypatch.chdir(tmp_path)
+    assert wanted in fails(capsys, "look", tiny.run(run), *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--view", "gradient", "--layer", "1"], "--layer goes with --view heads or rollout or windows"),
+        (["--view", "agreement", "--head", "1"], "--head goes with --view heads"),
+        (["--view", "rollout", "--token", "yes"], "--token goes with --view gradient or"),
+        (["--target", "x"], "--target is for a translator, and vit is a model that sees"),
+    ],
+)
+def test_what_would_have_no_effect_on_a_picture_is_refused(runs, capsys, monkeypatch, words, wanted):
+    monkeypatch.chdir(runs)
+    assert wanted in fails(capsys, "look", "vit", "image.png", *words)
 
 
 def test_a_published_checkpoint(tmp_path, runs, capsys):

@@ -252,12 +252,44 @@ def test_several_inputs_are_not_mixed():
         model(**inputs)
         first = seen.attention[0]
         model(**(inputs | dict(source=inputs["source"].flip(1))))
-        with pytest.raises(ValueError, match=r"run 2 times on different keys; .*seen.clear\(\)"):
+        with pytest.raises(ValueError, match=r"run 2 times; .*seen.clear\(\)"):
             seen.attention[0]
         assert len(seen.passes(0)) == 2 and torch.equal(seen.passes(0)[0], first)
         seen.clear()
         model(**inputs)
         assert torch.equal(seen.attention[0], first)
+
+
+@pytest.mark.parametrize("model", models())
+def test_two_targets_of_one_source_stay_two_passes(model):
+    inputs, other = batch(), torch.randint(V, (B, T))
+    name = "kernel" if isinstance(model, Seq2Seq) else "decoder.blocks.1.cross"
+    with torch.no_grad(), look(model, layers=name) as seen:
+        model(**inputs)
+        alone = seen.attention[name]
+        model(**(inputs | dict(target=other)))
+    first, second = seen.passes(name)
+    assert torch.equal(first, alone) and second.shape == first.shape
+    with pytest.raises(ValueError, match="was run 2 times; look at one input"):
+        seen.attention[name]
+
+
+def test_heads_are_looked_for_only_where_a_kind_is():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own = Attention(AttentionConfig(dim=12, heads=2))
+            self.across = Attention(AttentionConfig(dim=12, heads=4))
+
+        def forward(self, x, context):
+            return self.across(self.own(x), context)
+
+    model, x = Two(), torch.randn(B, T, 12)
+    with look(model, layers="cross", heads=3) as seen:
+        model(x, x[:, 1:])
+    assert seen.names == ["across"] and seen.attention["across", 3].shape == (B, T, T - 1)
+    with pytest.raises(ValueError, match="own has no head 3: it has 2"), look(model, layers="self", heads=3):
+        model(x, x[:, 1:])
 
 
 def test_works_on_a_users_own_module():

@@ -215,3 +215,11 @@ def test_block_numbers():
     assert [block_at(blocks, one) for one in (None, 0, -2)] == [1, 0, 0]
     with pytest.raises(ValueError, match="no block 2: the model reads with 2, 0 to 1"):
         block_at(blocks, 2)
+
+
+@pytest.mark.parametrize("make", [texts.writer, texts.recurrent])
+@pytest.mark.parametrize("before", [[], texts.TEXTS])
+def test_a_text_without_tokens_is_named(make, before):
+    some = Examples([*before, ""], [*before, ""], [], False)
+    with pytest.raises(ValueError, match="the example '' has no tokens; leave it out, or give it some words"):
+        Space.of(make(), some)

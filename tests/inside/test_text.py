@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from regard.inside.capture import look
-from regard.inside.text import draw_text, draw_text_attention, read
+from regard.inside.heads import render
+from regard.inside.text import draw_text_attention, read, show_text
 from tests.inside.loaded import TEXTS, encoder, recurrent, translator, writer
 from tests.inside.test_views import overlaps, png_size
 
@@ -79,23 +80,36 @@ def test_segments_change_what_is_drawn():
     assert abs(with_types - without).max() > 1e-3
 
 
-def test_draw_text_for_the_command_line(tmp_path):
-    draw_text(encoder(), "A bank.", tmp_path / "a.png", second="A river.")
-    draw_text(writer(), TEXTS[0], tmp_path / "b.png", view="lines")
+def test_what_is_shown_is_data_lines_and_a_picture(tmp_path):
+    loaded = encoder()
+    said, draw = show_text(loaded, "A bank.", second="A river.")
+    with torch.no_grad(), look(loaded.model) as seen:
+        loaded.model.features(**read(loaded, "A bank.", "A river.").inputs)
+    assert [one["layer"] for one in said["layers"]] == seen.names
+    torch.testing.assert_close(torch.tensor(said["layers"][1]["heads"]), seen.attention[1][0], atol=1e-6, rtol=0)
+    draw(tmp_path / "a.png")
+    lines = render(said).splitlines()
+    assert len(lines) == 2 + 2 * 3 and lines[2].split()[:3] == ["layer", "0", "0"]
+    weight, strongest = seen.attention[0, 0][0].max(), divmod(int(seen.attention[0, 0][0].argmax()), len(said["rows"]))
+    assert f"{weight:.3f}  {said['rows'][strongest[0]]} → {said['columns'][strongest[1]]}" in lines[2]
+    said, draw = show_text(writer(), TEXTS[0], view="lines")
+    assert len(said["layers"]) == 1
+    draw(tmp_path / "b.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.png"]
 
 
 def test_what_cannot_be_drawn_says_why(tmp_path):
     with pytest.raises(ValueError, match="a picture ends in"):
-        draw_text(encoder(), TEXTS[0], tmp_path / "x.gif")
+        show_text(encoder(), TEXTS[0])[1](tmp_path / "x.gif")
     with pytest.raises(ValueError, match="GPT reads one text; leave out the second"):
-        draw_text(writer(), TEXTS[0], tmp_path / "x.png", second=TEXTS[1])
+        show_text(writer(), TEXTS[0], second=TEXTS[1])
     with pytest.raises(ValueError, match="T5 reads one text and writes another"):
-        draw_text(translator(), TEXTS[0], tmp_path / "x.png")
+        show_text(translator(), TEXTS[0])
     with pytest.raises(ValueError, match="LSTM has no attention to look at"):
-        draw_text(recurrent(), TEXTS[0], tmp_path / "x.png")
-    with pytest.raises(ValueError, match="has no learned vector, max_len=64; shorten the input"):
-        draw_text(encoder(), TEXTS[0] * 30, tmp_path / "x.png")
+        show_text(recurrent(), TEXTS[0])
+    for make in (encoder, writer, lambda: writer(position="rotary")):  # also where positions would go on
+        with pytest.raises(ValueError, match=r"the text has \d+ tokens, the model's context is 64; give it a shorter"):
+            show_text(make(), TEXTS[0] * 30)
     with pytest.raises(ValueError, match="the text is empty"):
-        draw_text(writer(), "", tmp_path / "x.png")
+        show_text(writer(), "")
     assert not list(tmp_path.iterdir())

@@ -156,3 +156,8 @@ def test_senses_of_bank_on_published_weights():
     for pair in found["pairs"]:
         one, other = (vectors[number - 1] for number in pair["texts"])
         assert pair["layers"] == pytest.approx(F.cosine_similarity(one, other, dim=-1).tolist(), abs=1e-5)
+
+
+def test_a_text_beyond_the_context_is_refused():
+    with pytest.raises(ValueError, match="the model's context is 64; give it a shorter one"):
+        compare_word(writer(position="rotary"), "bank", [TEXTS[0], TEXTS[1] * 30])

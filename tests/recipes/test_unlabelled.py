@@ -113,7 +113,9 @@ def test_every_layer_is_probed(runs, name, capsys):
     assert best["error"] == found["error"] == min(row["error"] for row in found["probe"][1:])
     words = ("eval", runs / name, "--probe", "--labels", 200, "--limit", 100)
     assert rows(capsys, *words)[0]["probe"] == found["probe"]  # seeded
-    assert sum(line.endswith("cut here") for line in said(capsys, *words)) == 1
+    shown = said(capsys, *words)
+    assert shown[0].split() == ["layer", "width", "error", "untrained"]
+    assert sum(line.endswith("cut here") for line in shown) == 1
 
 
 def test_hierarchies_are_probed_too(tmp_path):
