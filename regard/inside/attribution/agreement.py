@@ -93,6 +93,8 @@ class Aligner:
 
     @property
     def told(self) -> str:
+        if not self.outputs:
+            return "best alignment: none, for no token that is written rests on a single source token"
         return (
             f"best alignment: {self.layer} head {self.head} looks at the source token that matters most for "
             f"{self.share:.0%} of the {self.outputs} tokens that rest on one"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.files import write_atomically
 from regard.inside.ablation import without
+from regard.inside.attribution import aligners, ask
 from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
 from regard.inside.page.pictures import Captioning, Comparing, Finding, Seeing
@@ -153,25 +154,15 @@ class Page:
             found.append(row)
         return found
 
-    @torch.inference_mode()
     def best_alignment(self) -> dict[str, Any] | None:
-        """The head across that looks most often at the source token whose absence hurts what is written most.
-
-        None where nothing is translated.
-        """
-        influence = self.subject.influence()
-        across = [(number, layer) for number, layer in enumerate(self.layers) if layer.kind in ("cross", "recurrent")]
-        if influence is None or not across:
+        """The head across that looks most often at the source token that matters most; None where nothing is
+        translated, or what is written rests on no source token."""
+        if not isinstance(self.subject, Translating) or not any(layer.kind == "cross" for layer in self.layers):
             return None
-        best, rows = influence.argmax(-1), torch.arange(len(influence))
-        found = []
-        for number, layer in across:
-            weights = layer.weights()[0, :, : len(rows)]
-            agrees = (weights[:, :, : influence.shape[1]].argmax(-1) == best).float().mean(-1)
-            kept = weights[:, rows, best].mean(-1)
-            found += [(float(a), float(k), number, head) for head, (a, k) in enumerate(zip(agrees, kept, strict=True))]
-        often, share, number, head = max(found)
-        return {"layer": number, "head": head, "agrees": round(often, 4), "share": round(share, 4), "of": len(rows)}
+        best = aligners(ask(self.loaded, self.words[0], target=self.subject.ids[1:]))[0]
+        number = [layer.name for layer in self.layers].index(best.layer)
+        found = {"layer": number, "head": best.head, "agrees": round(best.share, 4), "of": best.outputs}
+        return found if best.outputs else None
 
     def view(self, name: str, **how: Any) -> dict[str, Any]:
         """What outputs rest on, as `regard look --view` tells it; see `explain` for the views."""

@@ -23,8 +23,6 @@ class Subject:
     """What the rows of scores are over: next or fill (tokens), labels, tags, span, boxes, match, or a vector."""
     sequence: int | None = 0
     """Which sequence has a row of scores for each token; None where the answer is for the whole input."""
-    first: int = 0
-    """The token that the first row belongs to."""
 
     def __init__(self, loaded: Any) -> None:
         self.loaded, self.model = loaded, loaded.model
@@ -51,10 +49,6 @@ class Subject:
     def found(self, scores: Float[Tensor, "P V"]) -> dict[str, Any]:
         """What else the answer has than chances."""
         return {}
-
-    def influence(self) -> Float[Tensor, "P S"] | None:
-        """How much less likely what was written becomes without each token of the source; None where there is none."""
-        return None
 
     def write(self) -> list[int] | None:
         """How the model goes on by itself, always with its best token; None where it does not write."""

@@ -18,10 +18,6 @@ AHEAD = 16
 """Tokens that a writer is asked to go on with."""
 
 
-MOST_LEFT_OUT = 64
-"""Tokens of a source that are left out one by one."""
-
-
 def limit_of(model: Any) -> int:
     """Tokens that a model was made for."""
     return getattr(model.config, "max_len", None) or LONGEST_SOURCE
@@ -132,17 +128,3 @@ class Translating(Subject):
         room = min(most, told["max_length"], limit_of(self.model)) - len(self.prefix)
         how: dict[str, Any] = dict(ends=self.ends, forbidden=told["forbidden"], **self.inputs)
         return written(self.model, self.prefix, room, **how) if room > 0 else []
-
-    def influence(self) -> Float[Tensor, "P S"] | None:
-        """Behind each token that was written, one source token at a time left out; the end of the source stays."""
-        source, rows = self.source[0], len(self.ids) - 1
-        count = len(source) - 1
-        if not 2 <= count <= MOST_LEFT_OUT or rows < 1:
-            return None
-        without = torch.stack([torch.cat([source[:s], source[s + 1 :]]) for s in range(count)])
-        target = torch.tensor([self.ids])
-        scores = [self.model(**self.inputs, target=target)]
-        scores.append(self.model(without, torch.full((count,), count), target.expand(count, -1)))
-        likely = torch.cat(scores)[:, :rows].float().log_softmax(-1)
-        likely = likely.gather(-1, target[:, 1:, None].expand(count + 1, -1, 1))[..., 0]  # N P
-        return (likely[:1] - likely[1:]).T

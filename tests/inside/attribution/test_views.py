@@ -1,6 +1,7 @@
 """Every view on every family that reads texts or labels pictures: plain data, lines, and a picture."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -120,7 +121,7 @@ def test_which_output_is_asked_about():
         (CASES["filler"], dict(text="no mask here"), r"has no \[MASK\]"),
         (recurrent, dict(), "LSTM has no stack of blocks"),
         (lambda: writer(reversible=True), dict(), "reversible blocks forget what their heads mixed"),
-        (writer, dict(text="bank " * 64), "the context is 64; shorten it"),
+        (writer, dict(text="bank " * 64), "context is 64; give it a shorter one"),
     ],
 )  # fmt: skip
 def test_mistakes(make, how, wanted):
@@ -133,7 +134,9 @@ def test_the_best_alignment_of_a_translator_is_named():
     found = aligners(ask(writing(), "the river bank", target="Ufer Bank"))
     assert len(found) == 2 * 3 and found == sorted(found, key=lambda one: -one.share)
     assert all(0 <= one.share <= 1 and one.layer.endswith(".cross") for one in found)
-    assert found[0].told.startswith(f"best alignment: {found[0].layer} head {found[0].head}")
+    best = replace(found[0], outputs=3)
+    assert best.told.startswith(f"best alignment: {best.layer} head {best.head}")
+    assert "none" in replace(best, outputs=0).told
 
 
 @pytest.mark.parametrize("view", ["gradient", "ablation", "lens", "agreement"])
