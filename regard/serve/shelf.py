@@ -43,7 +43,8 @@ class Served:
         self.name, self.path, self.settings = name, find(where), settings
         model = peek_model(self.path)
         self.does = abilities(self.path, model)
-        self.context: int | None = getattr(model.config, "max_len", None)
+        reads = hasattr(model.config, "vocab_size")  # of pictures, no number of tokens says what fits
+        self.context: int | None = getattr(model.config, "max_len", None) if reads else None
         self.since = int(time.time())
         self.error: str | None = None
         self.speaker: Any = None

@@ -22,7 +22,10 @@ export const panel = {
     const { described, state, source } = look;
     const { answer, views } = described;
     const buttons = views.map((view) => make("button", { type: "button", "aria-pressed": "false", "data-view": view, "data-key": `view ${view}`,
-      onclick: () => choose(view) }, VIEWS[view][0]));
+      onclick: () => {
+        choose(view);
+        if (!other.hidden) words.focus();
+      } }, VIEWS[view][0]));
     const every = make("option", { value: "" }, "all");
     const output = make("select", { "aria-label": "Output", "data-key": "output", onchange: () => chosen && ask() }, every, ...outputs());
     const about = make("label", { class: "check" }, "Output", output);
@@ -31,7 +34,7 @@ export const panel = {
       make("label", { class: "field" }, make("span", {}, "Another text: change a word of this one"), words), make("button", { type: "submit" }, "Compare"));
     const told = make("p", { class: "note" }, "Attention shows where the model looks. Choose how to ask what its answer rests on.");
     const shown = make("div", { class: "panel-body", "data-said": "rests" });
-    const said = make("p", { class: "note pointed", "data-said": "cell" }, "\u00a0");
+    const said = make("p", { class: "note pointed", "data-said": "cell" });
     let chosen = null;
     let drawn = null;
     let turn = 0;
@@ -45,6 +48,7 @@ export const panel = {
 
     function choose(view) {
       chosen = view;
+      state.set({ view });
       for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.view === view));
       told.textContent = VIEWS[view][1];
       other.hidden = view !== "patch" || !source.live;
@@ -52,7 +56,6 @@ export const panel = {
       if (other.hidden) return ask();
       turn += 1;
       show([]);
-      words.focus();
     }
 
     function compare(event) {
@@ -82,7 +85,7 @@ export const panel = {
     }
 
     function say(text) {
-      said.textContent = text || "\u00a0";
+      said.textContent = text;
     }
 
     const mark = () => drawn?.heads?.(state.values.layer, state.values.head);
@@ -91,5 +94,6 @@ export const panel = {
     host.append(make("div", { class: "row" }, make("div", { class: "choices", role: "group", "aria-label": "View" }, ...buttons), about),
       told, other, shown, said);
     state.listen((changed) => (changed.has("layer") || changed.has("head")) && mark());
+    if (views.includes(state.values.view)) choose(state.values.view);
   },
 };
