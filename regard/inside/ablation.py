@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.inside.capture import check_heads, find_kernels, matching
+from regard.inside.capture import check_heads, matching
+from regard.nn.weights import find_kernels
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import torch
 
 from regard.inside.canvas import LINES, check_suffix
 from regard.inside.captions import draw_words, word_maps
-from regard.inside.capture import find_kernels, matching
+from regard.inside.capture import matching
 from regard.inside.pictures import as_rgb, borders, framed, grid_of_pictures, overlay
 from regard.inside.sight import At, Finding, Layer, Places, Sight, findings, see, tower
 from regard.models import DETR, Captioner, Swin
+from regard.nn.weights import find_kernels
 from regard.tasks import PictureClassifier
 
 QUERY, WINDOW, CUT = (86, 220, 255), (235, 235, 235), (255, 60, 40)

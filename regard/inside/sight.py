@@ -16,12 +16,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 from regard.data.images import read_image
-from regard.inside.capture import Layers, find_kernels, look, matching
+from regard.inside.capture import Layers, look, matching
 from regard.models import CLIP, DETR, MAE, CNNAttention, MViT, Swin, ViT
 from regard.nn.convolution import ImageAttention, ResidualBlock
 from regard.nn.heads import apart
 from regard.nn.pooling import Grid, pooled
 from regard.nn.resnet import halved
+from regard.nn.weights import find_kernels
 from regard.nn.windows import Windows
 from regard.objectives.matching import corners
 

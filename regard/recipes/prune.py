@@ -19,7 +19,8 @@ from regard.files import write_atomically
 from regard.hub.checkpoint import save_model
 from regard.hub.remote import find
 from regard.inside.ablation import without
-from regard.inside.capture import find_kernels, owner_of
+from regard.inside.capture import owner_of
+from regard.nn.weights import find_kernels
 from regard.recipes.base import Recipe, configure
 from regard.recipes.run import prepare
 from regard.tasks import load
@@ -30,7 +31,7 @@ ROUNDS = 4
 """In which heads are removed."""
 EXAMPLES = 256
 """Of held-out data, about so many, that every head is tried on."""
-NOT_COPIED = ("config.json", "metrics.jsonl", "pruned.json")
+NOT_COPIED = ("config.json", "pruned.json")
 
 Head = tuple[str, int]
 """An attention layer by its name, and a head."""

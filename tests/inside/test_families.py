@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from regard.hub.checkpoint import load_model
-from regard.inside.capture import find_kernels, look
+from regard.inside.capture import look
 from regard.inside.words import watched
 from regard.models import GPT, LSTM, T5, Bert, BertConfig, GPTConfig, T5Config
 from regard.models.recurrent import LSTMConfig
+from regard.nn.weights import find_kernels
 
 transformers = pytest.importorskip("transformers")
 

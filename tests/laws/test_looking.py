@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.inside.capture import find_kernels, look, watch
+from regard.inside.capture import look, watch
 from regard.nn.kernels import Additive, Cosine, Dot, General, Kernel, Normalized
+from regard.nn.weights import find_kernels
 from tests.laws.cases import CASES, example, make
 
 

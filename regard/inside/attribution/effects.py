@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.inside.ablation import without
 from regard.inside.attribution.question import Question
-from regard.inside.capture import find_kernels
+from regard.nn.weights import find_kernels
 
 BATCH = 32
 """Changed copies of one input that go through the model together."""

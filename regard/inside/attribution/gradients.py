@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from regard.inside.attribution.question import Question
 from regard.inside.attribution.rollout import flow, kind_of
-from regard.inside.capture import Seen, find_kernels, look
+from regard.inside.capture import Seen, look
 from regard.nn.kernels.full import repeat_heads
+from regard.nn.weights import find_kernels
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from regard.inside.attribution.effects import BATCH, heads_of
 from regard.inside.attribution.gradients import mixing
 from regard.inside.attribution.question import Question, ask, find_token
-from regard.inside.capture import find_kernels
 from regard.inside.words import watched
 from regard.nn.stack import Stack
+from regard.nn.weights import find_kernels
 from regard.tasks import Translator
 
 

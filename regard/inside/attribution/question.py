@@ -83,10 +83,6 @@ class Question:
         """The same input so many times."""
         return {name: value.expand(count, *value.shape[1:]) for name, value in self.inputs.items()}
 
-    def only(self, row: int) -> "Question":
-        """The same about one output."""
-        return replace(self, outputs=[self.outputs[row]], choices=[self.choices[row]], reads=self.reads[row][None])
-
     @property
     def stacks(self) -> dict[str, Stack]:
         """The blocks of the model by name, those that read the tokens first."""

@@ -16,7 +16,7 @@ from regard.inside.ablation import without
 from regard.inside.attribution import aligners, ask
 from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
-from regard.inside.page.pictures import Captioning, Comparing, Finding, Seeing
+from regard.inside.page.pictures import Captioning, Comparing, Detecting, Seeing
 from regard.inside.page.record import record
 from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
@@ -207,7 +207,7 @@ def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) 
     if isinstance(loaded, CaptionWriter):
         return Captioning(loaded, words[0], target)
     if seen:
-        return (Finding if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
+        return (Detecting if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
     if isinstance(loaded, Encoder):
         return Reading(loaded, *words)
     return (Translating if isinstance(loaded, Translator) else Writing)(loaded, words[0], target)

@@ -95,7 +95,7 @@ class Seeing(Subject):
                             "places": packed(places, "i4")}}  # fmt: skip
 
 
-class Finding(Seeing):
+class Detecting(Seeing):
     """A picture, and what each of a DETR's queries says of it."""
 
     def __init__(self, loaded: Any, picture: Any) -> None:

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.inside.capture import find_kernels, join_queries, watch, weights_of
+from regard.inside.capture import join_queries, watch
 from regard.nn.kernels import Additive, Full, Kernel
+from regard.nn.weights import find_kernels, weights_of
 
 Result = TypeVar("Result")
 NEAR = 1e-4
