@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.config import nearest
 from regard.inside.alignments import tensors
 from regard.inside.sight import Places, cut, prepared
-from regard.inside.text import read
+from regard.inside.text import check_length, read
 from regard.nn.stack import Stack
 from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, PictureEncoder, Tagger, Translator, Writer
 
@@ -116,9 +116,10 @@ def ask(
         asked = ask_translator(loaded, text, target)
     else:
         asked = ask_reader(loaded, text, second, behind=() if isinstance(target, str) else target or ())
-    longest = getattr(asked.model.config, "max_len", None)
-    if longest is not None and len(asked.tokens) > longest:
-        raise ValueError(f"the text has {len(asked.tokens):,} tokens, the context is {longest:,}; shorten it")
+    if asked.picture is None:
+        check_length(asked.model, len(asked.tokens))
+    if asked.chances().isnan().any():
+        raise ValueError("the model's answer is no number: its weights are broken; train it again")
     if at is None:
         keep = slice(-MOST_OUTPUTS if token is None else -1, None)
     elif -len(asked.outputs) <= at < len(asked.outputs):

@@ -17,6 +17,7 @@ from regard.inside.page.packing import packed
 from regard.inside.page.record import Layer
 from regard.inside.page.subjects import MOST_TOKENS, Subject, told, written
 from regard.inside.sight import Places, Plan, cut, layout, prepared, tower
+from regard.inside.text import check_length
 from regard.models import CLIP
 from regard.nn.heads import apart
 from regard.nn.weights import find_kernels
@@ -142,6 +143,7 @@ class Captioning(Seeing):
         start = loaded.generation["decoder_start"]
         self.ends = ends_of(loaded.generation["eos"])
         self.prefix = [start, *(target or ())]
+        check_length(self.model, len(self.prefix))
         own = [id for id in self.write() if id not in self.ends] if target is None else list(target)
         self.ids = [start, *own]
         self.input["target"] = own

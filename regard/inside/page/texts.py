@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.decode.sample import ends_of
 from regard.inside.page.record import Layer
 from regard.inside.page.subjects import Subject, told, written
-from regard.inside.text import read
+from regard.inside.text import check_length, read
 from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
 from regard.tasks.translator import LONGEST_SOURCE
 
@@ -21,10 +21,6 @@ AHEAD = 16
 def limit_of(model: Any) -> int:
     """Tokens that a model was made for."""
     return getattr(model.config, "max_len", None) or LONGEST_SOURCE
-
-
-def too_long(count: int, limit: int) -> str:
-    return f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one"
 
 
 class Writing(Subject):
@@ -39,8 +35,7 @@ class Writing(Subject):
         if not self.ids:
             raise ValueError("the text is empty; give it some words")
         self.limit, self.ends = limit_of(self.model), list(loaded.ends)
-        if len(self.ids) > self.limit:
-            raise ValueError(too_long(len(self.ids), self.limit))
+        check_length(self.model, len(self.ids))
         texts = [text] if not target else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts)]
 
@@ -68,8 +63,6 @@ class Reading(Subject):
         self.sequence = 0 if self.answers in ("fill", "tags") else None
         self.inputs = read(loaded, text, second, parse_special=self.answers == "fill").inputs
         self.ids = self.inputs["ids"][0].tolist()
-        if len(self.ids) > loaded.context:
-            raise ValueError(too_long(len(self.ids), loaded.context))
         segments = self.inputs["types"][0].tolist() if "types" in self.inputs and second is not None else None
         texts = [text] if second is None else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts, segments=segments)]
@@ -109,6 +102,7 @@ class Translating(Subject):
         self.source = torch.tensor(loaded.encode([text], min(LONGEST_SOURCE, limit_of(self.model))))
         self.inputs = {"source": self.source, "lengths": torch.tensor([self.source.shape[1]])}
         self.prefix = [*loaded.start, *(target or ())]
+        check_length(self.model, len(self.prefix))
         self.ends = ends_of(loaded.generation["eos"])
         own = [id for id in self.write() if id not in self.ends] if target is None else list(target)
         self.ids = [*loaded.start, *own]
