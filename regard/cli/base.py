@@ -45,7 +45,7 @@ def import_own(name: str) -> ModuleType:
     except Exception as error:  # whatever is in a user's file
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise ValueError(
-                f"no module {name!r} in {Path.cwd()} or installed; my_kernels.py is named my_kernels, without .py"
+                f"no module {name!r} in {Path.cwd()} or installed; a file mine.py there is named mine, without .py"
             ) from None
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
         where = f" ({Path(frames[1].filename).name}, line {frames[1].lineno})" if len(frames) > 1 else ""

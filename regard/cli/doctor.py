@@ -76,6 +76,7 @@ def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
         if out.suffix != ".html":
             raise ValueError(f"{out}: the history of a run is a page; name it .html")
         out.write_text(page(history), encoding="utf-8")
+        click.echo(f"saved: {out}", err=True)
     emit(history.as_dict(), as_json, render)
 
 

@@ -82,12 +82,14 @@ def prune(
 @click.option("--out", type=PATH, help="Where to draw it (.png .svg .pdf).  [default: FIGURE.png]")
 @click.pass_context
 def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
-    """Draw a FIGURE of the lectures: positions, masks, schedule, softmax, bpe, patches … (without: list them)."""
+    """Draw a FIGURE of the lectures: positions, masks, schedule, softmax, bpe, patches … (without: all of them,
+    and the options of each)."""
     from regard.inside import figures
 
     if figure is None:
         for name in figures.FIGURES:
             click.echo(f"{name:16} {figures.FIGURES[name].__doc__.splitlines()[0]}")
+            click.echo(" " * 17 + " ".join(figures.options_of(name)))
         return
     path = out or Path(f"{figure}.png")
     figures.draw(figure, path, **overrides(ctx.args))

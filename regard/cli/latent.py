@@ -87,7 +87,10 @@ def show_direction(
         pair = Space.of(loaded, both, layer)
         space = pair if data is None else Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
     else:
-        pair = space = Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
+        examples = examples_for(loaded, data).draw(limit)
+        for end in ends:
+            examples.places(end)  # a mistake is told before anything is computed
+        pair = space = Space.of(loaded, examples, layer)
     along = find_direction(*(pair.x[pair.examples.places(end)] for end in ends))
     said: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
     x = None

@@ -100,17 +100,19 @@ SEEN = ("heads", "rollout", "windows", "queries", "words")
 """Those of pictures; which of them a model has, it says itself."""
 PAIRS = (*HEADS, "rollout", "gradient", "ablation", "lens", "agreement")
 TEXTS = {who: (*HEADS, *RESTS) for who in (WRITER, READER, TRANSLATOR)}
-WAYS: dict[str, tuple[str, ...]] = TEXTS | {EYE: (*SEEN, *DEEPER, "lines")}
+LABELLED = ("gradient", "ablation", "lens", "agreement")
+"""Those of pictures whose labels are to be explained."""
+WAYS: dict[str, tuple[str, ...]] = TEXTS | {EYE: (*SEEN, *LABELLED, "lines")}
 TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
     "--word": {WRITER: ("word",), READER: ("word",)},
     "--view": WAYS,
     "--target": {TRANSLATOR: (*HEADS, *RESTS, "page")},
     "--kind": {TRANSLATOR: HEADS},
-    "--against": dict.fromkeys(WAYS, ("patch",)),
-    "--token": dict.fromkeys(TEXTS, RESTS) | {EYE: DEEPER},
+    "--against": dict.fromkeys(TEXTS, ("patch",)),
+    "--token": dict.fromkeys(TEXTS, RESTS) | {EYE: LABELLED},
     "--layer": {EYE: SEEN},
     "--head": {EYE: SEEN},
-    "--at": dict.fromkeys(TEXTS, RESTS) | {EYE: (*SEEN, *DEEPER)},
+    "--at": dict.fromkeys(TEXTS, RESTS) | {EYE: (*SEEN, *LABELLED)},
     "--json": {who: (*ways, "word") for who, ways in WAYS.items()},
     "a second TEXT": dict.fromkeys(WAYS, ("page",)) | {WRITER: ("word", "page"), READER: (*PAIRS, "word", "page")},
     "a third TEXT": dict.fromkeys(WAYS, ("page",)) | {WRITER: ("word", "page"), READER: ("word", "page")},

@@ -44,6 +44,8 @@ def look(
     `layers`: places in the model's list of attention layers, their names, patterns of names ("decoder.*") or kinds
     ("self", "encoder", "decoder", "cross", "recurrent"). `heads`: head numbers. Default: everything.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"look watches an nn.Module, and a {type(model).__name__} is none; give it its .model")
     chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
     seen = Seen(list(find_kernels(model)), chosen)
 
@@ -179,6 +181,11 @@ class Seen:
         self.layers, self.heads = layers, heads
         self.calls: dict[str, list[Call]] = {}
         self.attention = Weights(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"Seen({', '.join(f'{name}: {tuple(self.attention[name].shape)}' for name in self.names) or 'nothing yet'})"
+        )
 
     @property
     def names(self) -> list[str]:

@@ -63,6 +63,13 @@ def draw(name: str, path: Target = None, **settings: Any) -> "matplotlib.figure.
     return figure(path, **read)
 
 
+def options_of(name: str) -> list[str]:
+    """A figure's settings, as options with what they are without being given."""
+    known = inspect.signature(FIGURES[name]).parameters.values()
+    simple = (one for one in known if one.name not in ("path", "position"))
+    return [f"--{one.name.replace('_', '-')} {'' if one.default is None else one.default}".rstrip() for one in simple]
+
+
 @FIGURES.register("positions")
 def draw_positions(
     path: Target = None,
@@ -375,8 +382,10 @@ def _draw_growth(
 
 
 @FIGURES.register("training")
-def training(path: Target = None, runs: str = "runs/translate") -> "matplotlib.figure.Figure":
+def training(path: Target = None, runs: str = "") -> "matplotlib.figure.Figure":
     """Loss and learning rate of runs over their steps; `--runs a,b` names their directories."""
+    if not runs:
+        raise ValueError("which runs? name their directories: --runs runs/a,runs/b")
     found = {}
     for run in map(Path, runs.split(",")):
         if not (run / "metrics.jsonl").is_file():

@@ -40,7 +40,9 @@ def show(
     known = views_of(loaded.model)
     view = view or known[0]
     if view not in known:
-        raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r}; use {' or '.join(known)}")
+        labelled = " (with labels also gradient, ablation, lens or agreement)" if "rollout" in known else ""
+        kind = type(loaded.model).__name__
+        raise ValueError(f"a {kind} has no view {view!r}; use {' or '.join(known)}{labelled}")
     given = {"layer": layer, "head": head, "at": at}
     idle = {"words": ("layer", "head", "at"), "queries": ("at",), "windows": ("head", "at")}.get(view, ())
     wrong = [name for name in idle if given[name] is not None]

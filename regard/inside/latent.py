@@ -130,7 +130,7 @@ def render_space(found: Mapping[str, Any]) -> str:
             f"({100 * found['by_chance']:.0f} % by chance; on the plane {100 * found['on_plane']:.0f} %)"
         )
         counts = Counter(found["labels"]).most_common(MOST_NAMED)
-        lines.append("labels: " + ", ".join(f"{label} {count:,}" for label, count in counts))
+        lines.append("labels: " + ", ".join(f"{label} ({count:,})" for label, count in counts))
     return "\n".join(lines)
 
 

@@ -110,7 +110,7 @@ def ask(
         asked = ask_picture(loaded, text)
     elif isinstance(loaded, PictureEncoder):
         raise ValueError(
-            f"a {type(loaded.model).__name__} that sees has no labels to explain; use --view heads or rollout"
+            f"a {type(loaded.model).__name__} has no labels to explain; leave out --view to see where it looks"
         )
     elif isinstance(loaded, Translator):
         asked = ask_translator(loaded, text, target)

@@ -32,7 +32,7 @@ function drawTokens(found, look, say) {
 
 function drawEffects(found, look, say) {
   const table = heads(found, look, say, "Loss that comes without each head", (value) => `without it the loss rises by ${number(value)}`);
-  return { ...table, parts: [make("p", {}, `The loss is ${number(found.loss)}. ${table.most}`), ...table.parts] };
+  return { ...table, parts: [make("p", {}, `The loss is ${number(found.loss)}. ${table.none ? "No head is missed: without any one of them it stays where it is." : table.most}`), ...table.parts] };
 }
 
 /** Layers down, heads across; a click on a head enlarges it above. */
@@ -61,7 +61,7 @@ function heads({ layers }, { described, state }, say, name, tell) {
     }));
   }
 
-  return { parts: [heat.element, note("Click a head to see where it looks, above.")], heads: mark,
+  return { parts: [heat.element, note("Click a head to see where it looks, above.")], heads: mark, none: best.every(({ value }) => short(value) === "·"),
     most: `Most: ${best.map(({ row, head, value }) => `${title(row, head)} (${short(value)})`).join("; ")}.` };
 }
 
@@ -81,8 +81,8 @@ function drawLens({ outputs, layers }, look, say) {
   }));
   const right = outputs.filter((name, column) => layers.at(-1).top[column][0] === name).length;
   return { parts: [make("p", {}, outputs.length === 1 ? `The output asked about is “${outputs[0]}”.`
-    : `In the end ${right} of ${outputs.length} outputs are the model's own first choice.`), heat.element,
-  note("Columns are outputs; bold: it is said behind this block already. The deeper the colour, the surer.")] };
+    : `At the end of the model, ${right} of ${outputs.length} tokens that follow in the text are its own first choice.`), heat.element,
+  note("Columns are the tokens to be said; bold: said behind this block already. The deeper the colour, the surer.")] };
 }
 
 function drawPatch(found, look, say) {
@@ -148,7 +148,7 @@ function lit({ described }, weights, name, written, say, view = false) {
   const best = strongest(places, 1, -Infinity)[0] + front.length;
   const ahead = weights.slice(0, front.length).reduce((sum, one) => sum + one, 0);
   return make("figure", { class: "lit" }, make("div", { class: "layers" }, canvas, heat.table), make("figcaption", { class: "note" },
-    `${view ? name : `“${name}”`}: most ${nameOf(sequence, best)}, ${written(weights[best])}${front.length ? `; in front of the places ${written(ahead)}` : ""}`));
+    `${view ? name : `“${name}”`}: most ${nameOf(sequence, best)}, ${written(weights[best])}${front.length ? `; ${front.length === 1 ? "the class token" : "tokens before the patches"} ${written(ahead)}` : ""}`));
 }
 
 const note = (text) => make("p", { class: "note" }, text);

@@ -8,7 +8,7 @@ const VIEWS = {
   gradient: ["Gradient", "The same along weight × gradient: only ways that raise the output count."],
   ablation: ["Heads off", "How much the loss rises when a head is switched off."],
   lens: ["Lens", "What the model would say if it ended behind an earlier block."],
-  patch: ["Patch", "The model reads another text of as many tokens, but has one place, or one head, as with this one: how much of the answer comes back?"],
+  patch: ["Patch", "The model reads another text of as many tokens. Then what one place, or one head, held for this text is put back: how much of this text's answer returns?"],
   agreement: ["Agreement", "Attention, rollout and gradient beside what happens when a token is taken away (ablation)."],
 };
 
@@ -20,7 +20,8 @@ export const panel = {
 
   mount(host, look) {
     const { described, state, source } = look;
-    const { answer, views } = described;
+    const { answer } = described;
+    const views = described.views.filter((view) => source.live || view !== "patch"); // a file cannot read another text
     const buttons = views.map((view) => make("button", { type: "button", "aria-pressed": "false", "data-view": view, "data-key": `view ${view}`,
       onclick: () => {
         choose(view);

@@ -43,7 +43,7 @@ export function createSwitches(look) {
   function aligned(best) {
     if (!best) return "";
     return ` Best alignment: ${described.layers[best.layer].tab} ${headName(described, best.layer, best.head)}, which looks at the source ${
-      ""}token that matters most for ${percent(best.agrees)} of the ${best.of} tokens written.`;
+      ""}token that matters most for ${percent(best.agrees)} of the ${best.of} written tokens that rest on one.`;
   }
 
   async function showEffects() {
