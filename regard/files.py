@@ -1,9 +1,15 @@
 """Writing files so that a crash or a full disk leaves the old one or the new one, never half of one."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -45,6 +51,29 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Keeps other trainings out of a directory; whoever dies lets go of it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        _lock(handle, directory)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, directory: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another process trains in {directory}; wait for its end, or choose another --out") from None
+    except OSError:  # a file system that knows no locks
+        pass
 
 
 def own_tensors(model: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from regard.data.batches import Batch
 from regard.data.images import Preparation
+from regard.files import held
 from regard.hub.checkpoint import save_generation, save_model
 from regard.hub.images import save_preparation
 from regard.models import build
@@ -64,24 +65,31 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     model = job.build(recipe)
 
     out.mkdir(parents=True, exist_ok=True)
-    if job.tokenizer is not None:
-        job.tokenizer.save(out / "tokenizer.json")
-    if job.preparation is not None:
-        save_preparation(out, job.preparation)
-    recipe.save(out / "recipe.toml")
-    if job.generation:
-        save_generation(out, **job.generation)
-    if recipe.train.minutes is None and recipe.train.steps <= recipe.train.warmup:
-        line.say(f"{recipe.train.steps} steps end within the warm-up of {recipe.train.warmup}; lower --train.warmup")
+    with held(out):
+        if job.tokenizer is not None:
+            job.tokenizer.save(out / "tokenizer.json")
+        if job.preparation is not None:
+            save_preparation(out, job.preparation)
+        recipe.save(out / "recipe.toml")
+        if job.generation:
+            save_generation(out, **job.generation)
+        announce(job, recipe, model, line)
+        return train(
+            model, job.stream, job.valid, job.objective, recipe.train, out,
+            publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
+        )  # fmt: skip
+
+
+def announce(job: Job, recipe: Recipe, model: Any, line: Line) -> None:
+    """What is about to be trained, and on what."""
+    steps, warmup = recipe.train.steps, recipe.train.warmup
+    if recipe.train.minutes is None and steps <= warmup:
+        line.say(f"{steps} steps end within the warm-up of {warmup}; lower --train.warmup")
     count = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     share = f" ({trained:,} of them trained, {trained / count:.2%})" if trained < count else ""
     words = f", vocabulary {len(job.tokenizer):,}" if job.tokenizer is not None else ""
     line.say(f"{recipe.family}: {count:,} parameters{share}{words}, {job.about}")
-    return train(
-        model, job.stream, job.valid, job.objective, recipe.train, out,
-        publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
-    )  # fmt: skip
 
 
 def with_steps(recipe: Recipe, stream: Any) -> Recipe:

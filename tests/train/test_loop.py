@@ -72,6 +72,20 @@ def test_a_run_is_never_overwritten(small, tmp_path):
         fit(small(), tmp_path, quiet=True)
 
 
+def test_two_processes_do_not_train_in_one_place(small, tmp_path):
+    fit(small(train__steps=2), tmp_path, quiet=True)
+    holds = "import sys; from regard.files import held\nwith held(sys.argv[1]): print('held', flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", holds, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(ValueError, match="another process trains in .*; wait for its end, or choose another --out"):
+        fit(small(train__steps=4), tmp_path, resume=True, quiet=True)
+    other.kill()  # whoever dies lets go
+    other.communicate()
+    assert fit(small(train__steps=4), tmp_path, resume=True, quiet=True).step == 4
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(small, tmp_path, monkeypatch):
     state = {"steps": 0}
 
