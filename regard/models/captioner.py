@@ -7,7 +7,7 @@ recurrent: e_ti = f_att(s_{t−1}, h_i), α_t = softmax e_t, c_t = Σ α_ti h_i,
 transformer: the decoder of transformer.py, whose cross-attention reads h
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -77,6 +77,15 @@ class CaptionerConfig(BlockConfig):
     def cell_side(self) -> int:
         """Pixels from one place to the next."""
         return 2 ** len(self.widths)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, those of the decoder that there is not, and why."""
+        names = {"cell", "layers", "score"}
+        if self.decoder == "recurrent":
+            both = {"vocab_size", "image", "channels", "widths", "decoder", "dim", "dropout", "max_len"}
+            names = {field.name for field in fields(self)} - both - names
+        return dict.fromkeys(sorted(names), f"decoder {self.decoder}")
 
     @property
     def recurrent(self) -> Seq2SeqConfig:

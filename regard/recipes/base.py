@@ -59,10 +59,21 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     plan = recipes[name](embedded=True)
     how: dict[str, Any] = {"base": changes["data.base"]} if "base" in given and hasattr(plan.data, "base") else {}
     if "images" in plan.data.own:  # the model's size follows from that of the pictures
-        how |= {"given": {key: value for key, value in changes.items() if key.startswith("data.")}}
+        fields = {key: value for key, value in changes.items() if key.startswith("data.")}
+        how |= {"given": {key.removeprefix("data."): value for key, value in fields.items()}}
     if any(how.values()) or given & set(plan.data.own):
         plan = recipes[name](embedded=not given & set(plan.data.own), **how)
-    return configure(plan, changes)
+    chosen = configure(plan, changes)
+    for name, why in getattr(chosen.model, "idle", {}).items():
+        if f"model.{name}" in changes and getattr(chosen.model, name) != getattr(plan.model, name):
+            raise ValueError(f"--model.{name} has no effect with --model.{why}; leave it out")
+    return chosen
+
+
+def fields_of(shape: tuple[int, int, int]) -> dict[str, Any]:
+    """Rows, columns and channels of pictures as fields of the model that sees them."""
+    rows, columns, channels = shape
+    return dict(image=rows if rows == columns else (rows, columns), channels=channels)
 
 
 SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}
@@ -77,9 +88,8 @@ def reads(family: str) -> list[str]:
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
     changes, tokens = dict(changes), getattr(base.model, "tokens", None)
-    pictures = (
-        None if tokens is None else base.train.batch_tokens // tokens
-    )  # of a batch, whatever becomes of the model
+    # Of a batch, whatever becomes of the model.
+    pictures = None if tokens is None else base.train.batch_tokens // tokens
     family = changes.pop("model", None) or changes.pop("family", None) or base.family
     if reads(family) != reads(base.family):
         able = [name for name in models if reads(name) == reads(base.family)]

@@ -22,7 +22,7 @@ from regard.inside.captions import gains, word_maps
 from regard.models import preset
 from regard.nn.patches import sides
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
+from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
 from regard.tasks import CaptionWriter
@@ -40,13 +40,11 @@ SIDE = 12
 @register_recipe("captioner")
 def captioner(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
     """Scenes are many and say all there is to see; pictures of one's own are fewer, and need dropout."""
-    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
-    rows, columns, channels = override(CaptionsConfig(), fields).shape()
+    shape = override(CaptionsConfig(), given or {}).shape()
     widths: tuple[int, ...] = (24, 48, 96)
-    while min(rows, columns) > SIDE * 2 ** len(widths):
+    while min(shape[:2]) > SIDE * 2 ** len(widths):
         widths += (2 * widths[-1],)
-    sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels, widths=widths)
-    model = preset("captioner", "tiny", **sizes, dropout=0.0 if embedded else 0.2)
+    model = preset("captioner", "tiny", **fields_of(shape), widths=widths, dropout=0.0 if embedded else 0.2)
     places = model.grid[0] * model.grid[1]
     train = TrainConfig(
         steps=2000, batch_tokens=BATCH * places, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
@@ -65,8 +63,7 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     (pictures, ids), (valid, valid_ids) = (encode(some, tokenizer, data.max_len, line) for some in (pictures, valid))
     if not ids or not valid_ids:
         raise ValueError(f"no caption is shorter than max_len={data.max_len} tokens; raise --data.max-len")
-    rows, columns, channels = pictures.pixels.shape[1:]
-    sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels)
+    sizes = fields_of(pictures.pixels.shape[1:])
     recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
     bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
     places = recipe.model.grid[0] * recipe.model.grid[1]

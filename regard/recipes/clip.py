@@ -22,7 +22,7 @@ from regard.data.paired import PairedConfig, PairStream
 from regard.data.pictures import preparation_for
 from regard.models import preset
 from regard.objectives.contrastive import pictures_and_texts
-from regard.recipes.base import Recipe
+from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
 from regard.tasks.comparer import Comparer
@@ -42,10 +42,8 @@ END = "<end>"
 
 @register_recipe("clip")
 def clip(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
-    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
-    rows, columns, channels = override(PairedConfig(), fields).shape()
-    sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels)
-    model = preset("clip", "tiny", **sizes, **stem(min(rows, columns)))
+    shape = override(PairedConfig(), given or {}).shape()
+    model = preset("clip", "tiny", **fields_of(shape), **stem(min(shape[:2])))
     train = TrainConfig(
         steps=1500, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100,
         smoothing=0.0, eval_every=250, save_every=250,
@@ -68,8 +66,7 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     tokenizer = ending(get_tokenizer(data, texts, out, resume, specials=(END,)))
     bos, eos, fill = marks(tokenizer, "bos", "eos", "pad")
     ids, valid_ids = (framed(some, tokenizer, data.max_len) for some in (pictures, valid))
-    rows, columns, channels = pictures.pixels.shape[1:]
-    sizes: dict[str, Any] = dict(image=rows if rows == columns else (rows, columns), channels=channels)
+    sizes = fields_of(pictures.pixels.shape[1:])
     recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
     stream = PairStream(
         pictures, ids, preparation_for(pictures), data, (bos, eos, fill),

@@ -21,7 +21,7 @@ from regard.data.pictures import preparation_for
 from regard.data.unlabelled import HiddenStream, UnlabelledConfig
 from regard.models import preset
 from regard.objectives.pixels import hidden_pixels
-from regard.recipes.base import Recipe
+from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, prepare
 from regard.recipes.vit import fitting
 from regard.registry import register_recipe
@@ -51,17 +51,13 @@ def mae(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Rec
 
 def sized(family: str, data: Any, given: Mapping[str, Any] | None, **changes: Any) -> Any:
     """A small model for pictures of the size that `given`, fields of the data, lead to."""
-    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
-    rows, columns, channels = override(data, fields).shape()
-    sizes = dict(image=rows if rows == columns else (rows, columns), channels=channels)
-    return preset(family, "tiny", **sizes, **fitting("vit", rows, columns), **changes)
+    shape = override(data, given or {}).shape()
+    return preset(family, "tiny", **fields_of(shape), **fitting("vit", *shape[:2]), **changes)
 
 
 def shaped(recipe: Recipe, pictures: Any) -> Recipe:
     """The recipe for a model of these pictures' size."""
-    rows, columns, channels = pictures.pixels.shape[1:]
-    image = rows if rows == columns else (rows, columns)
-    return replace(recipe, model=replace(recipe.model, image=image, channels=channels))
+    return replace(recipe, model=replace(recipe.model, **fields_of(pictures.pixels.shape[1:])))
 
 
 @prepare.register

@@ -60,8 +60,7 @@ class PixelsConfig(UnlabelledConfig):
 
 @register_recipe("pixel")
 def pixel(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
-    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
-    size = override(PixelsConfig(), fields).pixels()
+    size = override(PixelsConfig(), given or {}).pixels()
     sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2, max_len=len(size))  # as many as the LSTM
     return Recipe(
         name="pixel", family="gpt",

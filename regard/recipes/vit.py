@@ -27,7 +27,7 @@ from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
-from regard.recipes.base import Recipe
+from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, prepare
 from regard.registry import models, register_recipe
 from regard.train.config import TrainConfig
@@ -55,21 +55,20 @@ def picture_recipe(
     given: Mapping[str, Any] | None = None,
 ) -> Recipe:  # fmt: skip
     """A model for pictures of the size that `given`, fields of the data, lead to; from `base`, that model's own."""
-    fields = {key.removeprefix("data."): value for key, value in (given or {}).items()}
-    rows, columns, channels = override(ImagesConfig(), fields).shape()
+    given = given or {}
+    shape = override(ImagesConfig(), given).shape()
     train = TrainConfig(
         steps=1500, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, eval_every=250, save_every=250
     )
     if base is not None:
-        family, model = start_config(base, fields)
+        family, model = start_config(base, given)
         train = replace(train, epochs=10.0, optimizer="adamw", lr=None, schedule="linear", beta2=0.999)
     else:
-        sizes = dict(image=rows if rows == columns else (rows, columns), channels=channels)
-        model = preset(family, size, **sizes, **fitting(family, rows, columns))
+        model = preset(family, size, **fields_of(shape), **fitting(family, *shape[:2]))
     if not embedded and base is None:  # a ViT has fewer tokens, and more to find out by itself
         train = replace(train, steps=8000 if family == "vit" else 5000, eval_every=500, save_every=500)
     train = replace(train, batch_tokens=BATCH * getattr(model, "tokens", 64))
-    data = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if channels == 3 else GREY)
+    data = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if shape[2] == 3 else GREY)
     return Recipe(name=name, family=family, model=model, data=data, train=train)
 
 
@@ -130,14 +129,12 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
     pictures, valid = data.split(shape)
     if data.examples is not None:
         pictures = pictures.draw(data.examples, recipe.train.seed)
-    rows, columns, channels = pictures.pixels.shape[1:]
-    image = rows if rows == columns else (rows, columns)
-    config = replace(config, image=image, channels=channels, labels=pictures.names)
+    config = replace(config, **fields_of(pictures.pixels.shape[1:]), labels=pictures.names)
     recipe = replace(recipe, model=config)
     preparation = preparation_for(pictures)
     if start is not None:  # its weights know pixels on that scale
         preparation = replace(preparation, scale=start.scale, mean=start.mean, std=start.std)
-    tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(image, config.patch)))
+    tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
     stream = PictureStream(
         pictures, preparation, data, count, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix

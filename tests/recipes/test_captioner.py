@@ -15,10 +15,14 @@ from regard.tasks.scores import caption_scores
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
-    "model.dim": 16, "model.heads": 2, "model.ffn_dim": 24, "model.depth": 1, "model.widths": (6, 8),
+    "model.dim": 16, "model.widths": (6, 8),
     "train.steps": 6, "train.batch_tokens": 512, "train.eval_every": 3, "train.save_every": 3, "train.warmup": 2,
 }  # fmt: skip
-DECODERS = ("recurrent", "transformer")
+BLOCKS = {"model.heads": 2, "model.ffn_dim": 24, "model.depth": 1}
+DECODERS = {
+    "recurrent": {"model.decoder": "recurrent"},
+    "transformer": {"model.decoder": "transformer"} | BLOCKS,
+}
 PAINT = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 50, 210)}
 
 
@@ -40,19 +44,10 @@ def table(tmp_path_factory):
 def runs(table, tmp_path_factory):
     """A trained run for each decoder."""
     out = tmp_path_factory.mktemp("runs")
-    for decoder in DECODERS:
-        changes = {
-            "data.images": str(table),
-            "model.decoder": decoder,
-            "train.steps": 100,
-            "model.dropout": 0.0,
-            "train.lr": 1e-2,
-        }
-        fit(
-            recipe("captioner", SMALL | {"train.eval_every": 50, "train.save_every": 50} | changes),
-            out / decoder,
-            quiet=True,
-        )
+    for decoder, fields in DECODERS.items():
+        data = {"data.images": str(table), "model.dropout": 0.0}
+        train = {"train.steps": 100, "train.lr": 1e-2, "train.eval_every": 50, "train.save_every": 50}
+        fit(recipe("captioner", SMALL | fields | data | train), out / decoder, quiet=True)
     return out
 
 
@@ -119,7 +114,7 @@ def test_at_the_command_line(capsys, runs, table, tmp_path):
 
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(table, tmp_path, decoder):
-    plan = SMALL | {"data.images": str(table), "model.decoder": decoder, "train.schedule": "constant"}
+    plan = SMALL | DECODERS[decoder] | {"data.images": str(table), "train.schedule": "constant"}
     fit(recipe("captioner", plan), tmp_path / "whole", quiet=True)
     fit(recipe("captioner", plan | {"train.steps": 3}), tmp_path / "parts", quiet=True)
     fit(recipe("captioner", plan), tmp_path / "parts", resume=True, quiet=True)
@@ -185,6 +180,14 @@ def test_scores_know_several_captions():
     assert found["exact_match"] == 50 and found["bleu_4"] < 100 and "nrefs:var" in found["bleu_signature"]
     folded = caption_scores(["a b c d e", "A cat sat on it"], [("a b c d e",), ("a cat sat on it",)], lowercase=True)
     assert folded["exact_match"] == folded["bleu_4"] == 100
+
+
+def test_fields_of_the_other_decoder_are_refused(capsys, tmp_path):
+    words = ["train", "captioner", "--out", tmp_path / "none"]
+    blocks, cell = ["--model.kernel", "window"], ["--model.decoder", "transformer", "--model.cell", "lstm"]
+    assert "--model.kernel has no effect with --model.decoder recurrent; leave it out" in fails(capsys, *words, *blocks)
+    assert "--model.cell has no effect with --model.decoder transformer" in fails(capsys, *words, *cell)
+    assert recipe("captioner", {"model.cell": "lstm", "model.depth": 3}).model.cell == "lstm"  # as it is anyway
 
 
 @pytest.mark.slow
