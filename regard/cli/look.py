@@ -60,11 +60,9 @@ def look(
     regard look RUN "the first text" --view patch --against "another text"
     """
     from regard.inside.canvas import check_suffix
-    from regard.tasks import Painter, load
+    from regard.tasks import load
 
     loaded = load(run, quantize)
-    if isinstance(loaded, Painter):
-        raise ValueError(f"{run} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
     second, third = (*text[1:3], None, None)[:2]
     given = {
         "--word": word, "--view": view, "--target": target, "--kind": kind, "--against": against, "--token": token,
@@ -122,9 +120,9 @@ TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 def kind_of(loaded: Any) -> str:
     """What a loaded model is, in the words of the table."""
-    from regard.tasks import PictureEncoder, Translator, Writer
+    from regard.tasks import Painter, PictureEncoder, Translator, Writer
 
-    kinds = ((PictureEncoder, EYE), (Translator, TRANSLATOR), (Writer, WRITER))
+    kinds = ((PictureEncoder | Painter, EYE), (Translator, TRANSLATOR), (Writer, WRITER))
     return next((name for kind, name in kinds if isinstance(loaded, kind)), READER)
 
 

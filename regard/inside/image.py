@@ -73,7 +73,7 @@ def look_at(
         return see(loaded, picture, layers=layer, head=head)
     if head is not None:
         raise ValueError("the rollout takes the mean of all heads; leave out the head, or use the view heads")
-    names = list(find_kernels(tower(loaded.model).watched))
+    names = list(find_kernels(tower(loaded).watched))
     last = len(names) - 1 if layer is None else names.index(matching(layer, names)[0])
     return see(loaded, picture, layers=range(last + 1))
 
@@ -82,7 +82,8 @@ def asker(sight: Sight, at: At | None) -> str:
     """Who looks, in words."""
     if at is not None:
         return f"patch {at[0]},{at[1]}"
-    return "the class token" if sight.layers[0].first else "all places together"
+    first = sight.layers[0]
+    return "all places together" if not first.first else "the last pixel" if first.whole else "the class token"
 
 
 def report(sight: Sight, *, view: str = "heads", at: At | None = None) -> dict[str, Any]:

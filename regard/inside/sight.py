@@ -25,6 +25,7 @@ from regard.nn.resnet import halved
 from regard.nn.weights import find_kernels
 from regard.nn.windows import Windows
 from regard.objectives.matching import corners
+from regard.tasks import Painter
 
 At = tuple[int, int]
 """Row and column of a patch."""
@@ -63,7 +64,9 @@ class Plan:
     queries: Places
     keys: Places
     first: int = 0
-    """Tokens in front of the places, on both sides; the first of them reads for the whole picture."""
+    """Tokens in front of the places, on both sides."""
+    whole: int = 0
+    """Where there are some, the token that reads for the whole picture: the first, or the last of one that paints."""
     windows: Windows | None = None
     """How the places are cut, where they see only their own window."""
 
@@ -117,7 +120,7 @@ class Sight:
     layers: list[Layer]
 
     def asks(self, layer: Layer, at: At | None = None) -> Float[Tensor, "T"]:
-        """Which queries look, as shares: that of a patch, else the class token or, where there is none, all alike."""
+        """Which queries look, as shares: that of a patch, else the one for the whole picture or, without, all alike."""
         rows, columns = self.patches.grid
         asks = torch.zeros(layer.first + len(layer.queries))
         if at is not None:
@@ -127,7 +130,7 @@ class Sight:
                 )
             asks[layer.first + layer.queries.of(at, self.patches)] = 1
         elif layer.first:
-            asks[0] = 1
+            asks[layer.whole] = 1
         else:
             asks[:] = 1 / len(asks)
         return asks
@@ -166,8 +169,11 @@ class Tower:
     """From pixels to what it makes of them."""
 
 
-def tower(model: Any) -> Tower:
+def tower(loaded: Any) -> Tower:
     """Of two towers the one for pictures, of an encoder and a decoder the encoder."""
+    model = loaded.model
+    if isinstance(loaded, Painter):
+        return Tower(loaded, model, model)
     family = model.vit if isinstance(model, MAE) else model.vision if isinstance(model, CLIP) else model
     if layout.dispatch(type(family)) is layout.dispatch(object):
         layout(family, Places((1, 1), 1))
@@ -177,9 +183,15 @@ def tower(model: Any) -> Tower:
 
 
 @singledispatch
-def layout(model: nn.Module, patches: Places) -> Iterator[Plan]:
+def layout(model: Any, patches: Places) -> Iterator[Plan]:
     """The attention layers of a family as they are called, without weights: where their queries and keys lie."""
     raise ValueError(f"where a {type(model).__name__} looks on a picture is not known; use regard.look in Python")
+
+
+@layout.register
+def layout_of_painter(painter: Painter, patches: Places) -> Iterator[Plan]:
+    for _ in find_kernels(painter.model):
+        yield Plan(queries=patches, keys=patches, first=1, whole=-1)
 
 
 @layout.register
@@ -226,6 +238,8 @@ def coarser(places: Places, stride: int) -> Places:
 
 def cut(model: Any, size: Grid) -> Places:
     """The patches of a picture: a ViT leaves out what does not fill one, the others fill it up."""
+    if isinstance(model, Painter):
+        return Places(size, 1)
     if isinstance(model, DETR):
         halvings = len(model.config.blocks) + 1
         return Places((halved(size[0], halvings), halved(size[1], halvings)), 2**halvings)
@@ -239,7 +253,7 @@ def see(loaded: Any, picture: Any, *, layers: Layers | None = None, head: int | 
 
     `layers` are numbers or names, as `look` takes them.
     """
-    model = tower(loaded.model)
+    model = tower(loaded)
     bytes_, pixels = prepared(loaded, picture)
     patches = cut(model.family, bytes_.shape[:2])
     with look(model.watched, layers=layers, heads=head) as seen:
@@ -254,8 +268,11 @@ def see(loaded: Any, picture: Any, *, layers: Layers | None = None, head: int | 
     return Sight(bytes_, patches, found)
 
 
-def prepared(loaded: Any, picture: Any) -> tuple[np.ndarray, Float[Tensor, "1 C Y X"]]:
-    """A picture at the model's size, as bytes and as the numbers that the model reads."""
+def prepared(loaded: Any, picture: Any) -> tuple[np.ndarray, Tensor]:
+    """A picture at the model's size, as bytes and as what the model reads: numbers 1 C Y X, or ids of colours 1 T."""
+    if isinstance(loaded, Painter):
+        ids = loaded.pixels.encode(loaded.read([picture]))
+        return loaded.pixels.decode(ids)[0], torch.tensor([[loaded.pixels.start, *ids[0]]])
     bytes_ = loaded.preparation.fit(picture if isinstance(picture, Image.Image) else read_image(picture))
     numbers = torch.from_numpy(loaded.preparation.numbers(bytes_))[None]
     return bytes_, numbers.to(next(loaded.model.parameters()))

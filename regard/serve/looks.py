@@ -22,7 +22,7 @@ from regard.serve.answers import unless_gone
 from regard.serve.errors import Refused, timed_out
 from regard.serve.shelf import Served
 from regard.serve.state import state_of
-from regard.tasks.pictures import PictureEncoder
+from regard.tasks import Painter, PictureEncoder
 
 Result = TypeVar("Result")
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
@@ -67,7 +67,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     elif body.input is None and body.picture is None:
         words = state.opening
         if not words:
-            kind = "picture" if isinstance(served.speaker, PictureEncoder) else "input"
+            kind = "picture" if isinstance(served.speaker, PictureEncoder | Painter) else "input"
             raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
     else:
         words = sent(body, served)
@@ -85,7 +85,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
 def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
     """What a model reads, out of a request."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
-    if not isinstance(served.speaker, PictureEncoder):
+    if not isinstance(served.speaker, PictureEncoder | Painter):
         if body.picture is not None:
             raise Refused(400, f"model {body.model!r} reads texts; send input", param="picture")
         served.check_length(texts, "input")

@@ -69,7 +69,7 @@ class Served:
         begin = time.monotonic()
         try:
             speaker = await asyncio.to_thread(load, self.path, self.settings.quantize)
-            if hasattr(speaker, "engine"):
+            if hasattr(speaker, "engine") and self.does != ["look"]:
                 how = self.settings
                 self.engine = speaker.engine = await asyncio.to_thread(
                     Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
@@ -133,9 +133,7 @@ class Served:
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
     kind = kind_of(model)
-    if (path / PIXELS).is_file():
-        raise ValueError(f"{path} paints pictures, which is not served; use the command line")
-    if issubclass(kind, PictureEncoder):  # its other words would be paths of files here
+    if (path / PIXELS).is_file() or issubclass(kind, PictureEncoder):  # its other words would be paths of files here
         return ["look"]
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one

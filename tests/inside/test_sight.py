@@ -5,16 +5,39 @@ import pytest
 import torch
 
 from regard.hub.checkpoint import load_model
+from regard.inside.attribution import explain
 from regard.inside.capture import look
 from regard.inside.image import asker, look_at, show, window_numbers
 from regard.inside.pictures import overlay
 from regard.inside.sight import Places, findings, see
-from regard.models import CLIP, MAE, Captioner, CaptionerConfig, CLIPConfig, MAEConfig, ViT, ViTConfig
+from regard.models import CLIP, GPT, MAE, Captioner, CaptionerConfig, CLIPConfig, GPTConfig, MAEConfig, ViT, ViTConfig
+from regard.tasks import Painter
 from regard.tasks.detector import Detector
+from regard.tokens.pixels import Pixels
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, cnn, detr, loaded, mvit, picture, swin, vit
 
 transformers = pytest.importorskip("transformers")
+
+
+def test_one_that_paints_looks_back_at_its_pixels():
+    size = Pixels(rows=3, columns=4, channels=1, levels=4)
+    model = spread_out(GPT(GPTConfig(vocab_size=5, max_len=12, dim=12, heads=3, depth=2, ffn_dim=8, dropout=0.0)))
+    painter, image = Painter(model, size), picture(3, 4)
+    ids = torch.tensor([[4, *size.encode(np.asarray(image)[None, :, :, None])[0]]])
+    with torch.inference_mode(), look(model) as seen:
+        model(ids)
+    sight = see(painter, image)
+    assert asker(sight, None) == "the last pixel"
+    for layer, weights in zip(sight.layers, seen.of("decoder"), strict=True):
+        maps = torch.from_numpy(sight.maps(layer))
+        torch.testing.assert_close(maps.flatten(1), weights[0, :, -1, 1:])
+        early = torch.from_numpy(sight.maps(layer, (1, 2))).flatten(1)
+        torch.testing.assert_close(early, weights[0, :, 7, 1:])
+        assert not early[:, 7:].any() and early[:, :7].all()
+    np.testing.assert_array_equal(sight.pixels, size.decode(ids[:, 1:].numpy())[0])
+    with pytest.raises(ValueError, match="a GPT has no labels to explain"):
+        explain(painter, image, "gradient")
 
 
 # ---- known weights -----------------------------------------------------------------------------------------------

@@ -213,9 +213,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "mae", tmp_path / "a.png")
     assert "completes pictures, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
-    for verb, more in (("look", [tmp_path / "a.png"]), ("convert", [tmp_path / "hf"])):
-        assert "pixel by pixel" in fails(capsys, verb, runs / "pixel", *more)
-    assert "paints pictures, which is not served" in fails(capsys, "serve", runs / "pixel")
+    assert "pixel by pixel" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
     with pytest.raises(ValueError, match="says nothing of pixels"):

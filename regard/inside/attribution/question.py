@@ -19,7 +19,17 @@ from regard.inside.alignments import tensors
 from regard.inside.sight import Places, cut, prepared
 from regard.inside.text import check_length, read
 from regard.nn.stack import Stack
-from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, PictureEncoder, Tagger, Translator, Writer
+from regard.tasks import (
+    Answerer,
+    Classifier,
+    Filler,
+    Painter,
+    PictureClassifier,
+    PictureEncoder,
+    Tagger,
+    Translator,
+    Writer,
+)
 
 MOST_OUTPUTS = 64
 """Of a longer text only the last ones are asked about."""
@@ -108,7 +118,7 @@ def ask(
         raise ValueError("a translator reads one text; leave out the second")
     if isinstance(loaded, PictureClassifier):
         asked = ask_picture(loaded, text)
-    elif isinstance(loaded, PictureEncoder):
+    elif isinstance(loaded, PictureEncoder | Painter):
         raise ValueError(
             f"a {type(loaded.model).__name__} has no labels to explain; leave out --view to see where it looks"
         )

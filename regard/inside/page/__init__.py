@@ -16,7 +16,7 @@ from regard.inside.ablation import without
 from regard.inside.attribution import aligners, ask
 from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
-from regard.inside.page.pictures import Captioning, Comparing, Detecting, Seeing
+from regard.inside.page.pictures import Captioning, Comparing, Detecting, Painting, Seeing
 from regard.inside.page.record import record
 from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
@@ -196,16 +196,14 @@ class Page:
 def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) -> Subject:
     """Who knows what to do with the words."""
     kind, count = type(loaded.model).__name__, len(words)
-    if isinstance(loaded, Painter):
-        raise ValueError(f"this {kind} paints pixel by pixel; what it looks at is drawn with regard.look in Python")
-    seen = isinstance(loaded, PictureEncoder)
+    seen = isinstance(loaded, PictureEncoder | Painter)
     if not count or count > (2 if isinstance(loaded, Encoder) else 1) and not isinstance(loaded, Comparer):
         what = "picture" if seen else "text or pair" if isinstance(loaded, Encoder) else "text"
         raise ValueError(f"a {kind} looks at one {what} at a time, got {count}; call it once for each")
     if isinstance(loaded, Comparer):
         return Comparing(loaded, words[0], words[1:])
-    if isinstance(loaded, CaptionWriter):
-        return Captioning(loaded, words[0], target)
+    if isinstance(loaded, CaptionWriter | Painter):
+        return (Captioning if isinstance(loaded, CaptionWriter) else Painting)(loaded, words[0], target)
     if seen:
         return (Detecting if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
     if isinstance(loaded, Encoder):

@@ -54,7 +54,7 @@ class Seeing(Subject):
 
     def planned(self) -> dict[str, Plan]:
         """Where the layers that read the picture look, by their names."""
-        part = tower(self.model)
+        part = tower(self.loaded)
         own = set(find_kernels(part.watched).values())
         names = [name for name, kernel in find_kernels(self.model).items() if kernel in own]
         return dict(zip(names, layout(part.family, cut(part.family, self.bytes.shape[:2])), strict=True))
@@ -94,6 +94,44 @@ class Seeing(Subject):
         places = cuts.split(torch.arange(1.0, count + 1)[None, :, None])[..., 0].long() - 1
         return {"windows": {"size": cuts.size, "shift": cuts.shift, "counts": list(cuts.counts),
                             "places": packed(places, "i4")}}  # fmt: skip
+
+
+class Painting(Seeing):
+    """A picture as the pixels that a model paints one after the other. With a `target`, these pixels follow its upper
+    half, and then what the model paints itself."""
+
+    def __init__(self, loaded: Any, picture: Any, target: Sequence[int] | None = None) -> None:
+        super().__init__(loaded, picture)
+        self.answers, self.sequence = "next", 0
+        size, (ids,) = loaded.pixels, self.pixels.tolist()
+        self.upper = 1 + size.rows // 2 * size.columns
+        if target is not None:
+            if len(target) > len(ids) - self.upper or size.start in target:
+                raise ValueError(f"at most {len(ids) - self.upper} colours below {size.start} follow the upper half")
+            front = [*ids[: self.upper], *target]
+            ids = [*front, *written(self.model, front, len(ids) - len(front), ends=(), forbidden=(size.start,))]
+            self.input["picture"] = uri_of(size.decode(np.array([ids[1:]]))[0])
+        self.ids = ids
+        self.input["target"] = ids[self.upper :]
+        self.sequences[0] |= {"ids": ids, "front": ["[start]"]}
+
+    def run(self) -> Float[Tensor, "P V"]:
+        scores = self.model(torch.tensor([self.ids]))[0, :-1].float()  # behind the last pixel nothing comes
+        scores[:, self.loaded.pixels.start] = -torch.inf
+        return scores
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        size = self.loaded.pixels
+        if size.channels == 1:
+            return [f"{id}/{size.levels - 1}" for id in ids]
+        colours = [size.decode(np.full((1, len(size)), id))[0, 0, 0] for id in ids]
+        return ["#" + bytes(colour).hex() for colour in colours]
+
+    def found(self, scores: Float[Tensor, "P V"]) -> dict[str, Any]:
+        return {"row": self.upper - 1}  # where the lower half begins
+
+    def write(self) -> list[int]:
+        return []  # all of it is there
 
 
 class Detecting(Seeing):

@@ -7,7 +7,7 @@ from regard.inside.ablation import without
 from regard.inside.attribution import VIEWS, explain
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
-from regard.tasks import PictureClassifier, PictureEncoder
+from regard.tasks import Painter, PictureClassifier, PictureEncoder
 
 if TYPE_CHECKING:
     from regard.inside.page import Page
@@ -20,7 +20,7 @@ MOST_WORK = 4e10
 def possible(page: "Page") -> list[str]:
     """The views that there are for a model and its input."""
     loaded, kinds = page.loaded, {layer.kind for layer in page.layers}
-    seen = isinstance(loaded, PictureEncoder)
+    seen = isinstance(loaded, PictureEncoder | Painter)
     if not kinds or (seen and not isinstance(loaded, PictureClassifier)):
         return []
     if "recurrent" in kinds or not stacks_of(page):  # its tokens are not the same in all layers

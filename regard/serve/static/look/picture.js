@@ -6,7 +6,11 @@ import { nameOf } from "./sequences.js";
 const WIDTH = 384;
 const BOX = ["#ffffff", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened picture in both themes
 
-/** What is lit for a layer and head: what the token pointed at reads; else the class token, or all on average. */
+/** Whether a layer looks from what the answer is about: a query, or a pixel behind which the next is painted. */
+const isAsked = ({ described: { answer, sequences } }, layer) =>
+  answer.sequence === layer.queries && (answer.kind === "boxes" || Boolean(sequences[layer.queries].grid));
+
+/** What is lit for a layer and head: what the token pointed at reads; else the one that is asked, the class token, or all on average. */
 export function mapOf(look, layer, weights, head) {
   const { at } = look.state.values;
   const queries = look.described.sequences[layer.queries];
@@ -15,7 +19,7 @@ export function mapOf(look, layer, weights, head) {
     return weights.reads(head, placeIn(look.described.sequences[at.sequence], at.index, queries));
   }
   const { answer } = look.described;
-  if (answer.kind === "boxes" && answer.sequence === layer.queries) return weights.reads(head, answer.row);
+  if (isAsked(look, layer)) return weights.reads(head, answer.row);
   if (queries.front?.length && queries.grid) return weights.reads(head, 0);
   return weights.mean(head);
 }
@@ -137,8 +141,8 @@ export function createPicture(look) {
 
   function whoLooks(layer) {
     const { answer } = described;
-    if (answer.kind === "boxes" && answer.sequence === layer.queries) return `query ${answer.row}`;
     const queries = described.sequences[layer.queries];
+    if (isAsked(look, layer)) return answer.kind === "boxes" ? `query ${answer.row}` : nameOf(queries, answer.row);
     return queries.front?.length && queries.grid ? queries.front[0] : "On average, each";
   }
 
