@@ -5,7 +5,8 @@
 Trains two layers of two heads on lines in which random letters repeat (about one minute of one core), if the run is
 not there yet. Then every head is scored by where it looks (at what followed the same letter last time), by ablation
 (how much the loss of the repeated letters rises without it) and by patching (how much of a swapped letter it carries
-to the end). The same head comes first in all three. Afterwards:
+to the end). The same head comes first by where it looks and by patching; without it, or without its partner that
+looks at the letter before, there is no circuit, so ablation has these two on top. Afterwards:
 
     regard look runs/induction "qwertyuiopqwert" --out heads.png
     regard look runs/induction "qwertyuiopqwert" --view patch --against "qwertzuiopqwert" --out patch.png
@@ -84,6 +85,12 @@ def score(run: Path) -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
+def ranked(layers: dict[str, torch.Tensor]) -> list[tuple[str, int]]:
+    """All heads of all layers, the highest first."""
+    values = {(name, head): value for name, heads in layers.items() for head, value in enumerate(heads.tolist())}
+    return sorted(values, key=values.__getitem__, reverse=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
@@ -96,9 +103,8 @@ def main() -> None:
         print(view)
         for name, heads in layers.items():
             print(f"  {name:32}" + "".join(f"{value:9.3f}" for value in heads.tolist()))
-    last = list(found["loss rises without it"])[-1]
-    named = {view: int(layers[last].argmax()) for view, layers in found.items() if "before" not in view}
-    print("\n".join(f"{view}: {last} head {head}" for view, head in named.items()))
+    for view in found:
+        print(f"{view}: {', then '.join(f'{name} head {head}' for name, head in ranked(found[view])[:2])}")
     if options.out is not None:
         draw_tables([head_table(layers, view) for view, layers in found.items()], options.out)
 

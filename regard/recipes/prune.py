@@ -83,16 +83,19 @@ def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], floa
 
 
 def removable(model: Any) -> list[Head]:
-    """Every head that has columns of its own in an output projection; a layer that is used again counts once."""
+    """Every head that is all that some columns of an output projection read; a layer that is used again counts once.
+
+    Where MViT adds its queries to what a head mixed, zeros would remove these as well.
+    """
     kernels = {kernel: name for name, kernel in reversed(find_kernels(model).items())}
     found = [
         (name, head)
         for kernel, name in reversed(kernels.items())
-        if owner_of(model, kernel) is not None
+        if (layer := owner_of(model, kernel)) is not None and not getattr(layer, "residual", False)
         for head in range(kernel.heads)
     ]
     if not found:
-        raise ValueError(f"{type(model).__name__} has no heads to remove; prune a Transformer")
+        raise ValueError(f"{type(model).__name__} has no heads that can be removed alone; prune another Transformer")
     return found
 
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from regard.inside.ablation import without
-from regard.inside.attribution import VIEWS, explain
+from regard.inside.attribution import VIEWS, explain, render
 from regard.inside.page import Page
 from regard.inside.page import rests as module
 from regard.inside.page.offline import kept_of
 from regard.models import Seq2Seq, Seq2SeqConfig
+from regard.nn.weights import find_kernels
 from regard.tasks import Classifier, Detector, Filler, PictureClassifier, PictureEncoder, Translator
 from tests.inside.loaded import GENERATION, encoder, recurrent, spread_out, translator, writer
 from tests.inside.seeing import detr, loaded, picture, swin, vit
@@ -86,6 +87,32 @@ def test_a_view_is_of_the_tokens_that_are_shown_with_the_heads_that_are_off():
     page = Page(translates, TEXT, target=[5, 9])
     assert page.view("gradient")["tokens"] == page.describe()["sequences"][0]["tokens"]
     assert len(page.view("gradient")["outputs"]) == 3  # and its end
+
+
+@pytest.mark.parametrize("view", ["rollout", "gradient", "agreement"])
+def test_nothing_comes_through_heads_that_are_off(view):
+    made = writer()
+    kernels = find_kernels(made.model)
+    layers = [(name, head) for name in kernels for head in range(kernels[name].heads)]
+
+    def weights(off):
+        found = Page(made, TEXT, off=off).view(view)["weights"]
+        return {name: torch.tensor(one) for name, one in (found if view == "agreement" else {view: found}).items()}
+
+    for name, one in weights(layers).items():
+        away = one - one.diagonal().diag() if name != "attention" else one  # that one does not count what stays
+        assert away.abs().max() < 1e-6, name
+    for name, one in weights(layers[:2]).items():
+        assert not torch.allclose(one, weights([])[name]), name
+
+
+def test_outputs_that_are_too_many_are_said_to_be_left_out():
+    made = writer(max_len=256)
+    said, _ = explain(made, "ab " * 60, "rollout")
+    tokens = len(said["tokens"])
+    assert said["left_out"] == tokens - 64 > 0 and len(said["outputs"]) == 64
+    assert f"({tokens - 64} outputs before these are left out; --at asks about one)" in render(said)
+    assert "left_out" not in explain(made, "ab " * 60, "rollout", at=2)[0]
 
 
 def test_a_patch_has_the_same_tokens_behind_both_texts():

@@ -10,6 +10,7 @@ from regard.inside.ablation import without
 from regard.recipes.prune import Head, head_losses, held_out_loss, least, prune, removable, render
 from regard.tasks import load
 from tests.cli.calling import call, fails, rows
+from tests.inside.seeing import mvit
 from tests.recipes.tiny import shared
 
 
@@ -71,3 +72,10 @@ def test_a_shared_block_counts_once():
     assert removable(encoder(shared=True).model) == [("encoder.blocks.0.attention", head) for head in range(3)]
     with pytest.raises(ValueError, match="LSTM has no attention"):
         removable(recurrent().model)
+
+
+def test_a_head_that_its_queries_stand_beside_cannot_go_alone():
+    """Zeros in the output projection would remove the queries that MViT adds, which no head that is off does."""
+    with pytest.raises(ValueError, match="MViT has no heads that can be removed alone"):
+        removable(mvit())
+    assert len(removable(mvit(residual=False))) == 6

@@ -69,8 +69,7 @@ def gradient(question: Question) -> Float[Tensor, "R S"]:
     seen, every = gradients(question)
     rows = []
     for reads, own in zip(question.reads, every, strict=True):
-        steps = [
-            (kind_of(seen, name), (seen.attention[name][0] * own[name]).clamp(min=0).mean(0)) for name in seen.names
-        ]
+        weighted = {name: question.heard(name, seen.attention[name][0]) * own[name] for name in seen.names}
+        steps = [(kind_of(seen, name), one.clamp(min=0).mean(0)) for name, one in weighted.items()]
         rows.append(reads @ flow(steps, stay=1.0, go=1.0))
     return torch.stack(rows)

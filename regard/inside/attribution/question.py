@@ -68,6 +68,15 @@ class Question:
     """The name of a score."""
     picture: "Picture | None" = None
     """What is read, if it is no text."""
+    left_out: int = 0
+    """Outputs before these that are not asked about, for there are too many."""
+    off: frozenset[tuple[str, int]] = frozenset()
+    """Heads that are switched off while it is asked, by layer and number."""
+
+    def heard(self, layer: str, weights: Float[Tensor, "H T S"]) -> Float[Tensor, "H T S"]:
+        """The weights of a layer; through a head that is off nothing comes."""
+        silent = [head for name, head in self.off if name == layer]
+        return weights.index_fill(0, torch.tensor(silent), 0.0) if silent else weights
 
     @property
     def names(self) -> list[str]:
@@ -137,7 +146,8 @@ def ask(
     else:
         raise ValueError(f"no output {at}: there are {len(asked.outputs)}, 0 to {len(asked.outputs) - 1}")
     choices = asked.choices[keep] if token is None else [find_token(loaded, token)]
-    return replace(asked, outputs=asked.outputs[keep], choices=choices, reads=asked.reads[keep])
+    left_out = 0 if at is not None or token is not None else max(0, len(asked.outputs) - MOST_OUTPUTS)
+    return replace(asked, outputs=asked.outputs[keep], choices=choices, reads=asked.reads[keep], left_out=left_out)
 
 
 def find_token(loaded: Any, token: str) -> int:

@@ -28,9 +28,10 @@ def kind_of(seen: Seen, name: str) -> str:
     return seen.calls[name][0].kind
 
 
-def steps_of(seen: Seen) -> list[Step]:
+def steps_of(question: Question, seen: Seen | None = None) -> list[Step]:
     """The mean of the heads of each layer, in the order in which they run."""
-    return [(kind_of(seen, name), seen.attention[name][0].mean(0)) for name in seen.names]
+    seen = seen or weights_seen(question)
+    return [(kind_of(seen, name), question.heard(name, seen.attention[name][0]).mean(0)) for name in seen.names]
 
 
 def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S"]:
@@ -59,11 +60,11 @@ def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S
 
 def attention(question: Question, seen: Seen | None = None) -> Float[Tensor, "R S"]:
     """Where each output's places look, the plain mean of all layers and heads; of a translator, into its source."""
-    steps = steps_of(seen or weights_seen(question))
+    steps = steps_of(question, seen)
     last = steps[-1][0]  # cross-attention where there is any
     return question.reads @ torch.stack([weights for kind, weights in steps if kind == last]).mean(0)
 
 
 def rollout(question: Question, seen: Seen | None = None) -> Float[Tensor, "R S"]:
     """Attention rollout (Abnar and Zuidema, 2020): layers keep half of what they had and take half of what they see."""
-    return question.reads @ flow(steps_of(seen or weights_seen(question)), stay=0.5, go=0.5)
+    return question.reads @ flow(steps_of(question, seen), stay=0.5, go=0.5)

@@ -1,6 +1,7 @@
 """The views by name: each as plain data, as lines for a terminal, and as a picture."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.inside.ablation import without
 from regard.inside.attribution.agreement import agree
 from regard.inside.attribution.drawing import Table, draw_on_picture, draw_tables
 from regard.inside.attribution.effects import ablation
@@ -17,7 +19,9 @@ from regard.inside.attribution.lens import lens
 from regard.inside.attribution.patching import pair, patch
 from regard.inside.attribution.question import Question, ask
 from regard.inside.attribution.rollout import rollout
+from regard.inside.capture import matching
 from regard.inside.views import short_names
+from regard.nn.weights import find_kernels
 
 VIEWS = ("rollout", "gradient", "ablation", "lens", "patch", "agreement")
 Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
@@ -29,20 +33,26 @@ MOST = 3
 def explain(
     loaded: Any, text: Any, view: str, *, second: str | None = None, target: str | Sequence[int] | None = None,
     at: int | None = None, token: str | None = None, against: Any = None, other_target: Sequence[int] | None = None,
+    off: Iterable[tuple[int | str, int]] = (),
 ) -> Shown:  # fmt: skip
-    """A view of what an output rests on; see `ask` for which output, and `pair` for a patch `against` another text."""
+    """A view of what an output rests on, with some heads `off`; see `ask` for which output, and `pair` for a patch
+    `against` another text."""
     if (view == "patch") != (against is not None):
         raise ValueError('a patch compares two texts: --view patch goes with --against "another text"')
-    if view == "patch":
-        if second is not None:
-            raise ValueError("patching swaps between two single texts; give the other with --against")
-        how: dict[str, Any] = dict(target=target, at=at, token=token, other_target=other_target)
-        return show_patch(*pair(loaded, text, against, **how))
-    question = ask(loaded, text, second, target=target, at=at, token=token)
-    return {
-        "rollout": show_tokens, "gradient": show_tokens, "ablation": show_heads, "lens": show_lens,
-        "agreement": show_agreement,
-    }[view](question, view)  # fmt: skip
+    if view == "patch" and second is not None:
+        raise ValueError("patching swaps between two single texts; give the other with --against")
+    off, how = list(off), dict(target=target, at=at, token=token)
+    names = list(find_kernels(loaded.model)) if off else []
+    with without(loaded.model, off):
+        if view == "patch":
+            return show_patch(*pair(loaded, text, against, **how, other_target=other_target))
+        silent = frozenset((matching(layer, names)[0], head) for layer, head in off)
+        question = replace(ask(loaded, text, second, **how), off=silent)
+        said, draw = {
+            "rollout": show_tokens, "gradient": show_tokens, "ablation": show_heads, "lens": show_lens,
+            "agreement": show_agreement,
+        }[view](question, view)  # fmt: skip
+    return said | ({"left_out": question.left_out} if question.left_out else {}), draw
 
 
 def numbers(values: Float[Tensor, "..."]) -> Any:
@@ -171,7 +181,9 @@ def relative(weights: Float[Tensor, "R S"]) -> Float[Tensor, "S"]:
 
 def render(said: dict[str, Any]) -> str:
     """The same for a terminal."""
-    return "\n".join(RENDER[said["view"]](said))
+    count = said.get("left_out", 0)
+    rest = [f"({count:,} outputs before these are left out; --at asks about one)"] if count else []
+    return "\n".join([*RENDER[said["view"]](said), *rest])
 
 
 def strongest(names: Sequence[str], values: Sequence[float], most: int = MOST) -> str:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from regard.config import nearest
-from regard.inside.ablation import without
 from regard.inside.attribution import VIEWS, explain
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
@@ -53,8 +52,7 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
             how["other_target"] = Translating(page.loaded, against).ids[1:]
     elif isinstance(page.subject, Writing):
         how["target"] = how["other_target"] = page.subject.input["target"] or None
-    with without(page.loaded.model, page.off):
-        return explain(page.loaded, text, name, second=second, **how)[0]
+    return explain(page.loaded, text, name, second=second, off=page.off, **how)[0]
 
 
 def kept_views(page: "Page") -> dict[str, dict[str, Any]]:
