@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.inside.attribution.pictures import seen_views
 from regard.inside.canvas import LINES, check_suffix
 from regard.inside.captions import draw_words, word_maps
 from regard.inside.capture import matching
@@ -40,9 +41,8 @@ def show(
     known = views_of(loaded.model)
     view = view or known[0]
     if view not in known:
-        labelled = " (with labels also gradient, ablation, lens or agreement)" if "rollout" in known else ""
-        kind = type(loaded.model).__name__
-        raise ValueError(f"a {kind} has no view {view!r}; use {' or '.join(known)}{labelled}")
+        also = dict.fromkeys((*known, *seen_views(loaded)))
+        raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r}; use {' or '.join(also)}")
     given = {"layer": layer, "head": head, "at": at}
     idle = {"words": ("layer", "head", "at"), "queries": ("at",), "windows": ("head", "at")}.get(view, ())
     wrong = [name for name in idle if given[name] is not None]

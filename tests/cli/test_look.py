@@ -109,7 +109,9 @@ def test_the_head_that_aligns_is_named(tiny, tmp_path, capsys):
 def test_views_of_what_a_label_rests_on(runs, tmp_path, capsys):
     (row,) = rows(capsys, "look", runs / "vit", runs / "image.png", "--view", "ablation")
     assert row["outputs"][0] in ("no", "yes") and [len(one["heads"]) for one in row["layers"]] == [2, 2]
-    assert "has no labels to explain" in fails(capsys, "look", runs / "swin", runs / "image.png", "--view", "lens")
+    assert "has no view 'lens' of what it rests on; use ablation" in fails(
+        capsys, "look", runs / "swin", runs / "image.png", "--view", "lens"
+    )
 
 
 def test_weights_as_json_and_in_lines_leave_no_file(tiny, tmp_path, capsys, monkeypatch):

@@ -5,9 +5,10 @@ from PIL import Image
 
 from regard.data.images import Preparation
 from regard.models import DETR, CNNAttention, CNNAttentionConfig, DETRConfig, MViT, MViTConfig, Swin, SwinConfig, ViT
+from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.vit import ViTConfig
-from regard.tasks import PictureEncoder
-from tests.inside.loaded import spread_out
+from regard.tasks import CaptionWriter, PictureEncoder
+from tests.inside.loaded import GENERATION, spread_out, writer
 
 PATCHES = dict(image=(12, 20), channels=1, patch=4, dim=12, depth=2, heads=2, ffn_dim=17)
 STAGES = dict(image=(14, 18), channels=1, patch=2, dim=8)
@@ -45,3 +46,14 @@ def detr():
         decoder_depth=2, heads=3, ffn_dim=9, labels=("circle", "star"),
     )  # fmt: skip
     return spread_out(DETR(config))
+
+
+def captions(**changes):
+    """A captioner with its tokenizer."""
+    tokenizer = writer().tokenizer
+    sizes = dict(image=(12, 20), widths=(4, 6), dim=12, max_len=12, dropout=0.0)
+    blocks = dict(decoder="transformer", depth=2, heads=3, ffn_dim=17) | changes
+    model = spread_out(Captioner(CaptionerConfig(**sizes | blocks, vocab_size=len(tokenizer))))
+    how = Preparation(channels=3, size=(12, 20), mean=(0.5,) * 3, std=(0.5,) * 3)
+    told = dict(num_beams=1, length_penalty=1.0, max_length=8, force_end=False)
+    return CaptionWriter(model.eval(), how, tokenizer, GENERATION | told)

@@ -12,7 +12,7 @@ from regard.models import Seq2Seq, Seq2SeqConfig
 from regard.nn.weights import find_kernels
 from regard.tasks import Classifier, Detector, Filler, PictureClassifier, PictureEncoder, Translator
 from tests.inside.loaded import GENERATION, encoder, recurrent, spread_out, translator, writer
-from tests.inside.seeing import detr, loaded, picture, swin, vit
+from tests.inside.seeing import captions, detr, loaded, picture, swin, vit
 
 TEXT = "the bank is open"
 WRITES = GENERATION | dict(max_length=20)
@@ -54,8 +54,10 @@ SEEN = {
         lambda: [loaded(swin(labels=("no", "yes")), (14, 18), PictureClassifier), picture(14, 18)],
         ["ablation"],
     ),
-    "boxes": (lambda: [loaded(detr(), (32, 32), Detector), picture(32, 32)], []),
-    "picture's vector": (lambda: [loaded(vit(), (12, 20), PictureEncoder), picture(12, 20)], []),
+    "boxes": (lambda: [loaded(detr(), (32, 32), Detector), picture(32, 32)], ["rollout", "gradient", "ablation"]),
+    "picture's vector": (lambda: [loaded(vit(), (12, 20), PictureEncoder), picture(12, 20)], ALONE),
+    "caption": (lambda: [captions(), picture(12, 20, "RGB")], ["rollout", "gradient", "ablation", "lens"]),
+    "recurrent caption": (lambda: [captions(decoder="recurrent"), picture(12, 20, "RGB")], ["ablation"]),
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def test_one_that_paints_looks_back_at_its_pixels():
         torch.testing.assert_close(early, weights[0, :, 7, 1:])
         assert not early[:, 7:].any() and early[:, :7].all()
     np.testing.assert_array_equal(sight.pixels, size.decode(ids[:, 1:].numpy())[0])
-    with pytest.raises(ValueError, match="a GPT has no labels to explain"):
+    with pytest.raises(ValueError, match="a GPT has no view 'gradient' of what it rests on; leave out --view"):
         explain(painter, image, "gradient")
 
 

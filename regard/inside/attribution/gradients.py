@@ -47,7 +47,8 @@ def gradients(question: Question) -> tuple[Seen, Iterable[dict[str, Float[Tensor
     """
     if any(hasattr(part, "packed") for part in question.model.modules()):
         raise ValueError("weights as whole numbers have no gradient; leave out --quantize")
-    if any(stack.reversible for stack in question.stacks.values()):
+    question.check_tokens()
+    if any(getattr(part, "reversible", False) for part in question.model.modules()):
         raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
     with mixing(question.model) as mixed, look(question.model) as seen:
         scores = question.scores()[0].unbind()

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.inside.attribution.asking import ask, find_token
 from regard.inside.attribution.effects import BATCH, heads_of
 from regard.inside.attribution.gradients import mixing
-from regard.inside.attribution.question import Question, ask, find_token
+from regard.inside.attribution.question import Question
 from regard.inside.words import watched
 from regard.nn.stack import Stack
 from regard.nn.weights import find_kernels

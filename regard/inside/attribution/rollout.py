@@ -20,7 +20,7 @@ def weights_seen(question: Question) -> Seen:
         question.says(question.inputs)
     if seen.names_of("recurrent"):
         raise ValueError(f"{type(question.model).__name__} has a single attention; look at it with --view heads")
-    question.stacks  # noqa: B018  its own check: windows and pooled grids are not places of one text
+    question.check_tokens()
     return seen
 
 
@@ -50,7 +50,7 @@ def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S
             own = stay * own + go * weights @ own
             source = None if source is None else stay * source + go * weights @ source
         else:
-            assert memory is not None, "cross-attention without an encoder"
+            memory = torch.eye(weights.shape[1]) if memory is None else memory  # of places that no block reads
             source = torch.zeros_like(weights) if source is None else source
             source, own = stay * source + go * weights @ memory, None if own is None else stay * own
     found = source if source is not None else own if own is not None else memory

@@ -12,16 +12,19 @@ from torch import Tensor
 
 from regard.inside.ablation import without
 from regard.inside.attribution.agreement import agree
+from regard.inside.attribution.asking import ask
 from regard.inside.attribution.drawing import Table, draw_on_picture, draw_tables
 from regard.inside.attribution.effects import ablation
 from regard.inside.attribution.gradients import gradient
 from regard.inside.attribution.lens import lens
 from regard.inside.attribution.patching import pair, patch
-from regard.inside.attribution.question import Question, ask
+from regard.inside.attribution.pictures import seen_views
+from regard.inside.attribution.question import Question
 from regard.inside.attribution.rollout import rollout
 from regard.inside.capture import matching
 from regard.inside.views import short_names
 from regard.nn.weights import find_kernels
+from regard.tasks import Painter, PictureEncoder
 
 VIEWS = ("rollout", "gradient", "ablation", "lens", "patch", "agreement")
 Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
@@ -41,6 +44,9 @@ def explain(
         raise ValueError('a patch compares two texts: --view patch goes with --against "another text"')
     if view == "patch" and second is not None:
         raise ValueError("patching swaps between two single texts; give the other with --against")
+    if isinstance(loaded, PictureEncoder | Painter) and view not in (known := seen_views(loaded)):
+        why = f"use {' or '.join(known)}" if known else "leave out --view to see where it looks"
+        raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r} of what it rests on; {why}")
     off, how = list(off), dict(target=target, at=at, token=token)
     names = list(find_kernels(loaded.model)) if off else []
     with without(loaded.model, off):
@@ -67,7 +73,8 @@ def show_tokens(question: Question, view: str) -> Shown:
     titles = {"rollout": "Attention rollout", "gradient": "Attention weighted by the gradient of each output"}
     table = Table(values=weights.numpy(), rows=question.names, columns=question.tokens, title=titles[view])
     if question.picture is not None:
-        return said, lambda path: draw_on_picture(question.picture, {view: weights[0]}, path, question.names[0])
+        maps = {f"{i} {name}" if len(weights) > 1 else view: weights[i] for i, name in enumerate(question.names)}
+        return said, lambda path: draw_on_picture(question.picture, maps, path, titles[view])
     return said, lambda path: draw_tables([table], path)
 
 

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import nearest
 from regard.inside.attribution import VIEWS, explain
+from regard.inside.attribution.pictures import seen_views
+from regard.inside.page.pictures import Captioning
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
-from regard.tasks import Painter, PictureClassifier, PictureEncoder
+from regard.tasks import Painter, PictureEncoder
 
 if TYPE_CHECKING:
     from regard.inside.page import Page
@@ -19,12 +21,13 @@ MOST_WORK = 4e10
 def possible(page: "Page") -> list[str]:
     """The views that there are for a model and its input."""
     loaded, kinds = page.loaded, {layer.kind for layer in page.layers}
-    seen = isinstance(loaded, PictureEncoder | Painter)
-    if not kinds or (seen and not isinstance(loaded, PictureClassifier)):
+    if not kinds:
         return []
+    if isinstance(loaded, PictureEncoder | Painter):
+        return [view for view in VIEWS if view in seen_views(loaded)]
     if "recurrent" in kinds or not stacks_of(page):  # its tokens are not the same in all layers
         return ["ablation"]
-    missing = {"patch"} if seen or len(page.words) > 1 else set()
+    missing = {"patch"} if len(page.words) > 1 else set()
     missing |= {"lens", "patch"} if page.subject.answers == "vector" else set()
     return [view for view in VIEWS if view not in missing]
 
@@ -44,12 +47,14 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
     """A view as plain data: of all outputs, or of the one `at` a place; a patch is `against` another text."""
     if name not in (known := possible(page)):
         raise ValueError(f"there is no view {name!r} of this model and input; {nearest(name, known)}")
-    text, second = (*page.words, None)[:2]
+    text, second = (*page.words, None)[:2] if not isinstance(page.loaded, PictureEncoder) else (page.words[0], None)
     how: dict[str, Any] = {"at": at, "against": against}
     if isinstance(page.subject, Translating):
         how["target"] = page.subject.ids[1:]
         if against is not None:
             how["other_target"] = Translating(page.loaded, against).ids[1:]
+    elif isinstance(page.subject, Captioning):
+        how["target"] = page.subject.ids[1:]
     elif isinstance(page.subject, Writing):
         how["target"] = how["other_target"] = page.subject.input["target"] or None
     return explain(page.loaded, text, name, second=second, off=page.off, **how)[0]

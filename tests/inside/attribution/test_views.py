@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from regard.inside.attribution import VIEWS, aligners, ask, explain, render
-from regard.tasks import Answerer, Classifier, Filler, PictureClassifier, Tagger, Translator
+from regard.nn.heads import apart
+from regard.tasks import Answerer, Classifier, Detector, Filler, PictureClassifier, Tagger, Translator
 from tests.inside.loaded import SIZES, TEXTS, encoder, recurrent, translator, writer
+from tests.inside.seeing import captions, detr, picture, vit
 from tests.inside.seeing import loaded as seeing
-from tests.inside.seeing import picture, vit
 
 
 def reader(kind, **changes):
@@ -137,6 +138,34 @@ def test_the_best_alignment_of_a_translator_is_named():
     best = replace(found[0], outputs=3)
     assert best.told.startswith(f"best alignment: {best.layer} head {best.head}")
     assert "none" in replace(best, outputs=0).told
+
+
+@pytest.mark.parametrize("view", ["rollout", "gradient"])
+def test_things_that_were_found_rest_on_places(view, tmp_path):
+    one, image = seeing(detr(), (32, 32), Detector), picture(32, 32)
+    said, draw = explain(one, image, view)
+    with torch.no_grad():
+        pixels = torch.from_numpy(one.pixels([image])[0])[None]
+        scores = apart(one.model(pixels)[0])[0].softmax(-1)[:, :-1].amax(-1)
+    assert len(said["outputs"]) == max(1, int((scores >= 0.5).sum())) and len(said["tokens"]) == 4 * 4
+    draw(tmp_path / "view.png")
+    if view == "rollout":
+        (row,) = explain(one, image, view, at=0)[0]["weights"]
+        assert sum(row) == pytest.approx(0.75, abs=1e-5)  # of two cross-attentions, each takes half
+
+
+def test_words_of_a_caption_rest_on_places():
+    one, image = captions(), picture(12, 20, "RGB")
+    said = explain(one, image, "rollout", target=[5, 9])[0]
+    assert said["outputs"] == [*one.tokenizer.pieces([5, 9]), *one.tokenizer.pieces([2])]
+    assert torch.tensor(said["weights"]).shape == (3, 3 * 5) and "0,4" in said["tokens"]
+    lens = explain(one, image, "lens", target=[5, 9])[0]["layers"]
+    with torch.no_grad():
+        pixels = torch.from_numpy(one.pixels([image])[0])[None]
+        chances = one.model(pixels, torch.tensor([[1, 5, 9]]))[0].softmax(-1)
+    assert lens[-1]["right"] == pytest.approx(chances[range(3), [5, 9, 2]].tolist(), abs=1e-5)
+    with pytest.raises(ValueError, match="Captioner has no view 'agreement' of what it rests on; use rollout or"):
+        explain(one, image, "agreement")
 
 
 @pytest.mark.parametrize("view", ["gradient", "ablation", "lens", "agreement"])
