@@ -13,6 +13,7 @@
 
 namespace portable {
 #include "simd.h"
+#include "bytewise.h"
 #include "linear.h"
 #include "attend.h"
 #include "rows.h"
@@ -25,6 +26,7 @@ namespace portable {
 namespace wide {
 #define WIDE
 #include "simd.h"
+#include "bytewise.h"
 #include "linear.h"
 #include "attend.h"
 #include "rows.h"
@@ -95,12 +97,14 @@ static void run_steps(const std::vector<Step>& steps, const Batch& batch, int64_
 
 static void make_room(Quantized& quantized, const Matrix& weight, int64_t rows) {
   if (weight.format == FLOAT32) return;
-  quantized.lines.resize(std::max(quantized.lines.size(), size_t(rows * Quantized::stride(weight) / 32)));
+  const int64_t width = Quantized::stride(weight) / (weight.format == BYTES ? 2 : 1);
+  quantized.lines.resize(std::max(quantized.lines.size(), size_t((rows * width + 31) / 32)));
   quantized.scales.resize(std::max(quantized.scales.size(), size_t(rows)));
+  quantized.zeros.resize(quantized.scales.size());
 }
 
 extern "C" {
-int64_t version() { return 1; }  // as in compiled.py
+int64_t version() { return 2; }  // as in compiled.py
 
 Program* program_new(int64_t max_rows) { return new Program{{}, {}, max_rows}; }
 void program_free(Program* program) { delete program; }
