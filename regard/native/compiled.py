@@ -15,9 +15,9 @@ from torch import Tensor
 from regard.native import program as ops
 from regard.native.program import Array, Unsupported
 
-VERSION = 1
+VERSION = 2
 """Of the C interface: a library from older sources is not called."""
-FORMATS = ["float", "int8", "int4"]
+FORMATS = ["float", "int8", "int4", "bytes"]
 KINDS = ["relu", "gelu", "gelu-tanh", "silu", "relu2"]
 AFTER_GATHER = (ops.Norm, ops.Linear, ops.Activate, ops.Gate, ops.Unit)
 """What needs no position, so that it may work on the rows that are wanted."""
@@ -300,6 +300,8 @@ class Compiled:
     # One method an operation: its arguments for the library.
 
     def embed(self, op: ops.Embed) -> tuple[Any, ...]:
+        if op.weight.format == "bytes":
+            raise Unsupported("token vectors are not kept as bytes; int8 is for them")
         self.vocabulary = min(self.vocabulary, op.weight.rows)
         length = 0 if op.positions is None else len(op.positions)
         if op.positions is not None:
@@ -376,18 +378,16 @@ def _address(tensor: Tensor | None, what: str, kept: list[Tensor], *shape: int) 
 
 def _matrix(weight: ops.Weight, kept: list[Tensor]) -> _Matrix:
     rows, columns, format_ = weight.rows, weight.columns, FORMATS.index(weight.format)
-    padded = -(-columns // 32) * 32
     if weight.format == "float":
         return _Matrix(_address(weight.values, "a matrix", kept, rows, columns), None, rows, columns, format_)
-    dtype, width = (torch.int8, padded) if weight.format == "int8" else (torch.uint8, padded // 2)
+    dtype, shape, scaled = weight.layout
     values, scales = weight.values, weight.scales
     if values.dtype != dtype or values.device.type != "cpu" or not values.is_contiguous():
         raise Unsupported(f"a matrix of {weight.format} is {dtype} in one piece on the CPU; got {values.dtype}")
-    if tuple(values.shape) != (rows, width) or scales is None:
-        raise ValueError(f"a matrix of {weight.format} has the shape {(rows, width)} and scales, got {values.shape}")
+    if tuple(values.shape) != shape or scales is None:
+        raise ValueError(f"a matrix of {weight.format} has the shape {shape} and scales, got {values.shape}")
     kept.append(values)
-    shape = (rows,) if weight.format == "int8" else (rows, padded // 32)
-    return _Matrix(values.data_ptr(), _address(scales, "scales", kept, *shape), rows, columns, format_)
+    return _Matrix(values.data_ptr(), _address(scales, "scales", kept, *scaled), rows, columns, format_)
 
 
 def _within(name: str, numbers: Array, end: int) -> None:

@@ -152,12 +152,22 @@ inline void run(const Quantize& op, const Batch&, int64_t rows, Part part) {
   const int64_t stride = Quantized::stride(op.weight);
   const Range own = part.split(rows);
   for (int64_t r = own.first; r < own.last; r++) {
-    int16_t* values = op.out->values() + r * stride;
-    op.out->scales[r] = quantize(op.x.row(r), op.weight.columns, values, op.weight.padded());
+    const float* x = op.x.row(r);
+    const int64_t count = op.weight.columns, padded = op.weight.padded();
+    if (op.weight.format == BYTES)
+      quantize_bytes(x, count, op.out->bytes() + r * stride, padded, &op.out->scales[r], &op.out->zeros[r]);
+    else
+      op.out->scales[r] = quantize(x, count, op.out->values() + r * stride, padded);
   }
 }
 
 inline void run(const Linear& op, const Batch&, int64_t rows, Part part) {
+  if (op.weight.format == BYTES) {  // in parts by what there is more of
+    const bool tall = rows * STRIP > op.weight.rows * TALL;
+    multiply_bytes(op, tall ? part.split(rows, TALL) : Range{0, rows},
+                   tall ? Range{0, op.weight.rows} : part.split(op.weight.rows, STRIP));
+    return;
+  }
   const Range columns = part.split(op.weight.rows, 8);
   const int64_t stride = Quantized::stride(op.weight);
   if (op.weight.format == FLOAT32) multiply<Float32>(op, op.x.first, op.x.stride, rows, columns);

@@ -16,7 +16,7 @@ struct Columns {
   float* row(int64_t r) const { return first + r * stride; }
 };
 
-enum Format : int { FLOAT32, INT8, INT4 };
+enum Format : int { FLOAT32, INT8, INT4, BYTES };
 enum Activation : int { RELU, GELU, GELU_TANH, SILU, RELU2 };
 
 struct Matrix {
@@ -52,7 +52,9 @@ struct Quantized {
   struct alignas(64) Line { int16_t values[32]; };  // loads that cross a line of the cache take twice as long
   std::vector<Line> lines;
   std::vector<float> scales;
+  std::vector<int32_t> zeros;
   int16_t* values() { return lines.data()->values; }
+  uint8_t* bytes() { return reinterpret_cast<uint8_t*>(values()); }
   static int64_t stride(const Matrix& m) { return m.padded() + 32; }  // rows that are 4096 apart push each other out
 };
 

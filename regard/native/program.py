@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
@@ -39,8 +40,18 @@ class Weight:
     values: Tensor
     rows: int
     columns: int
-    format: Literal["float", "int8", "int4"] = "float"
+    format: Literal["float", "int8", "int4", "bytes"] = "float"
     scales: Tensor | None = None
+
+    @property
+    def layout(self) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
+        """Type and shape of whole numbers, with columns padded to a multiple of 32, and the shape of their scales."""
+        padded = -(-self.columns // 32) * 32
+        if self.format == "int8":
+            return torch.int8, (self.rows, padded), (self.rows,)
+        if self.format == "int4":
+            return torch.uint8, (self.rows, padded // 2), (self.rows, padded // 32)
+        return torch.int8, (-(-self.rows // 32), padded // 4 + 1, 32, 4), (self.rows,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Activations are rounded too, to 12 bits with a scale for each row, so that products are sums of whole numbers: exact in
 any order, and a row's result depends on that row alone. Token vectors and heads, where rounding hurts most, never go
-below int8; norms, biases and positions stay as they are.
+below int8; norms, biases and positions stay as they are. In what reads pictures, int8 means the bytes of bytewise.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from jaxtyping import Float, Int, Int8, Shaped, UInt8
 from torch import Tensor, nn
 
 from regard.native import compiled
+from regard.native.bytewise import multiply_bytes, pack_bytes, suits_bytes, whole_bytes
 from regard.native.program import Weight
 from regard.nn.block import Block
 from regard.nn.embeddings import Embedding, Head
@@ -23,7 +24,7 @@ from regard.nn.positions import Position
 from regard.nn.recurrent import Recurrent
 from regard.nn.stack import Stack
 
-Kind = Literal["int8", "int4"]
+Kind = Literal["int8", "int4", "bytes"]
 GROUP = 32
 """Columns that share a scale in int4; rows are padded to a multiple of it."""
 LEVELS = 2047
@@ -46,6 +47,8 @@ CURE = "quantised weights cannot be trained; load without --quantize"
 
 def pack(matrix: Float[Tensor, "N K"], kind: Kind) -> Weight:
     """A matrix as whole numbers: int8 with a scale for each row, or int4 with one for each group of columns."""
+    if kind == "bytes":
+        return pack_bytes(matrix)
     rows, columns = matrix.shape
     padding = -columns % GROUP
     pack_part = {"int8": _pack_int8, "int4": _pack_int4}[kind]
@@ -85,6 +88,8 @@ def _nonzero(scales: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
 
 def whole_numbers(weight: Weight, at: slice | Int[Tensor, "..."]) -> Shaped[Tensor, "... K"]:
     """The whole numbers of some rows, padding included."""
+    if weight.format == "bytes":
+        return whole_bytes(weight)[at]
     values = weight.values[at]
     if weight.format == "int8":
         return values
@@ -97,7 +102,7 @@ def rows_of(weight: Weight, at: slice | Int[Tensor, "..."]) -> Float[Tensor, "..
     if weight.scales is None:
         return weight.values[at]
     whole, scales = whole_numbers(weight, at).to(weight.scales.dtype), weight.scales[at]
-    groups = scales[..., None] if weight.format == "int8" else scales.repeat_interleave(GROUP, dim=-1)
+    groups = scales[..., None] if weight.format != "int4" else scales.repeat_interleave(GROUP, dim=-1)
     return (whole * groups)[..., : weight.columns]
 
 
@@ -107,13 +112,17 @@ def apply(weight: Weight, x: Float[Tensor, "*N K"], bias: Float[Tensor, "M"] | N
         return F.linear(x, weight.values, bias)
     numbers = x.reshape(-1, weight.columns)
     numbers = numbers if numbers.dtype == torch.float64 else numbers.float()
-    sizes = numbers.abs().amax(dim=1, keepdim=True) / LEVELS
-    whole = F.pad((numbers / _nonzero(sizes)).round_(), (0, -weight.columns % GROUP))
+    y = multiply_bytes(weight, numbers) if weight.format == "bytes" else _multiply(weight, numbers)
+    return (y if bias is None else y + bias).to(x.dtype).view(*x.shape[:-1], weight.rows)
+
+
+def _multiply(weight: Weight, x: Float[Tensor, "R K"]) -> Float[Tensor, "R M"]:
+    sizes = x.abs().amax(dim=1, keepdim=True) / LEVELS
+    whole = F.pad((x / _nonzero(sizes)).round_(), (0, -weight.columns % GROUP))
     y = whole.new_empty(len(whole), weight.rows)
     for some, out in zip(whole.split(ROWS), y.split(ROWS), strict=True):
         {"int8": _multiply_int8, "int4": _multiply_int4}[weight.format](weight, some, out)
-    y *= sizes
-    return (y if bias is None else y + bias).to(x.dtype).view(*x.shape[:-1], weight.rows)
+    return y.mul_(sizes)
 
 
 def _multiply_int8(weight: Weight, x: Float[Tensor, "R K"], y: Float[Tensor, "R M"]) -> None:
@@ -296,7 +305,8 @@ class QuantizedRecurrent(nn.Module):
 
 
 def quantize(model: nn.Module, kind: str) -> nn.Module:
-    """Replaces the matrices of a model, in place, and returns it. `int4` is for what its blocks and cells hold."""
+    """Replaces the matrices of a model, in place, and returns it. `int4` is for what its blocks and cells hold, and so
+    are the bytes that int8 becomes in a model of pictures, where nothing hides the future."""
     if kind not in ("int8", "int4"):
         raise ValueError(f"quantize={kind!r} is not known; use int8, int4 or none")
     if is_quantized(model):
@@ -304,9 +314,11 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
     merge_low_rank(model)
     model.eval().requires_grad_(False)
     packed: dict[int, Weight] = {}
+    pictures = any(isinstance(module, nn.Conv2d) for module in model.modules())
 
     def pack_once(matrix: Tensor, kind: Kind) -> Weight:
         """Tied matrices stay one."""
+        kind = "int8" if kind == "bytes" and not suits_bytes(matrix) else kind
         if id(matrix) not in packed:
             packed[id(matrix)] = pack(matrix, kind)
         return packed[id(matrix)]
@@ -321,18 +333,24 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
             return QuantizedMaskHead(module, weight)
         return (QuantizedHead if isinstance(module, Head) else QuantizedLinear)(weight, module.bias)
 
-    def replace(parent: nn.Module, inner: Kind, reads: bool) -> None:
-        """Each child after its own children, and gone with its matrix before the next."""
+    def inside(module: nn.Module, causal: bool) -> Kind:
+        """Of the matrices of a block or a cell."""
+        many = pictures and isinstance(module, Block) and not causal
+        return "bytes" if many and kind == "int8" else cast(Kind, kind)
+
+    def replace(parent: nn.Module, inner: Kind, causal: bool | None) -> None:
+        """Each child after its own children, and gone with its matrix before the next. Some are in no stack."""
         for name in list(parent._modules):
             child = parent._modules[name]
             if child is None or isinstance(child, Position | Quantized):
                 continue
-            own = cast(Kind, kind) if isinstance(child, Block | Recurrent) else inner
-            replace(child, own, not child.causal if isinstance(child, Stack) else reads)
+            own = inside(child, bool(causal)) if isinstance(child, Block | Recurrent) else inner
+            replace(child, own, child.causal if isinstance(child, Stack) else causal)
             if isinstance(child, nn.Linear | Head | MaskHead | Embedding | Recurrent):
-                setattr(parent, name, replacement(child, "int8" if reads and name in SENSITIVE else own))
+                spared = own == "int4" and causal is False and name in SENSITIVE
+                setattr(parent, name, replacement(child, "int8" if spared else own))
 
-    replace(model, "int8", reads=False)
+    replace(model, "int8", causal=None)
     return model.float().eval()  # numbers of 16 bits would only slow down what is left
 
 

@@ -10,6 +10,7 @@ typedef int16_t H16 __attribute__((vector_size(32)));
 typedef int16_t H8 __attribute__((vector_size(16)));
 typedef int8_t B16 __attribute__((vector_size(16)));
 typedef uint8_t N16 __attribute__((vector_size(16)));
+typedef uint8_t N8 __attribute__((vector_size(8)));
 
 template <class V, class T>
 INLINE V load(const T* from) {  // memory of any alignment
@@ -30,6 +31,7 @@ INLINE F8 load_some(const float* from, int64_t count) {  // fewer than eight, th
 INLINE void store_some(float* to, F8 v, int64_t count) { memcpy(to, &v, size_t(count) * sizeof(float)); }
 INLINE F8 all(float x) { return F8{x, x, x, x, x, x, x, x}; }
 INLINE F8 larger(F8 a, F8 b) { return a > b ? a : b; }
+INLINE F8 smaller(F8 a, F8 b) { return a < b ? a : b; }
 INLINE F8 magnitude(F8 a) { return (F8)((I8)a & 0x7fffffff); }
 
 INLINE F8 first_of(F8 v, int64_t count) {  // zeros behind so many
@@ -49,9 +51,18 @@ INLINE void each8(const float* x, int64_t count, Function f) {
 INLINE F8 multiply_add(F8 a, F8 b, F8 c) { return _mm256_fmadd_ps(a, b, c); }
 INLINE bool any_above(F8 a, float least) { return _mm256_movemask_ps((F8)(a > least)); }
 INLINE I8 pair_products(H16 a, H16 b) { return (I8)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+// In each place, the sum of four bytes of x times four of w; two neighbouring products must fit into 16 bits.
+INLINE I8 four_products(const uint8_t* x, I8 w) {
+  const __m256i two = _mm256_maddubs_epi16(_mm256_set1_epi32(load<int32_t>(x)), (__m256i)w);
+  return (I8)_mm256_madd_epi16(two, _mm256_set1_epi16(1));
+}
 INLINE H16 widen(const int8_t* from) { return (H16)_mm256_cvtepi8_epi16(load<__m128i>(from)); }
 INLINE H16 widen(const uint8_t* from) { return (H16)_mm256_cvtepu8_epi16(load<__m128i>(from)); }
 INLINE F8 to_float(I8 a) { return _mm256_cvtepi32_ps((__m256i)a); }
+INLINE N8 bytes_of(I8 a) {  // the nearest of 0 … 255
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128((__m256i)a), _mm256_extracti128_si256((__m256i)a, 1));
+  return (N8)_mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+}
 INLINE F4 sums_of(F8 a, F8 b, F8 c, F8 d) {
   F8 s = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
   return _mm256_castps256_ps128(s) + _mm256_extractf128_ps(s, 1);
@@ -73,9 +84,15 @@ INLINE I8 pair_products(H16 a, H16 b) {
   for (int i = 0; i < 8; i++) sums[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
   return sums;
 }
+INLINE I8 four_products(const uint8_t* x, I8 w) {
+  I8 sums = {};
+  for (int i = 0; i < 4; i++) sums += ((I8)((U8)w << (24 - 8 * i)) >> 24) * int32_t(x[i]);
+  return sums;
+}
 INLINE H16 widen(const int8_t* from) { return __builtin_convertvector(load<B16>(from), H16); }
 INLINE H16 widen(const uint8_t* from) { return __builtin_convertvector(load<N16>(from), H16); }
 INLINE F8 to_float(I8 a) { return __builtin_convertvector(a, F8); }
+INLINE N8 bytes_of(I8 a) { return __builtin_convertvector(a < 0 ? I8{} : a > 255 ? I8{} + 255 : a, N8); }
 template <class V>
 INLINE F4 sums_of(V a, V b, V c, V d) {
   V in[4] = {a, b, c, d};

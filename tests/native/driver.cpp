@@ -42,12 +42,28 @@ static void run(Program* program, const Batch& batch, int64_t threads) {
   program_free(program);
 }
 
+// Of a strip of 32 rows in bytewise.h: its sums, then the four weights of each row for every four columns.
+static int64_t byte_at(int64_t n, int64_t i, int64_t padded) {
+  return n / 32 * 32 * (padded + 4) + 128 + i / 4 * 128 + n % 32 * 4 + i % 4;
+}
+
 static void try_linear(int64_t format, int64_t rows, int64_t columns, int64_t outputs, bool add) {
   const int64_t padded = (columns + 31) / 32 * 32, groups = padded / 32;
   Buffer x(rows, columns), out(rows, outputs);
   const std::vector<float> before = out.values.memory;
   Numbers floats(outputs * columns), scales(outputs * (format == INT4 ? groups : 1)), bias(outputs);
-  Odd<uint8_t> bytes(outputs * (format == INT8 ? padded : padded / 2));
+  const int64_t strips = (outputs + 31) / 32;
+  Odd<uint8_t> bytes(format == BYTES ? strips * 32 * (padded + 4) : outputs * (format == INT8 ? padded : padded / 2));
+  if (format == BYTES)
+    for (int64_t n = 0; n < strips * 32; n++) {
+      int32_t sum = 0;
+      for (int64_t i = 0; i < padded; i++) {
+        const int64_t weight = i >= columns ? 0 : 64 * (2 * below(2) - 1);  // two of the largest fill 16 bits
+        bytes[byte_at(n, i, padded)] = uint8_t(weight);
+        sum += int32_t(weight);
+      }
+      memcpy(&bytes[n / 32 * 32 * (padded + 4) + n % 32 * 4], &sum, sizeof sum);
+    }
   const void* values = format == FLOAT32 ? static_cast<const void*>(floats.data()) : bytes.data();
   const Matrix weight{values, scales.data(), outputs, columns, format};
   Batch batch{};
@@ -56,13 +72,23 @@ static void try_linear(int64_t format, int64_t rows, int64_t columns, int64_t ou
   add_linear(program, x.all(), out.all(), weight, bias.data(), add);
   run(program, batch, 1 + below(3));
   for (int64_t r = 0; r < rows; r++) {
-    float most = 0;
-    for (int64_t i = 0; i < columns; i++) most = std::max(most, std::abs(x.at(r, i)));
-    const float step = most / 2047;
+    float most = 0, low = 0, high = 0;
+    for (int64_t i = 0; i < columns; i++) {
+      most = std::max(most, std::abs(x.at(r, i)));
+      low = std::min(low, x.at(r, i));
+      high = std::max(high, x.at(r, i));
+    }
+    const float step = format == BYTES ? (high - low) / 255 : most / 2047, inverse = 255 / (high - low);
+    const float zero = std::nearbyint(-low * inverse);
+    const auto byte = [=](float v) { return std::min(255.0f, std::max(0.0f, std::nearbyint(v * inverse) + zero)); };
     for (int64_t n = 0; n < outputs; n++) {
       double sum = 0, size = 0;
       for (int64_t i = 0; i < columns; i++) {
         double w = 0, in = format == FLOAT32 ? x.at(r, i) : std::nearbyint(x.at(r, i) / step) * step;
+        if (format == BYTES) {
+          in = double(byte(x.at(r, i)) - zero) * step;
+          w = double(int8_t(bytes[byte_at(n, i, padded)])) * scales[n];
+        }
         if (format == FLOAT32) w = floats[n * columns + i];
         if (format == INT8) w = double(int8_t(bytes[n * padded + i])) * scales[n];
         if (format == INT4) {
@@ -215,11 +241,11 @@ static void try_best(int64_t rows, int64_t width, int64_t count) {
 }
 
 int main() {
-  for (int64_t format : {FLOAT32, INT8, INT4})
+  for (int64_t format : {FLOAT32, INT8, INT4, BYTES})
     for (int64_t rows : {0, 1, 2, 5, 49})
       for (int64_t columns : {1, 9, 32, 67})
-        for (int64_t outputs : {1, 6, 19}) try_linear(format, rows, columns, outputs, below(2));
-  for (int64_t format : {FLOAT32, INT8, INT4}) try_linear(format, 2, 4131, 3, true);
+        for (int64_t outputs : {1, 6, 19, 33}) try_linear(format, rows, columns, outputs, below(2));
+  for (int64_t format : {FLOAT32, INT8, INT4, BYTES}) try_linear(format, 2, 4131, 3, true);
   for (int64_t rows : {0, 1, 3, 11})
     for (int64_t head_dim : {1, 2, 7, 8, 30})
       for (int repeat = 0; repeat < 3; repeat++) try_rows(rows, 3, head_dim);
