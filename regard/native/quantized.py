@@ -331,7 +331,9 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
             return QuantizedEmbedding(module, weight)
         if isinstance(module, MaskHead):
             return QuantizedMaskHead(module, weight)
-        return (QuantizedHead if isinstance(module, Head) else QuantizedLinear)(weight, module.bias)
+        return (QuantizedHead if isinstance(module, Head) else QuantizedLinear)(
+            weight, getattr(module, "added", module.bias)
+        )
 
     def inside(module: nn.Module, causal: bool) -> Kind:
         """Of the matrices of a block or a cell."""

@@ -159,9 +159,14 @@ class LogOffsets(WindowPosition):
 class KeysUnbiased(nn.Linear):
     """Makes keys without a bias and values with one: cosines, unlike plain products, would feel a bias of the keys."""
 
-    def forward(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
+    @property
+    def added(self) -> Float[Tensor, "O"]:
+        """The bias as far as it counts."""
         keys, values = self.bias.chunk(2)
-        return F.linear(x, self.weight, torch.cat([torch.zeros_like(keys), values]))
+        return torch.cat([torch.zeros_like(keys), values])
+
+    def forward(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
+        return F.linear(x, self.weight, self.added)
 
 
 class WindowBlock(Block):

@@ -12,6 +12,7 @@ from regard.native import compiled
 from regard.native.bytewise import MOST_COLUMNS, suits_bytes, whole_bytes
 from regard.native.program import Columns, Embed, Program, Unsupported, Weight
 from regard.native.quantized import QuantizedLinear, apply, pack, quantize, rows_of, size_of, whole_numbers
+from regard.nn.windows import KeysUnbiased
 from regard.train.laws import close
 from tests.laws.cases import example, make
 
@@ -201,3 +202,13 @@ def test_another_shape_is_refused():
     program = Program([Embed(Columns("x", 0, 33), packed, 1.0, None)], {"x": 33})
     with pytest.raises(Unsupported, match="token vectors are not kept as bytes"):
         compiled.Compiled(program, None)
+
+
+def test_keys_without_a_bias_stay_without_it():
+    """Cosines would feel it."""
+    layer = KeysUnbiased(32, 64)
+    with torch.no_grad():
+        layer.bias.copy_(torch.arange(64.0))
+    x = torch.randn(5, 32)
+    whole = quantize(nn.ModuleList([layer]), "int8")[0](x)
+    assert (whole - F.linear(x, layer.weight) - F.pad(torch.arange(32.0, 64), (32, 0))).abs().max() < 0.05
