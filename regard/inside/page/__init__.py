@@ -179,6 +179,12 @@ class Page:
 
     def at(self, number: int) -> Any:
         if not 0 <= number < len(self.layers):
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the pass holds: q, k and v of each layer, and the scores."""
+        held = [call[name] for layer in self.layers for call in layer.calls for name in "qkv"]
+        return sum(x.nbytes for x in [*held, self.scores, *([] if self.whole is self.scores else [self.whole])])
+
             raise ValueError(f"there is no layer {number}; the model has {len(self.layers)}, counted from 0")
         return self.layers[number]
 

@@ -8,7 +8,7 @@
  * @property {object | null} layer  the layer that is chosen, once its weights are there
  * @property {import("./unpack.js").Weights | null} weights
  * @property {number[][] | null} effects  how much each head changes, once that was asked
- * @property {(changes: {target?: number[], off?: Array}) => void} again  another pass, live only
+ * @property {(changes: {target?: number[], kept?: number | null, off?: Array}) => Promise<void>} again  another pass, live only
  * @typedef {{name: string, title: string, folded?: boolean, fits: (described: object) => boolean,
  *            mount: (host: HTMLElement, look: Look) => ({end?: () => void} | void)}} Panel
  *   A new panel is one file, and one line in panels.js
