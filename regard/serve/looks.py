@@ -75,7 +75,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     off: list[Any] = [tuple(one) for one in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
-        page = Page(served.watched, *words, target=body.target, off=off, name=body.model)
+        page = Page(served.watched, *words, target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
     page, described = await asked(request, work)

@@ -45,7 +45,7 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
     """A view as plain data: of all outputs, or of the one `at` a place; a patch is `against` another text."""
     if name not in (known := possible(page)):
         raise ValueError(f"there is no view {name!r} of this model and input; {nearest(name, known)}")
-    text, second = (*page.words, None)[:2]
+    text, second = (*read_by(page), None)[:2]
     how: dict[str, Any] = {"at": at, "against": against}
     if isinstance(page.subject, Translating):
         how["target"] = page.subject.ids[1:]
@@ -62,6 +62,17 @@ def kept_views(page: "Page") -> dict[str, dict[str, Any]]:
     size = sum(parameter.numel() for parameter in page.loaded.model.parameters())
     if page.length > MOST_TOKENS or size * page.length**2 > MOST_WORK:
         return {}
+def read_by(page: "Page") -> tuple[Any, ...]:
+    """What the views read: the words, or the beginning of a text that was cut, if that is a text."""
+    if not isinstance(page.subject, Writing):
+        return page.words
+    subject, loaded = page.subject, page.loaded
+    ids = [*loaded.front, *loaded.tokenizer.encode(subject.text)]
+    if [*ids, *subject.input["target"]] != subject.ids:
+        raise ValueError("the text was cut inside a character, and views read whole ones; choose another place")
+    return (subject.text,)
+
+
     found: dict[str, dict[str, Any]] = {}
     for name in possible(page):
         if name != "patch":
