@@ -17,7 +17,7 @@ from regard.inside.attribution import aligners, ask
 from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
 from regard.inside.page.pictures import Captioning, Comparing, Detecting, Painting, Seeing
-from regard.inside.page.record import record
+from regard.inside.page.record import opaque, record
 from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
 from regard.inside.page.texts import Reading, Translating, Writing
@@ -85,7 +85,7 @@ class Page:
             "change": self.change(self.scores), "ahead": self.told(self.ahead), "own": self.own,
             "ends": self.subject.ends,
             "before": self.told(self.whole_ahead) if self.off else None, "temperatures": TEMPERATURES,
-            "views": possible(self),
+            "views": possible(self), "opaque": opaque(self.loaded.model),
         }  # fmt: skip
 
     def lengths(self, layer: Any) -> list[int]:
@@ -179,14 +179,14 @@ class Page:
         """Tokens, or places, of what is read."""
         return length_of(self.subject.sequences[0])
 
-    def at(self, number: int) -> Any:
-        if not 0 <= number < len(self.layers):
     @property
     def nbytes(self) -> int:
         """Bytes that the pass holds: q, k and v of each layer, and the scores."""
         held = [call[name] for layer in self.layers for call in layer.calls for name in "qkv"]
         return sum(x.nbytes for x in [*held, self.scores, *([] if self.whole is self.scores else [self.whole])])
 
+    def at(self, number: int) -> Any:
+        if not 0 <= number < len(self.layers):
             raise ValueError(f"there is no layer {number}; the model has {len(self.layers)}, counted from 0")
         return self.layers[number]
 

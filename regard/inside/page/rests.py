@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import nearest
 from regard.inside.ablation import without
 from regard.inside.attribution import VIEWS, explain
+from regard.inside.page.record import opaque
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
 from regard.tasks import Painter, PictureClassifier, PictureEncoder
@@ -21,7 +22,11 @@ def possible(page: "Page") -> list[str]:
     """The views that there are for a model and its input."""
     loaded, kinds = page.loaded, {layer.kind for layer in page.layers}
     seen = isinstance(loaded, PictureEncoder | Painter)
-    if not kinds or (seen and not isinstance(loaded, PictureClassifier)):
+    if seen and not isinstance(loaded, PictureClassifier):
+        return []
+    if opaque(loaded.model):  # all others need weights, or name heads of layers that are not shown
+        return ["lens"] if stacks_of(page) and page.subject.answers != "vector" else []
+    if not kinds:
         return []
     if "recurrent" in kinds or not stacks_of(page):  # its tokens are not the same in all layers
         return ["ablation"]
@@ -57,11 +62,6 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
         return explain(page.loaded, text, name, second=second, **how)[0]
 
 
-def kept_views(page: "Page") -> dict[str, dict[str, Any]]:
-    """All that need no other text, for a file; none where that takes long. What a view refuses is told as well."""
-    size = sum(parameter.numel() for parameter in page.loaded.model.parameters())
-    if page.length > MOST_TOKENS or size * page.length**2 > MOST_WORK:
-        return {}
 def read_by(page: "Page") -> tuple[Any, ...]:
     """What the views read: the words, or the beginning of a text that was cut, if that is a text."""
     if not isinstance(page.subject, Writing):
@@ -73,6 +73,11 @@ def read_by(page: "Page") -> tuple[Any, ...]:
     return (subject.text,)
 
 
+def kept_views(page: "Page") -> dict[str, dict[str, Any]]:
+    """All that need no other text, for a file; none where that takes long. What a view refuses is told as well."""
+    size = sum(parameter.numel() for parameter in page.loaded.model.parameters())
+    if page.length > MOST_TOKENS or size * page.length**2 > MOST_WORK:
+        return {}
     found: dict[str, dict[str, Any]] = {}
     for name in possible(page):
         if name != "patch":

@@ -87,8 +87,13 @@ export function createInside({ described, source, announce, fail, again, before 
     }
   });
   load();
-  return { element: host, values: state.values, end: () => ends.forEach((end) => end()) };
+  const element = described.opaque?.length ? make("div", { class: "stack" }, opaque(described), host) : host;
+  return { element, values: state.values, end: () => ends.forEach((end) => end()) };
 }
+
+/** Why there is no attention to be seen. */
+const opaque = (described) => make("p", { class: "note", "data-said": "opaque" }, `The kernel ${described.opaque.join(", ")} has no weights ${
+  ""}between tokens to show: its layers, and the views that rest on them, are left out.`);
 
 /** What was chosen before stays, where there still is such a layer or token. */
 function startWith(described, before) {
