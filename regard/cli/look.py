@@ -235,7 +235,8 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
         if has_browser():
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve({name: run}, Settings(port=0, quantize=quantize or "none"), preload=True, ready=ready, opening=text)
+    settings, given = Settings(port=0, quantize=quantize or "none"), {name: loaded}
+    serve({name: run}, settings, preload=True, ready=ready, opening=text, loaded=given)
 
 
 def has_browser() -> bool:
