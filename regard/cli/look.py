@@ -78,6 +78,7 @@ def look(
         return
     if out is not None:
         check_suffix(out)
+    check_weights(loaded.model, way)
     said, draw, render = shown(loaded, text, way, given)
     all_drawn = way in HEADS or "picture" in said
     if as_json or out is None or not all_drawn:
@@ -148,6 +149,14 @@ def check_given(run: str, who: str, text: str, way: str, given: dict[str, Any]) 
             raise ValueError(f"{name} of {who} goes with --word; leave it out")
         takers = [one for one, ways in TAKEN[name].items() if ways != ("page",)]
         raise ValueError(f"{name} is for {' or '.join(takers)}, and {run} is {who}; leave it out")
+
+
+def check_weights(model: Any, way: str) -> None:
+    """An error where a view needs weights that a kernel has not."""
+    from regard.inside.page.record import opaque
+
+    if way not in ("word", "ablation", "lens", "patch") and (names := opaque(model)):
+        raise ValueError(f"kernel {names[0]!r} has no weights to show; use --view lens or ablation, or a page")
 
 
 def shown(loaded: Any, text: tuple[str, ...], way: str, given: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
@@ -226,7 +235,8 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
         if has_browser():
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve({name: run}, Settings(port=0, quantize=quantize or "none"), preload=True, ready=ready, opening=text)
+    settings, given = Settings(port=0, quantize=quantize or "none"), {name: loaded}
+    serve({name: run}, settings, preload=True, ready=ready, opening=text, loaded=given)
 
 
 def has_browser() -> bool:

@@ -26,8 +26,10 @@ from regard.tasks import Painter, PictureEncoder
 
 Result = TypeVar("Result")
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
-KEPT = 4
-"""Passes in memory, each with the q, k and v of all its layers; who comes back later has to look again."""
+ROOM = 512 * 2**20
+"""Bytes for passes that are kept, the latest alone may have more; who comes back later has to look again."""
+BESIDES = 2**20
+"""Bytes that a pass is taken to have beside its tensors."""
 MOST_PASSES = 400
 """Heads that are switched off one after the other for one question."""
 MOST_COPIES = 4000
@@ -35,7 +37,7 @@ MOST_COPIES = 4000
 
 
 class Looks:
-    """The latest passes, by a name that nobody guesses."""
+    """The latest passes, by a name that nobody guesses; as many as there is room for."""
 
     def __init__(self) -> None:
         self.pages: OrderedDict[str, Page] = OrderedDict()
@@ -43,7 +45,7 @@ class Looks:
     def add(self, page: Page) -> str:
         name = secrets.token_hex(12)
         self.pages[name] = page
-        while len(self.pages) > KEPT:
+        while len(self.pages) > 1 and sum(one.nbytes + BESIDES for one in self.pages.values()) > ROOM:
             self.pages.popitem(last=False)
         return name
 
@@ -61,21 +63,19 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     state = state_of(request)
     served = await state.shelf.take(body.model, "look")
     words: tuple[Any, ...]
-    if body.look is not None:
-        words = state.looks.find(body.look, body.model).words
-        words = words if body.texts is None else (words[0], *body.texts)
-    elif body.input is None and body.picture is None:
-        words = state.opening
+    if body.look is None and (body.input is not None or body.picture is not None):
+        words = sent(body, served)
+    else:
+        words = state.opening if body.look is None else state.looks.find(body.look, body.model).words
         if not words:
             kind = "picture" if isinstance(served.speaker, PictureEncoder | Painter) else "input"
             raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
-    else:
-        words = sent(body, served)
+        words = words if body.texts is None else (words[0], *body.texts)
 
     off: list[Any] = [tuple(one) for one in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
-        page = Page(served.watched, *words, target=body.target, off=off, name=body.model)
+        page = Page(served.watched, *words, target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
     page, described = await asked(request, work)

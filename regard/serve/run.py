@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -54,15 +54,15 @@ class Connection(HttpToolsProtocol):
 
 def serve(
     models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any],
-    opening: tuple[Any, ...] = (),
+    opening: tuple[Any, ...] = (), loaded: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Serves until it is told to stop; `ready` is called with the address when it can be reached.
 
-    `opening` is what the page looks at first.
+    `opening` is what the page looks at first; models that are `loaded` are not loaded again.
     """
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
-    shelf = Shelf(models, settings)
+    shelf = Shelf(models, settings, loaded)
     listener = listen(settings)
     config = uvicorn.Config(
         build_app(shelf, settings, opening), log_level="warning", access_log=False, server_header=False,

@@ -255,6 +255,8 @@ class LookRequest(Body):
     """An earlier look: the same input again."""
     target: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096, fail_fast=True)] | None = None
     """Tokens chosen behind a text, or of a translation; without, the model's own."""
+    kept: Annotated[int, Field(ge=1)] | None = None
+    """How many of a text's tokens stay in front of these; without, all."""
     off: Annotated[list[Off], Field(max_length=4096, fail_fast=True)] = []
     """Heads that are off: names of layers, and numbers."""
 

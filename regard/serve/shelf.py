@@ -4,7 +4,7 @@ import asyncio
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -37,10 +37,10 @@ log = logging.getLogger("regard.serve")
 
 
 class Served:
-    """One model: what it does is known at once, its weights are there from the first request on."""
+    """One model: what it does is known at once, its weights are there from the first request on; or it is `loaded`."""
 
-    def __init__(self, name: str, where: str, settings: Settings) -> None:
-        self.name, self.path, self.settings = name, find(where), settings
+    def __init__(self, name: str, where: str, settings: Settings, loaded: Any = None) -> None:
+        self.name, self.path, self.settings, self.loaded = name, find(where), settings, loaded
         model = peek_model(self.path)
         self.does = abilities(self.path, model)
         reads = hasattr(model.config, "vocab_size")  # of pictures, no number of tokens says what fits
@@ -68,7 +68,7 @@ class Served:
     async def _load(self) -> None:
         begin = time.monotonic()
         try:
-            speaker = await asyncio.to_thread(load, self.path, self.settings.quantize)
+            speaker = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
             if hasattr(speaker, "engine") and self.does != ["look"]:
                 how = self.settings
                 self.engine = speaker.engine = await asyncio.to_thread(
@@ -145,11 +145,11 @@ def abilities(path: Path, model: Any) -> list[str]:
 
 
 class Shelf:
-    """All models of a server by name, and one thread for those that read."""
+    """All models of a server by name, some `loaded` by others, and one thread for those that read."""
 
-    def __init__(self, models: dict[str, str], settings: Settings) -> None:
-        self.settings = settings
-        self.models = {name: Served(name, where, settings) for name, where in models.items()}
+    def __init__(self, models: dict[str, str], settings: Settings, loaded: Mapping[str, Any] | None = None) -> None:
+        self.settings, loaded = settings, loaded or {}
+        self.models = {name: Served(name, where, settings, loaded.get(name)) for name, where in models.items()}
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-reader")
         self.reading = 0
         self.closing = self.closed = False  # told to stop; and out of time

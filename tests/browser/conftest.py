@@ -185,16 +185,17 @@ def page_of(seen):
 
 @pytest.fixture
 def look(visit, seen):
-    """Looks at the input of a model on the page, and waits until the chosen head is drawn."""
+    """Looks at the input of a model on the page, and waits until the chosen head is drawn, if there is one."""
 
-    def look(name, text=TEXT):
+    def look(name, text=TEXT, heads=True):
         page = visit(f"#/look?model={name}", viewport={"width": 1300, "height": 1000})
         if name in SEE:
             page.get_by_label("Picture", exact=True).set_input_files(seen[1])
         else:
             page.get_by_label("Text", exact=True).fill(text)
             page.get_by_role("button", name="Look", exact=True).click()
-        drawn(page)
+        if heads:
+            drawn(page)
         return page
 
     return look
@@ -210,13 +211,14 @@ def offline(browser, page_of, tmp_path):
     """The same page as a file, without a network; at the end nothing may have been asked for."""
     contexts, watched = [], []
 
-    def offline(name, *words):
+    def offline(name, *words, heads=True):
         path = tmp_path / f"{name}.html"
         page_of(name, *words).save(path)
         contexts.append(browser.new_context(offline=True, viewport={"width": 1300, "height": 1000}))
         watched.append(Watched(contexts[-1], path.as_uri()))
         watched[-1].page.goto(path.as_uri())
-        drawn(watched[-1].page)
+        if heads:
+            drawn(watched[-1].page)
         return watched[-1].page, path
 
     yield offline

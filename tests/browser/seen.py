@@ -22,10 +22,14 @@ SEE = ("vit", "captioner", "swin", "detr", "clip", "pixel")
 
 
 def make_seen(folder):
-    """By name: gpt, translate, classify (a BERT), and those that see; and a picture."""
+    """By name: gpt, translate, classify (a BERT), others that read, and those that see; and a picture."""
     made = make_models(folder)
     models = {name: made[name] for name in ("gpt", "translate", "classify")}
     models["wide"] = save(folder / "wide", model_of("gpt", 8, dim=64, heads=8, depth=6, max_len=128), bos=1, eos=2)
+    readers = dict(max_len=64, position="learned")
+    models["answer"] = save(folder / "answer", model_of("bert", 9, task="answer", **readers))
+    blind = model_of("bert", 10, task="classify", labels=LABELS, kernel="linformer", **readers)
+    models["linformer"] = save(folder / "linformer", blind)
     sees = [spread_out(vit(labels=LABELS)), captioner(), swin(labels=LABELS), detr(), clip()]
     for name, model in zip(SEE, sees, strict=False):
         save_model(model, folder / name)

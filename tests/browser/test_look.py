@@ -285,34 +285,6 @@ def test_places_of_a_picture_are_pointed_at(look, page_of):
     expect(said(page, "switch")).to_contain_text("of the answer is another one")
 
 
-def test_a_picture_that_is_painted_pixel_by_pixel_goes_another_way(look, page_of, seen):
-    page, there = look("pixel"), page_of("pixel")
-    found, row = weights(there, 0, 0), 10  # [start], then 4 × 5 pixels: two rows are given
-
-    def strongest(row):
-        place = int(found[row, 1:].argmax())
-        return f"{place // 5},{place % 5}, {percent(found[row, 1 + place])}"
-
-    expect(said(page, "picture")).to_contain_text(f"1,4 looks most at {strongest(row)}")
-    bars = page.locator("[data-panel=chances] .bar")
-    chances = there.scores[row].softmax(-1).topk(4)
-    assert (there.scores[:, -1] == -torch.inf).all()  # no colour
-    expect(bars.locator(".label")).to_have_text([f"{int(id)}/3" for id in chances.indices])
-    expect(bars.locator(".number")).to_have_text([percent(one) for one in chances.values.tolist()])
-    before = page.locator("canvas.picture").evaluate("canvas => canvas.toDataURL()")
-    bars.nth(3).click()
-    after = page_of("pixel", *there.words, target=[int(chances.indices[3])])
-    assert after.subject.ids[: row + 2] == [*there.subject.ids[: row + 1], int(chances.indices[3])]
-    assert len(after.subject.ids) == 21 and after.subject.ids != there.subject.ids
-    expect(bars.locator(".number")).to_have_text(
-        [percent(one) for one in after.scores[row].softmax(-1).topk(4).values.tolist()]
-    )
-    expect(page.locator("canvas.picture")).to_have_attribute("data-drawn", "yes")
-    page.wait_for_function("before => document.querySelector('canvas.picture').toDataURL() !== before", arg=before)
-    with pytest.raises(ValueError, match="at most 10 colours below 4 follow the upper half"):
-        page_of("pixel", *there.words, target=[4])
-
-
 def test_a_caption_word_by_word(look, page_of):
     page, there = look("captioner"), page_of("captioner")
     number = [layer.kind for layer in there.layers].index("cross")

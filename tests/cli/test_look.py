@@ -1,5 +1,7 @@
 """`regard look` at pictures: what is printed, what is drawn, and what is refused."""
 
+import asyncio
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -7,8 +9,10 @@ from PIL import Image
 from regard.data.images import Preparation
 from regard.hub.checkpoint import save_model
 from regard.hub.images import save_preparation
+from regard.serve import run, shelf
 from tests.cli.calling import call, fails, rows, said
 from tests.inside.seeing import detr, swin, vit
+from tests.serve.made import model_of, save
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +197,31 @@ def test_a_published_checkpoint(tmp_path, runs, capsys):
     (row,) = rows(capsys, "look", tmp_path / "theirs", runs / "image.png", "--layer", "-1")
     assert row["patches"] == [4, 4] and [one["layer"] for one in row["layers"]] == [1]
     assert [head["head"] for head in row["layers"][0]["heads"]] == [0, 1, 2]
+
+
+def test_a_kernel_without_weights_is_told_with_what_it_has(tmp_path, capsys):
+    path = save(tmp_path / "blind", model_of("bert", 1, task="classify", labels=["no", "yes"], kernel="linformer",
+                                             max_len=64, position="learned"))  # fmt: skip
+    for options in (["--view", "heads"], ["--view", "rollout"], ["--out", tmp_path / "heads.png"]):
+        told = fails(capsys, "look", path, "a cat", *options)
+        assert "kernel 'linformer' has no weights to show; use --view lens or ablation, or a page" in told
+    assert said(capsys, "look", path, "a cat", "--view", "lens")
+    call("look", path, "a cat", "--out", tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+
+
+def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
+    path = save(tmp_path / "gpt", model_of("gpt", 1, max_len=64), bos=1, eos=2)
+    count, shelves = [], []
+    monkeypatch.setattr(shelf, "load", lambda *words: count.append(words))
+
+    def serve(models, settings, *, loaded, opening, **how):
+        shelves.append(shelf.Shelf(models, settings, loaded))
+        assert opening == ("a cat",)
+
+    monkeypatch.setattr(run, "serve", serve)
+    call("look", path, "a cat")
+    (served,) = shelves[0]
+    asyncio.run(served.load())
+    assert count == [] and served.speaker.tokenizer.decode(served.speaker.read("a cat")) == "a cat"
+    assert served.engine is not None and served.engine.speaker is served.speaker

@@ -5,10 +5,11 @@ import torch
 
 from regard.inside.ablation import without
 from regard.inside.page import Page
+from regard.inside.page.offline import kept_of
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks import Detector, PictureClassifier
-from tests.inside.loaded import writer
+from regard.tasks import Classifier, Detector, PictureClassifier
+from tests.inside.loaded import encoder, writer
 from tests.inside.seeing import detr, loaded, mvit, picture, swin, vit
 
 
@@ -47,3 +48,33 @@ def test_heads_are_tried_until_nobody_waits():
     with pytest.raises(ValueError, match="nobody waits"):
         Page(writer(), "She sat on the bank").effects(lambda: next(asked))
     assert next(asked, "none") == "none"
+
+
+def test_a_text_that_is_cut_is_read_as_far_as_it_is_kept():
+    writes = writer()
+    whole = Page(writes, "She sat on the bank").subject.ids
+    cut = Page(writes, "She sat on the bank", target=[7, 9], kept=3)
+    assert cut.subject.ids == [*whole[:3], 7, 9] and cut.describe()["input"]["kept"] == 3
+    torch.testing.assert_close(cut.scores[:3], Page(writes, "She sat on the bank").scores[:3])
+    for view in ("rollout", "gradient", "lens"):
+        found = cut.view(view)
+        assert len(found["outputs"]) == 5
+        if "tokens" in found:
+            assert found["tokens"] == writes.tokenizer.pieces(cut.subject.ids)
+    other = Page(writes, "Banks are rivers", target=[7, 9], kept=3)
+    assert len(other.subject.ids) == 5
+    patched = cut.view("patch", against=other.subject.text)
+    assert patched["places"][0]["tokens"][-2:] == cut.view("rollout")["tokens"][-2:]
+    place = next(i for i, piece in enumerate(writes.tokenizer.pieces(writes.tokenizer.encode("日本"))) if "⟨" in piece)
+    with pytest.raises(ValueError, match="cut inside a character"):
+        Page(writes, "日本", kept=place + 1).view("rollout")
+
+
+def test_a_kernel_without_weights_leaves_out_what_needs_them():
+    reads = encoder(kernel="linformer", task="classify", labels=("a", "b"), pooler=True)
+    page = Page(Classifier(reads.model.eval(), reads.tokenizer), "She sat on the bank")
+    told, kept = page.describe(), kept_of(page)
+    assert told["layers"] == [] and told["views"] == ["lens"] and told["opaque"] == ["linformer"]
+    assert list(kept["views"]) == ["lens"] and "problem" not in kept["views"]["lens"]
+    with pytest.raises(ValueError, match="there is no view 'rollout'"):
+        page.view("rollout")

@@ -17,12 +17,12 @@ from regard.inside.attribution import aligners, ask
 from regard.inside.page.offline import framed, kept_of, whole_page
 from regard.inside.page.packing import in_bytes, packed
 from regard.inside.page.pictures import Captioning, Comparing, Detecting, Painting, Seeing
-from regard.inside.page.record import record
+from regard.inside.page.record import opaque, record
 from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
 from regard.inside.page.texts import Reading, Translating, Writing
 from regard.inside.page.vectors import embedded
-from regard.tasks import CaptionWriter, Comparer, Detector, Encoder, Painter, PictureEncoder, Translator
+from regard.tasks import CaptionWriter, Comparer, Detector, Encoder, Painter, PictureEncoder, Translator, Writer
 
 BEST = 200
 """Chances that are told one by one."""
@@ -37,15 +37,16 @@ class Page:
     """A pass through a loaded model, with some heads `off`; `target` are the tokens behind a text, or of a translation.
 
     `words` are what the model reads: a text, a pair of texts, or a picture (a path, or an image of Pillow's), for a
-    CLIP with texts behind it.
+    CLIP with texts behind it. A language model's text may be cut: so many of its tokens are `kept`.
     """
 
     def __init__(
-        self, loaded: Any, *words: Any, target: Sequence[int] | None = None, off: Iterable[Head] = (), name: str = ""
-    ) -> None:
+        self, loaded: Any, *words: Any, target: Sequence[int] | None = None, kept: int | None = None,
+        off: Iterable[Head] = (), name: str = "",
+    ) -> None:  # fmt: skip
         self.loaded, self.words, self.name = loaded, words, name
         self.off, self.own = list(dict.fromkeys(off)), target is None
-        self.subject = subject_of(loaded, words, checked(loaded, target))
+        self.subject = subject_of(loaded, words, checked(loaded, target), kept)
         with torch.inference_mode():
             with without(loaded.model, self.off), embedded(loaded.model) as self.strips:
                 self.scores, self.layers = record(loaded.model, self.subject.run)
@@ -62,7 +63,8 @@ class Page:
         subject = self.subject
         last = subject.answers == "next" and not (self.own and subject.sequence)  # a whole translation from its start
         row = len(self.scores) - 1 if last else 0
-        answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores), "row": row}
+        answer = {"kind": subject.answers, "sequence": subject.sequence, "rows": len(self.scores), "row": row,
+                  "given": subject.given}  # fmt: skip
         answer |= self.found
         layers = []
         for layer in self.layers:
@@ -83,7 +85,7 @@ class Page:
             "change": self.change(self.scores), "ahead": self.told(self.ahead), "own": self.own,
             "ends": self.subject.ends,
             "before": self.told(self.whole_ahead) if self.off else None, "temperatures": TEMPERATURES,
-            "views": possible(self),
+            "views": possible(self), "opaque": opaque(self.loaded.model),
         }  # fmt: skip
 
     def lengths(self, layer: Any) -> list[int]:
@@ -177,6 +179,12 @@ class Page:
         """Tokens, or places, of what is read."""
         return length_of(self.subject.sequences[0])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the pass holds: q, k and v of each layer, and the scores."""
+        held = [call[name] for layer in self.layers for call in layer.calls for name in "qkv"]
+        return sum(x.nbytes for x in [*held, self.scores, *([] if self.whole is self.scores else [self.whole])])
+
     def at(self, number: int) -> Any:
         if not 0 <= number < len(self.layers):
             raise ValueError(f"there is no layer {number}; the model has {len(self.layers)}, counted from 0")
@@ -193,13 +201,15 @@ class Page:
         return framed(self.html())
 
 
-def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) -> Subject:
+def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None, kept: int | None = None) -> Subject:
     """Who knows what to do with the words."""
     kind, count = type(loaded.model).__name__, len(words)
     seen = isinstance(loaded, PictureEncoder | Painter)
     if not count or count > (2 if isinstance(loaded, Encoder) else 1) and not isinstance(loaded, Comparer):
         what = "picture" if seen else "text or pair" if isinstance(loaded, Encoder) else "text"
         raise ValueError(f"a {kind} looks at one {what} at a time, got {count}; call it once for each")
+    if kept is not None and not isinstance(loaded, Writer):
+        raise ValueError(f"only the text of a language model is cut, and a {kind} is none; leave out kept")
     if isinstance(loaded, Comparer):
         return Comparing(loaded, words[0], words[1:])
     if isinstance(loaded, CaptionWriter | Painter):
@@ -208,7 +218,9 @@ def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None) 
         return (Detecting if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
     if isinstance(loaded, Encoder):
         return Reading(loaded, *words)
-    return (Translating if isinstance(loaded, Translator) else Writing)(loaded, words[0], target)
+    if isinstance(loaded, Translator):
+        return Translating(loaded, words[0], target)
+    return Writing(loaded, words[0], target, kept)
 
 
 def checked(loaded: Any, target: Sequence[int] | None) -> Sequence[int] | None:

@@ -18,7 +18,8 @@ ENTRY = "offline.js"
 STYLES = ("style.css", "results.css", "look.css")
 IMPORT = re.compile(r'(\bfrom\s*|\bimport\s*)"(\.{1,2}/[^"]+)"')
 POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
 )
 """Nothing is fetched, whatever stands in the file."""
 MOST_BYTES = 1_500_000

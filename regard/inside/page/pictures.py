@@ -104,15 +104,15 @@ class Painting(Seeing):
         super().__init__(loaded, picture)
         self.answers, self.sequence = "next", 0
         size, (ids,) = loaded.pixels, self.pixels.tolist()
-        self.upper = 1 + size.rows // 2 * size.columns
+        self.given = 1 + size.rows // 2 * size.columns
         if target is not None:
-            if len(target) > len(ids) - self.upper or size.start in target:
-                raise ValueError(f"at most {len(ids) - self.upper} colours below {size.start} follow the upper half")
-            front = [*ids[: self.upper], *target]
+            if len(target) > len(ids) - self.given or size.start in target:
+                raise ValueError(f"at most {len(ids) - self.given} colours below {size.start} follow the upper half")
+            front = [*ids[: self.given], *target]
             ids = [*front, *written(self.model, front, len(ids) - len(front), ends=(), forbidden=(size.start,))]
             self.input["picture"] = uri_of(size.decode(np.array([ids[1:]]))[0])
         self.ids = ids
-        self.input["target"] = ids[self.upper :]
+        self.input["target"] = ids[self.given :]
         self.sequences[0] |= {"ids": ids, "front": ["[start]"]}
 
     def run(self) -> Float[Tensor, "P V"]:
@@ -128,7 +128,7 @@ class Painting(Seeing):
         return ["#" + bytes(colour).hex() for colour in colours]
 
     def found(self, scores: Float[Tensor, "P V"]) -> dict[str, Any]:
-        return {"row": self.upper - 1}  # where the lower half begins
+        return {"row": self.given - 1}  # where the lower half begins
 
     def write(self) -> list[int]:
         return []  # all of it is there
@@ -174,6 +174,8 @@ class Detecting(Seeing):
 
 class Captioning(Seeing):
     """A picture and its caption, the model's own or the `target` tokens given."""
+
+    given = 1
 
     def __init__(self, loaded: Any, picture: Any, target: Sequence[int] | None = None) -> None:
         super().__init__(loaded, picture)

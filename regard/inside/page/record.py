@@ -80,7 +80,7 @@ def softmaxed(found: dict[str, Any]) -> Float[Tensor, "T S"]:
 
 
 def record(model: nn.Module, run: Callable[[], Result]) -> tuple[Result, list[Layer]]:
-    """A pass through a model, and its attention layers in the model's order; none where it has no attention."""
+    """A pass through a model, and its attention layers in the model's order: those that have weights to show."""
     if not any(isinstance(module, Kernel) for module in model.modules()):
         return run(), []
     layers: dict[str, Layer] = {}
@@ -90,4 +90,10 @@ def record(model: nn.Module, run: Callable[[], Result]) -> tuple[Result, list[La
 
     with watch(model, keep):
         result = run()
-    return result, [layers[name] for name in find_kernels(model) if name in layers]
+    return result, [layers[name] for name in find_kernels(model) if name in layers and layers[name].kernel.weighs]
+
+
+def opaque(model: nn.Module) -> list[str]:
+    """The kernels of a model that have no weights to show, by name."""
+    found = {type(one).__name__.lower() for one in model.modules() if isinstance(one, Kernel) and not one.weighs}
+    return sorted(found)

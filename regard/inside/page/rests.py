@@ -6,6 +6,7 @@ from regard.config import nearest
 from regard.inside.attribution import VIEWS, explain
 from regard.inside.attribution.pictures import seen_views
 from regard.inside.page.pictures import Captioning
+from regard.inside.page.record import opaque
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
 from regard.tasks import Painter, PictureEncoder
@@ -21,10 +22,11 @@ MOST_WORK = 4e10
 def possible(page: "Page") -> list[str]:
     """The views that there are for a model and its input."""
     loaded, kinds = page.loaded, {layer.kind for layer in page.layers}
-    if not kinds:
-        return []
-    if isinstance(loaded, PictureEncoder | Painter):
-        return [view for view in VIEWS if view in seen_views(loaded)]
+    views = seen_views(loaded) if isinstance(loaded, PictureEncoder | Painter) else VIEWS
+    if opaque(loaded.model):  # all others need weights, or name heads of layers that are not shown
+        return ["lens"] if "lens" in views and stacks_of(page) and page.subject.answers != "vector" else []
+    if not kinds or views != VIEWS:
+        return [view for view in VIEWS if kinds and view in views]
     if "recurrent" in kinds or not stacks_of(page):  # its tokens are not the same in all layers
         return ["ablation"]
     missing = {"patch"} if len(page.words) > 1 else set()
@@ -47,7 +49,7 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
     """A view as plain data: of all outputs, or of the one `at` a place; a patch is `against` another text."""
     if name not in (known := possible(page)):
         raise ValueError(f"there is no view {name!r} of this model and input; {nearest(name, known)}")
-    text, second = (*page.words, None)[:2] if not isinstance(page.loaded, PictureEncoder) else (page.words[0], None)
+    text, second = (*read_by(page), None)[:2] if not isinstance(page.loaded, PictureEncoder) else (page.words[0], None)
     how: dict[str, Any] = {"at": at, "against": against}
     if isinstance(page.subject, Translating):
         how["target"] = page.subject.ids[1:]
@@ -58,6 +60,17 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
     elif isinstance(page.subject, Writing):
         how["target"] = how["other_target"] = page.subject.input["target"] or None
     return explain(page.loaded, text, name, second=second, off=page.off, **how)[0]
+
+
+def read_by(page: "Page") -> tuple[Any, ...]:
+    """What the views read: the words, or the beginning of a text that was cut, if that is a text."""
+    if not isinstance(page.subject, Writing):
+        return page.words
+    subject, loaded = page.subject, page.loaded
+    ids = [*loaded.front, *loaded.tokenizer.encode(subject.text)]
+    if [*ids, *subject.input["target"]] != subject.ids:
+        raise ValueError("the text was cut inside a character, and views read whole ones; choose another place")
+    return (subject.text,)
 
 
 def kept_views(page: "Page") -> dict[str, dict[str, Any]]:

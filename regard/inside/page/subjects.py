@@ -23,6 +23,8 @@ class Subject:
     """What the rows of scores are over: next or fill (tokens), labels, tags, span, boxes, match, or a vector."""
     sequence: int | None = 0
     """Which sequence has a row of scores for each token; None where the answer is for the whole input."""
+    given = 0
+    """Tokens at the start of that sequence in whose place no others can be chosen."""
 
     def __init__(self, loaded: Any) -> None:
         self.loaded, self.model = loaded, loaded.model

@@ -24,19 +24,27 @@ def limit_of(model: Any) -> int:
 
 
 class Writing(Subject):
-    """A text, and the next token behind each of its own; `target` are tokens that were chosen behind it."""
+    """A text, and the next token behind each of its own; `target` are tokens that were chosen behind it, or behind the
+    first ones that are `kept`."""
 
     answers = "next"
 
-    def __init__(self, loaded: Any, text: str, target: Sequence[int] | None = None) -> None:
+    def __init__(self, loaded: Any, text: str, target: Sequence[int] | None = None, kept: int | None = None) -> None:
         super().__init__(loaded)
-        self.input = {"text": text, "target": list(target or ())}
-        self.ids = [*loaded.front, *loaded.tokenizer.encode(text), *self.input["target"]]
+        given, target = [*loaded.front, *loaded.tokenizer.encode(text)], list(target or ())
+        self.given = max(1, len(loaded.front))
+        if kept is not None and not self.given <= kept <= len(given):
+            raise ValueError(f"of {len(given)} tokens {kept} cannot be kept; keep {self.given} to {len(given)}")
+        self.ids = [*given[:kept], *target]
         if not self.ids:
             raise ValueError("the text is empty; give it some words")
+        self.text = text
+        if kept is not None and kept < len(given):
+            self.text = loaded.tokenizer.decode(given[len(loaded.front) : kept])
+        self.input = {"text": text, "target": target, "kept": kept, "read": self.text}
         self.limit, self.ends = limit_of(self.model), list(loaded.ends)
         check_length(self.model, len(self.ids))
-        texts = [text] if not target else []
+        texts = [text] if not target and self.text == text else []
         self.sequences = [told(loaded.tokenizer, self.ids, "text", "Text", texts=texts)]
 
     def run(self) -> Float[Tensor, "P V"]:
@@ -76,8 +84,9 @@ class Reading(Subject):
     def names(self, ids: Sequence[int]) -> list[str]:
         if self.answers == "fill":
             return super().names(ids)
-        labels = self.sequences[0]["tokens"] if self.answers == "span" else self.model.config.labels
-        return [labels[id] for id in ids]
+        if self.answers == "span":  # the same token may stand at several places
+            return [f"{self.sequences[0]['tokens'][id]} (token {id})" for id in ids]
+        return [self.model.config.labels[id] for id in ids]
 
     def sides(self, layer: Layer) -> tuple[int, int]:
         return 0, 0
@@ -105,7 +114,7 @@ class Translating(Subject):
         check_length(self.model, len(self.prefix))
         self.ends = ends_of(loaded.generation["eos"])
         own = [id for id in self.write() if id not in self.ends] if target is None else list(target)
-        self.ids = [*loaded.start, *own]
+        self.ids, self.given = [*loaded.start, *own], len(loaded.start)
         self.input = {"text": text, "target": own}
         self.sequences = [
             told(loaded.tokenizer, self.source[0].tolist(), "source", "Source", texts=[text]),

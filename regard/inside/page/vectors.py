@@ -13,16 +13,22 @@ from regard.nn.embeddings import Embedding
 
 SHOWN = 64
 """Numbers of a vector that a strip has."""
+Parts = list[tuple[str, Tensor]]
+"""What a token's vector is the sum of, and the sum, by name."""
 
 
 class Strips:
     """The embeddings of a pass, by the tokens that they were for; those of patches have none."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[list[int], dict[str, Any]]] = []
+        self.found: list[tuple[list[int], Parts, str]] = []
 
     def of(self, ids: list[int]) -> dict[str, Any] | None:
-        return next((strips for known, strips in self.found if known == ids), None)
+        """Those of a sequence; beside longer ones it was filled up."""
+        for known, parts, order in sorted(self.found, key=lambda one: len(one[0])):
+            if known == ids or ids and known[: len(ids)] == ids:
+                return told([(name, x[:, : len(ids) or None]) for name, x in parts], order)
+        return None
 
 
 @contextmanager
@@ -31,7 +37,7 @@ def embedded(model: nn.Module) -> Iterator[Strips]:
     strips = Strips()
 
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        strips.found.append((args[0][0].tolist(), strips_of(module, args[0][:1], kwargs.get("types"), output[:1])))
+        strips.found.append((args[0][0].tolist(), *parts_of(module, args[0][:1], kwargs.get("types"), output[:1])))
 
     handles = [
         module.register_forward_hook(after, with_kwargs=True)
@@ -60,7 +66,7 @@ def watch_patches(vit: ViT, strips: Strips) -> list[Any]:
             last = "sum" if torch.equal(whole, output) else "sum, normalised"
             parts = [("patch", token), *([("position", whole - token)] if not torch.equal(whole, token) else [])]
             order = order_of(vit.encoder.position, len(parts) > 1)
-            strips.found.append(([], told([*parts, (last, output)], order)))
+            strips.found.append(([], [*parts, (last, output)], order))
 
     return [
         vit.patches.register_forward_pre_hook(lambda module, args: seen.append(args[0][:1])),
@@ -68,7 +74,7 @@ def watch_patches(vit: ViT, strips: Strips) -> list[Any]:
     ]
 
 
-def strips_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor) -> dict[str, Any]:
+def parts_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor) -> tuple[Parts, str]:
     """The parts of each token's vector, and where order enters."""
     token = embedding.vectors(ids) * embedding.scale
     placed = embedding.position.embed(token) - token
@@ -77,10 +83,10 @@ def strips_of(embedding: Any, ids: Tensor, types: Tensor | None, output: Tensor)
         kinds = embedding.types[torch.zeros_like(ids) if types is None else types[:1]]
         parts.append(("segment", kinds))
     parts.append(("sum, normalised" if embedding.norm is not None else "sum", output))
-    return told(parts, order_of(embedding.position, bool(placed.any())))
+    return parts, order_of(embedding.position, bool(placed.any()))
 
 
-def told(parts: list[tuple[str, Tensor]], order: str) -> dict[str, Any]:
+def told(parts: Parts, order: str) -> dict[str, Any]:
     """Lengths and first numbers of the parts of each token's vector."""
     return {
         "width": parts[0][1].shape[-1],

@@ -5,11 +5,11 @@ import { recall } from "./memory.js";
 /** Where the page lives; also right behind a proxy that serves it below a path. */
 export const BASE = new URL(".", location.href).href.replace(/\/$/, "");
 
-/** What went wrong, in the server's words; `param` is the field of the request that it is about, if any. */
+/** What went wrong, in the server's words; `param` is the field of the request that it is about, `code` its name, if any. */
 export class ApiError extends Error {
-  constructor(message, param = null) {
+  constructor(message, param = null, code = null) {
     super(message);
-    this.param = param;
+    [this.param, this.code] = [param, code];
   }
 }
 
@@ -45,8 +45,8 @@ async function request(path, { body, signal } = {}) {
 
 async function errorIn(response) {
   try {
-    const { message, param } = (await response.json()).error;
-    return new ApiError(message, param);
+    const { message, param, code } = (await response.json()).error;
+    return new ApiError(message, param, code);
   } catch {
     return new ApiError(`The server answered with ${response.status} and no words.`); // a proxy's own page, for example
   }

@@ -31,8 +31,8 @@ export const panel = {
       make("div", { class: "row" }, title, switches.element),
       make("div", { class: "views" }, ...(picture ? [picture.element] : []), lines.element, matrix.element),
       words?.element ?? null);
-    const note = make("p", { class: "note" }, "The deeper the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ",
-      "of each row's strongest; “Step by step” has them exactly.");
+    const note = make("p", { class: "note" }, `The deeper the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ${
+      ""}of each row's strongest; “Step by step” has them ${look.source.live ? "exactly" : "from q and k that this file rounds to 16 bits"}.`);
 
     function choose(kind) {
       const first = described.layers.findIndex(({ tab }) => tab === kind);

@@ -1,7 +1,7 @@
 /** What the model finds likely, as the temperature moves; for models that write, token by token, another one if you like. */
 
 import { createBars } from "../bars.js";
-import { make, percent, visible } from "../make.js";
+import { make, percent } from "../make.js";
 import { nameOf } from "./sequences.js";
 
 const SHOWN = 10;
@@ -17,17 +17,14 @@ export const panel = {
   mount(host, look) {
     const { described, state, source } = look;
     const { answer, temperatures } = described;
-    const writes = answer.kind === "next";
-    const said = make("p", { class: "note", "data-said": "chances" });
-    const bars = createBars({ name: TITLES[answer.kind], onpick: writes && source.live ? pick : undefined });
+    const sequence = described.sequences[answer.sequence];
+    const picks = answer.kind === "next" && source.live;
     const slider = make("input", { type: "range", min: 0, max: temperatures.length - 1, step: 1, "data-key": "temperature",
       value: String(nearest(temperatures, state.values.temperature)),
       oninput: () => state.set({ temperature: temperatures[Number(slider.value)] }) });
     const degree = make("output", { class: "degree" });
     const ahead = make("p", { class: "ahead", "data-said": "ahead" });
-    let found = null;
-    let shown = [];
-    let turn = 0;
+    const groups = answer.titles ? answer.titles.map((title, own) => group(title, () => own)) : [group(TITLES[answer.kind], row)];
 
     /** The row of the token that is picked; the best place to ask otherwise. */
     function row() {
@@ -35,89 +32,119 @@ export const panel = {
       return pin && pin.sequence === answer.sequence && pin.index < answer.rows ? pin.index : answer.row;
     }
 
-    async function ask() {
-      const own = (turn += 1);
-      try {
-        const told = await source.chances(row());
-        if (own !== turn) return;
-        found = told;
-        show();
-      } catch (error) {
-        if (own === turn) look.fail(error);
-      }
-    }
+    /** The chances of one place as bars; a span has two, where it begins and where it ends. */
+    function group(name, which) {
+      const said = make("p", { class: "note", "data-said": "chances" });
+      const bars = createBars({ name, onpick: picks ? (index) => pick(found.ids[index]) : undefined });
+      let found; // null where a file is without
+      let turn = 0;
 
-    function show() {
-      const { temperature } = state.values;
-      degree.textContent = temperature.toFixed(2);
-      slider.setAttribute("aria-valuetext", `temperature ${temperature.toFixed(2)}`);
-      if (!found) {
-        said.textContent = "This file is without the chances of this place: look at the model itself, regard look RUN INPUT";
-        return bars.show([]);
+      async function ask() {
+        const own = (turn += 1);
+        try {
+          const told = await source.chances(which());
+          if (own !== turn) return;
+          found = told;
+          show();
+        } catch (error) {
+          if (own === turn) look.fail(error);
+        }
       }
-      const place = nearest(temperatures, temperature);
-      const now = softmax(found.scores, found.rest[place], temperature);
-      const before = described.off.length ? softmax(found.whole.scores, found.whole.rest[place], temperature) : null;
-      shown = now.slice(0, SHOWN).map((probability, i) => ({ probability, i }));
-      bars.show(shown.map(({ probability, i }) => ({
-        label: before ? `${visible(found.names[i])} (was ${percent(before[i])})` : visible(found.names[i]),
-        probability, chosen: writes && nextIs(found.ids[i]),
-      })));
-      const rest = 1 - shown.reduce((sum, { probability }) => sum + probability, 0);
-      said.textContent = `${where()} All others together: ${percent(Math.max(0, rest))}.`;
-    }
 
-    const nextIs = (id) => described.sequences[answer.sequence].ids[row() + 1] === id;
+      function show() {
+        const { temperature } = state.values;
+        if (found === undefined) return;
+        if (!found) {
+          said.textContent = "This file is without the chances of this place: look at the model itself, regard look RUN INPUT";
+          return bars.show([]);
+        }
+        const place = nearest(temperatures, temperature);
+        const now = softmax(found.scores, found.rest[place], temperature).slice(0, SHOWN);
+        const before = described.off.length ? softmax(found.whole.scores, found.whole.rest[place], temperature) : null;
+        bars.show(now.map((probability, i) => ({
+          label: found.names[i] || "∅", note: before ? `(was ${percent(before[i])})` : "", probability,
+          chosen: answer.kind === "next" && sequence.ids[which() + 1] === found.ids[i], disabled: picks && !isFree(),
+        })));
+        const rest = 1 - now.reduce((sum, one) => sum + one, 0);
+        const others = found.scores.length > SHOWN || found.rest[place] !== null;
+        said.textContent = [where(), others ? `All others together: ${percent(Math.max(0, rest))}.` : "", picks && !isFree() ? given() : ""]
+          .filter(Boolean).join(" ");
+      }
+
+      const title = answer.titles ? make("h3", {}, name[0].toUpperCase() + name.slice(1)) : null;
+      return { ask, show, parts: [title, said, bars.element] };
+    }
 
     function where() {
-      if (answer.titles) return `${answer.titles[row()]}: `;
-      if (answer.sequence === null) return "";
-      const name = nameOf(described.sequences[answer.sequence], row());
+      if (!sequence) return "";
+      const name = nameOf(sequence, row());
       return { next: `Behind ${name} (token ${row()}).`, boxes: `${name}.` }[answer.kind] ?? `At ${name} (token ${row()}).`;
     }
 
-    /** Another token: what was written behind this place is left out, and the model goes on from there. */
-    function pick(index) {
-      go([...chosen().slice(0, row() + 1 - first()), found.ids[shown[index].i]]);
+    /** Whether another token may stand behind the place that is asked about. */
+    const isFree = () => row() + 1 >= answer.given;
+    const given = () => `What follows is given: another one can be chosen behind ${nameOf(sequence, answer.given - 1)} (token ${answer.given - 1}), or later.`;
+
+    /** Another token: what stood behind this place is left out, and the model goes on from there. */
+    function pick(id) {
+      const end = row() + 1;
+      if (end < first()) go([id], end);
+      else go([...chosen().slice(0, end - first()), id]);
     }
 
-    /** Tokens that may be taken back: a translation, or what was chosen behind a text. */
+    /** Tokens that may be taken back: a translation, or what was chosen behind a text; they begin at the first. */
     const chosen = () => described.input.target;
-    const first = () => described.sequences[answer.sequence].ids.length - chosen().length;
+    const first = () => sequence.ids.length - chosen().length;
+    const kept = () => described.input.kept ?? null;
 
     /** The model's own translation or caption is shown, from its start. */
     const whole = () => described.own && answer.sequence > 0;
     const more = () => described.ahead.map(({ id }) => id).filter((id) => !described.ends.includes(id));
 
-    function go(target) {
+    /** Another pass with these tokens behind the text, or behind what is kept of it. */
+    function go(target, keep = kept()) {
       look.announce(`Went on with ${target.length} tokens`);
-      look.again({ target, at: null });
+      look.again({ target, kept: keep, at: null });
     }
 
     function tellAhead() {
       const words = (some) => some.map(({ token }) => token).join("").replaceAll("·", " ") || "nothing more";
-      if (!described.ahead) return;
+      if (!described.ahead || sequence.grid) return;
       ahead.replaceChildren(make("strong", {}, whole() ? "It would write: " : "It would go on: "), words(described.ahead));
       if (described.before) ahead.append(make("br"), make("span", { class: "note" }, `With all heads on: ${words(described.before)}`));
     }
 
     const button = (name, key, onclick, disabled) =>
       make("button", { type: "button", "data-key": key, onclick, disabled: Boolean(disabled) }, name);
-    const steps = writes && source.live ? make("div", { class: "row" },
-      button("Step", "step", () => go([...(whole() ? [] : chosen()), more()[0]]), more().length === 0),
-      button("Back", "back", () => go(chosen().slice(0, -1)), chosen().length === 0),
-      button("From the start", "start", () => go([]), chosen().length === 0),
-      button("Go on", "go on", () => go([...(whole() ? [] : chosen()), ...more()]), more().length === 0)) : null;
-    const note = writes && source.live ? make("p", { class: "note" }, "Pick a token to go on with it; pick one in the text above to ask what ",
-      "else could have stood behind it.") : null;
-    const parts = [make("label", { class: "slider" }, make("span", {}, "Temperature"), slider, degree), said, bars.element, note, steps, ahead];
+
+    /** A picture is painted to its end at once: there are no steps ahead. */
+    function buttons() {
+      const [step, rest] = sequence.grid ? [null, null] : [
+        button("Step", "step", () => go([...(whole() ? [] : chosen()), more()[0]]), more().length === 0),
+        button("Go on", "go on", () => go([...(whole() ? [] : chosen()), ...more()]), more().length === 0)];
+      return make("div", { class: "row" }, step, button("Back", "back", () => go(chosen().slice(0, -1)), chosen().length === 0),
+        button("From the start", "start", () => go([], null), chosen().length === 0 && kept() === null), rest);
+    }
+
+    function show() {
+      const { temperature } = state.values;
+      degree.textContent = temperature.toFixed(2);
+      slider.setAttribute("aria-valuetext", `temperature ${temperature.toFixed(2)}`);
+      for (const one of groups) one.show();
+    }
+
+    const note = picks ? make("p", { class: "note" }, `Pick ${sequence.grid ? "a colour" : "a token"} to go on with it; pick ${
+      sequence.grid ? "a place in the picture" : "one in the text above"} to ask what else could have stood behind it.`) : null;
+    const parts = [make("label", { class: "slider" }, make("span", {}, "Temperature"), slider, degree), ...groups.flatMap((one) => one.parts),
+      note, picks ? buttons() : null, ahead];
     host.append(...parts.filter(Boolean));
     state.listen((changed) => {
-      if (changed.has("pin")) ask();
+      if (changed.has("pin")) for (const one of groups) one.ask();
       else if (changed.has("temperature")) show();
     });
     tellAhead();
-    ask();
+    show();
+    for (const one of groups) one.ask();
   },
 };
 

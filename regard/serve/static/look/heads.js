@@ -2,7 +2,7 @@
 
 import { make } from "../make.js";
 import { palette } from "./palette.js";
-import { headName, placeOf } from "./sequences.js";
+import { headName, isOff, placeOf } from "./sequences.js";
 import { mapOf } from "./picture.js";
 
 const SIDE = 72; // pixels of a small picture, at most
@@ -45,10 +45,6 @@ export function createHeads(look) {
       make("div", { class: "heads-line" }, ...own));
   }
 
-  function isOff(layer, head) {
-    return described.off.some(([name, number]) => name === described.layers[layer].name && number === head);
-  }
-
   function mark() {
     const { layer, head } = state.values;
     for (const button of buttons) {
@@ -56,9 +52,10 @@ export function createHeads(look) {
       const chosen = own === layer && number === head;
       button.setAttribute("aria-pressed", String(chosen));
       button.tabIndex = chosen ? 0 : -1;
-      button.classList.toggle("off", isOff(own, number));
+      const off = isOff(described, own, number);
+      button.classList.toggle("off", off);
       const effect = look.effects?.[own][number];
-      button.setAttribute("aria-label", `Enlarge ${headName(described, own, number)}${isOff(own, number) ? ", off" : ""}${
+      button.setAttribute("aria-label", `Enlarge ${headName(described, own, number)}${off ? ", off" : ""}${
         effect === undefined ? "" : `, off alone it changes ${Math.round(100 * effect)} % of the answer`}`);
       button.title = headName(described, own, number);
       button.querySelector(".effect").style.setProperty("--effect", String(effect ?? 0));

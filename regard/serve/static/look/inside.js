@@ -8,7 +8,7 @@
  * @property {object | null} layer  the layer that is chosen, once its weights are there
  * @property {import("./unpack.js").Weights | null} weights
  * @property {number[][] | null} effects  how much each head changes, once that was asked
- * @property {(changes: {target?: number[], off?: Array}) => void} again  another pass, live only
+ * @property {(changes: {target?: number[], kept?: number | null, off?: Array}) => Promise<void>} again  another pass, live only
  * @typedef {{name: string, title: string, folded?: boolean, fits: (described: object) => boolean,
  *            mount: (host: HTMLElement, look: Look) => ({end?: () => void} | void)}} Panel
  *   A new panel is one file, and one line in panels.js
@@ -87,8 +87,13 @@ export function createInside({ described, source, announce, fail, again, before 
     }
   });
   load();
-  return { element: host, values: state.values, end: () => ends.forEach((end) => end()) };
+  const element = described.opaque?.length ? make("div", { class: "stack" }, opaque(described), host) : host;
+  return { element, values: state.values, end: () => ends.forEach((end) => end()) };
 }
+
+/** Why there is no attention to be seen. */
+const opaque = (described) => make("p", { class: "note", "data-said": "opaque" }, `The kernel ${described.opaque.join(", ")} has no weights ${
+  ""}between tokens to show: its layers, and the views that rest on them, are left out.`);
 
 /** What was chosen before stays, where there still is such a layer or token. */
 function startWith(described, before) {
@@ -98,5 +103,6 @@ function startWith(described, before) {
   const there = (at) => at && described.sequences[at.sequence] && at.index < lengthOf(described.sequences[at.sequence]);
   const pin = there(before?.pin) ? before.pin : null;
   return { layer, head: fits ? before.head : 0, tab: described.layers[layer]?.tab ?? "",
-    pin, at: pin, temperature: before?.temperature ?? 1, view: before?.view ?? null };
+    pin, at: pin, temperature: before?.temperature ?? 1, view: before?.view ?? null,
+    output: before?.output ?? "", against: before?.against ?? null };
 }

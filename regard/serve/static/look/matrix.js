@@ -111,12 +111,13 @@ export function createMatrix(look) {
     }
   }
 
+  /** The row and column under the pointer; in a window that was filled up, only those of places. */
   function cellAt(event) {
     const box = over.getBoundingClientRect();
     const row = Math.floor((event.clientY - box.top - frame.top) / frame.cell);
     const column = Math.floor((event.clientX - box.left - frame.left) / frame.cell);
     if (!shown || row < 0 || column < 0 || row >= shown.weights.queries || column >= shown.weights.keys) return null;
-    return [row, column];
+    return [row, column].some((place) => token(shown.window, place) < 0) ? null : [row, column];
   }
 
   function point(event) {
@@ -124,7 +125,6 @@ export function createMatrix(look) {
     if (!found) return leave();
     const { layer, weights, head, window } = shown;
     const [query, key] = found.map((place) => token(window, place));
-    if (query < 0 || key < 0) return leave();
     said.textContent = `${nameOf(described.sequences[layer.queries], query)} gives ${
       nameOf(described.sequences[layer.keys], key)} ${percent(weights.at(window, head, ...found))}`;
     state.point(layer.queries, query);

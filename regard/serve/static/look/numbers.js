@@ -65,7 +65,7 @@ export const panel = {
             : `Each score is a product of q with a key's k, times ${round(found.scale)}${
               Math.abs(found.scale - width ** -0.5) < 1e-6 ? ` = 1/√${width}` : ""}${found.bias ? ", plus a bias for the distance" : ""}.`),
         make("div", { class: "scroll" }, make("table", { class: "numbers" },
-          make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)))),
+          make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col", class: "kv".includes(name) ? "strips" : "" }, name)))),
           make("tbody", {}, ...lines))),
         make("p", { class: "note" }, kept.length < look.weights.keys ? `The strongest ${kept.length} of ${look.weights.keys} keys. ` : "",
           sum === null ? "" : `All weights together: ${sum.toFixed(5)}.`),

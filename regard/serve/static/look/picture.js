@@ -135,7 +135,7 @@ export function createPicture(look) {
     const front = map.subarray(0, keys.front.length).reduce((sum, one) => sum + one, 0);
     const who = at ? nameOf(described.sequences[at.sequence], at.index) : whoLooks(layer);
     said.textContent = `${who} looks most at ${nameOf(keys, best)}, ${percent(map[best])}${
-      front > 0.001 ? `; ${percent(front)} at the tokens before the patches` : ""}.`;
+      front > 0.001 ? `; ${percent(front)} at ${keys.front.join(" and ")}` : ""}.`;
     canvas.setAttribute("aria-label", `The picture, lit where it is looked at. ${said.textContent} Arrow keys walk.`);
   }
 

@@ -28,9 +28,10 @@ export const panel = {
         if (!other.hidden) words.focus();
       } }, VIEWS[view][0]));
     const every = make("option", { value: "" }, "all");
-    const output = make("select", { "aria-label": "Output", "data-key": "output", onchange: () => chosen && ask() }, every, ...outputs());
+    const output = make("select", { "aria-label": "Output", "data-key": "output", onchange: aim }, every, ...outputs());
     const about = make("label", { class: "check" }, "Output", output);
-    const words = make("input", { type: "text", value: described.input.text ?? "", "data-key": "against", autocomplete: "off" });
+    const words = make("input", { type: "text", value: state.values.against ?? described.input.read ?? described.input.text ?? "",
+      "data-key": "against", autocomplete: "off", oninput: () => state.set({ against: words.value }) });
     const other = make("form", { class: "row against", hidden: true, onsubmit: compare },
       make("label", { class: "field" }, make("span", {}, "Another text: change a word of this one"), words), make("button", { type: "submit" }, "Compare"));
     const told = make("p", { class: "note" }, "Attention shows where the model looks. Choose how to ask what its answer rests on.");
@@ -45,6 +46,11 @@ export const panel = {
       if (answer.kind !== "next" || !source.live) return [];
       const { tokens } = described.sequences[answer.sequence];
       return Array.from({ length: answer.rows }, (_, row) => make("option", { value: String(row) }, `behind ${tokens[row]} (token ${row})`));
+    }
+
+    function aim() {
+      state.set({ output: output.value });
+      if (chosen) ask();
     }
 
     function choose(view) {
@@ -92,9 +98,11 @@ export const panel = {
     const mark = () => drawn?.heads?.(state.values.layer, state.values.head);
 
     about.hidden = output.options.length < 2;
+    if ([...output.options].some(({ value }) => value === state.values.output)) output.value = state.values.output;
     host.append(make("div", { class: "row" }, make("div", { class: "choices", role: "group", "aria-label": "View" }, ...buttons), about),
       told, other, shown, said);
     state.listen((changed) => (changed.has("layer") || changed.has("head")) && mark());
     if (views.includes(state.values.view)) choose(state.values.view);
+    if (!other.hidden && state.values.against !== null) ask(); // it was asked of the look before
   },
 };

@@ -21,6 +21,9 @@ export const lengthOf = (sequence) =>
 /** A head in words; where only some heads were captured, `numbers` says which. */
 export const headName = (described, layer, head) => `layer ${placeOf(described, layer)}, head ${described.numbers?.[head] ?? head}`;
 
+/** Whether a head is switched off. */
+export const isOff = ({ layers, off }, layer, head) => off.some(([name, number]) => name === layers[layer].name && number === head);
+
 /** Layers are counted within their tab, as people count them. */
 export const placeOf = ({ layers }, layer) =>
   layers.slice(0, layer).filter((other) => other.tab === layers[layer].tab).length;

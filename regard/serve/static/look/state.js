@@ -1,10 +1,11 @@
-/** What the panels of a look share: the layer and head, the token pointed at, the temperature, the view. Who cares, listens. */
+/** What the panels of a look share: the layer and head, the token pointed at, the temperature, what is asked. Who cares, listens. */
 
 /**
  * @typedef {{sequence: number, index: number}} At
  * @typedef {{layer: number, head: number, tab: string, pin: At | null, at: At | null
- *            temperature: number, view: string | null}} Values
- *   `at` is the token that is pointed at, else the one that was picked (`pin`); `tab` is a kind of attention
+ *            temperature: number, view: string | null, output: string, against: string | null}} Values
+ *   `at` is the token that is pointed at, else the one that was picked (`pin`); `tab` is a kind of attention; a `view` is of
+ *   one `output` or of all (""), a patch `against` another text
  */
 
 /** @param {Values} values */

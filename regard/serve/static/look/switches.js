@@ -1,7 +1,7 @@
 /** Heads on and off, what that does to the answer, and which of them matter. */
 
 import { make, percent } from "../make.js";
-import { headName } from "./sequences.js";
+import { headName, isOff } from "./sequences.js";
 
 /** @param {import("./inside.js").Look} look */
 export function createSwitches(look) {
@@ -14,18 +14,17 @@ export function createSwitches(look) {
   const ask = make("button", { type: "button", "data-key": "effects", onclick: showEffects }, "Try each head");
   const effects = make("div", { class: "row" }, source.live ? ask : null, make("p", { class: "note", "data-said": "effects" }));
 
-  const own = () => [described.layers[state.values.layer].name, state.values.head];
-  const isOff = ([name, head]) => described.off.some((other) => other[0] === name && other[1] === head);
-
-  function turn() {
-    const [name, head] = own();
+  async function turn() {
+    const { layer, head } = state.values;
+    const { name } = described.layers[layer];
     const others = described.off.filter((other) => other[0] !== name || other[1] !== head);
-    look.again({ off: box.checked ? others : [...others, [name, head]] });
+    await look.again({ off: box.checked ? others : [...others, [name, head]] });
+    show(); // where that failed, nothing has changed
   }
 
   function show() {
-    box.checked = !isOff(own());
     const { layer, head } = state.values;
+    box.checked = !isOff(described, layer, head);
     const effect = look.effects?.[layer][head];
     const count = described.off.length;
     if (count) {

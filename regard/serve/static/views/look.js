@@ -26,6 +26,7 @@ export const view = {
     let opening = location.search === "?look"; // the server was started with something to look at
     let inside = null;
     let described = null;
+    let input = {}; // what was sent to be looked at: the server keeps only the latest passes
     let turn = 0; // of all answers that are on their way only the last one counts
 
     const sees = () => context.model.does.length === 1; // other models can do more than be looked into
@@ -50,10 +51,12 @@ export const view = {
       return { picture: await uriOf(file.files[0]), ...compared };
     }
 
+    /** What a look was asked for, besides its input. */
+    const asked = ({ off, own, input: { target, kept } }) => ({ off, target: own ? null : target, kept: kept ?? null });
+
     /** One more pass with the same input: other heads, other tokens. */
     async function again(changes) {
-      const body = { model: context.model.id, look: described.look, off: described.off,
-        target: described.own ? null : described.input.target };
+      const body = { model: context.model.id, look: described.look, ...asked(described) };
       const focused = document.activeElement?.dataset.key;
       const { at, ...others } = changes;
       const kept = { ...inside.values, ...(at === null ? { pin: null } : {}) };
@@ -66,21 +69,47 @@ export const view = {
       if (next) next.focus({ preventScroll: true });
     }
 
+    /** The first way, or where the look is gone the second. */
+    const unlessGone = (first, second) => first().catch((error) => {
+      if (error.code !== "look_gone") throw error;
+      return second();
+    });
+
     async function show(body, signal, before) {
       const own = ++turn;
-      const found = await post("/v1/look", body, signal);
+      const { model, look, off, target, kept, ...words } = body;
+      const sent = look ? { ...input, ...words } : words;
+      const found = await unlessGone(() => post("/v1/look", body, signal),
+        () => post("/v1/look", { model, off, target, kept, ...sent }, signal));
       if (own !== turn) return; // somebody asked for something else meanwhile
       inside?.end();
       problem.replaceChildren();
-      described = found;
-      const ask = (path, more) => post(`/v1/look/${path}`, { model: body.model, look: found.look, ...more });
-      inside = createInside({ described, source: createSource(described, ask, true), announce: context.announce,
+      [described, input] = [found, sent];
+      inside = createInside({ described, source: createSource(described, asking(model, found, sent), true), announce: context.announce,
         fail: (error) => problem.replaceChildren(problemLine(error, task.go)), again, before });
       shown.replaceChildren(inside.element);
       arrange();
       if (described.input.text && !text.area.value) text.set(described.input.text);
       if (described.input.second && !second.area.value) second.set(described.input.second);
       if (described.input.texts?.length && !texts.area.value) texts.set(described.input.texts.join("\n"));
+    }
+
+    /** Asks the server about a look; one that it has forgotten is looked at again, once for all who ask. */
+    function asking(model, found, sent) {
+      let renewed = null;
+      const renew = () => (renewed ??= post("/v1/look", { model, ...sent, ...asked(found) }).then(({ look }) => {
+        found.look = look;
+      }).finally(() => {
+        renewed = null;
+      }));
+      return (path, more) => {
+        const { look } = found;
+        const ask = () => post(`/v1/look/${path}`, { model, look: found.look, ...more });
+        return unlessGone(ask, async () => {
+          if (found.look === look) await renew(); // else somebody did
+          return ask();
+        });
+      };
     }
 
     arrange();
@@ -94,7 +123,7 @@ export const view = {
       modelChanged() {
         turn += 1;
         inside?.end();
-        [inside, described] = [null, null];
+        [inside, described, input] = [null, null, {}];
         shown.replaceChildren();
         arrange();
       },
