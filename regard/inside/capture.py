@@ -178,9 +178,9 @@ class Seen:
         self.attention = Weights(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Seen({', '.join(f'{name}: {tuple(self.attention[name].shape)}' for name in self.names) or 'nothing yet'})"
-        )
+        every = {name: self.passes(name) for name in self.names}
+        said = (f"{n}: {tuple(p[0].shape) if len(p) == 1 else f'{len(p)} passes'}" for n, p in every.items())
+        return f"Seen({', '.join(said) or 'nothing yet'})"
 
     @property
     def names(self) -> list[str]:
@@ -223,7 +223,8 @@ class Seen:
         from regard.inside.views import draw_heads
 
         kind = kind or ("cross" if self.names_of("cross") else "self")
-        return draw_heads({name: self.attention[name][row] for name in self.names_of(kind)}, path=path, **labels)
+        maps = {name: self.attention[name][row] for name in self.names_of(kind)}
+        return draw_heads(maps, path=path, numbers=self.heads, **labels)
 
     def _repr_html_(self) -> str:
         from regard.inside.page.offline import framed
