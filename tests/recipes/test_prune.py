@@ -71,3 +71,8 @@ def test_a_shared_block_counts_once():
     assert removable(encoder(shared=True).model) == [("encoder.blocks.0.attention", head) for head in range(3)]
     with pytest.raises(ValueError, match="LSTM has no attention"):
         removable(recurrent().model)
+
+
+def test_heads_are_listed_by_number():
+    removed = [{"layer": "blocks.0", "head": head} for head in (10, 2, 1)]
+    assert "1 2 10" in render({"removed": removed, "heads": 12, "loss_before": 1.0, "loss_after": 1.0})
