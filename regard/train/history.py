@@ -8,11 +8,10 @@ from typing import Any
 from regard.config import read_toml
 from regard.train.findings import Finding, as_dict, shortlist
 from regard.train.loop import read_metrics
+from regard.train.vitals import EVEN, SHARP
 
 Number = int | float
 Points = list[tuple[int, Number]]
-SHARP, EVEN = 0.05, 0.99
-"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ MATRIX = 1 << 24
 """Most attention weights of a layer that are asked for."""
 FEW = 4
 """A query that sees fewer keys says nothing about how attention spreads."""
+SHARP, EVEN = 0.05, 0.99
+"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
 QUIET = 1e-3
 """A unit whose largest value is this small beside its layer's is dead."""
 
