@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 PATH = click.Path(path_type=Path)
@@ -93,6 +94,15 @@ def overrides(words: Iterable[str]) -> dict[str, Any]:
 
 def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], str]) -> None:
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else render(result))
+
+
+def leave_out(why: str, *names: str) -> None:
+    """An error if one of these options of the command was written, since nothing would come of it."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        written = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if option.name in names and written:
+            raise ValueError(f"{option.opts[0]} {why}; leave it out")
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

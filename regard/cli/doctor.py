@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from regard.cli.base import PATH, emit, import_own, json_option, regard
+from regard.cli.base import PATH, emit, import_own, json_option, leave_out, regard
 
 
 @regard.command()
@@ -38,7 +38,14 @@ def doctor(
     """
     if target is not None and ":" not in target and not Path(target).exists():
         raise ValueError(f"{target!r} is no run, and names no function; write my_module:make_model for one of yours")
-    if target is not None and (":" not in target or Path(target).exists()):
+    run = target is not None and (":" not in target or Path(target).exists())
+    if target is not None:
+        leave_out(f"is about a kernel by itself, and {target} is a {'run' if run else 'module'}", "names", "speed")
+    if target is None or run:
+        leave_out("goes with a module of yours, my_module:make_model", "causal")
+    if not names:
+        leave_out("goes with --kernel", "speed")
+    if target is not None and run:
         examine_run(Path(target), out, as_json)
         return
     if out is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from regard.cli.base import PATH, emit, json_option, regard
+from regard.cli.base import PATH, emit, json_option, leave_out, regard
 
 
 @regard.command()
@@ -45,6 +45,12 @@ def latent(
         raise ValueError(f"a direction has two ends, got {to} twice; give two labels, or two files")
     if dictionary is not None and to is not None:
         raise ValueError("a dictionary and a direction are two questions; ask one at a time")
+    if walk is None:
+        leave_out("goes with --walk", "reach")
+    if dictionary is None:
+        leave_out("goes with --dictionary", "active")
+    if dictionary is not None or to is not None:
+        leave_out(f"is for the map, and {'a direction' if dictionary is None else 'a dictionary'} has none", "project")
     if out is not None:
         check_suffix(out)
     loaded = load(run)

@@ -5,13 +5,12 @@ What a head mixed becomes zeros before the layer's output projection; nothing in
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import cycle
 from typing import Any
 
 from torch import Tensor, nn
 
 from regard.inside.capture import check_heads, matching
-from regard.nn.weights import find_kernels
+from regard.nn.weights import behind_kernels, find_kernels
 
 
 @contextmanager
@@ -27,26 +26,12 @@ def without(model: nn.Module, heads: Iterable[tuple[int | str, int]]) -> Iterato
         name = matching(layer, list(kernels))[0]
         check_heads(name, kernels[name], (head,))
         off.setdefault(name, set()).add(head)
-    handles = []
-    try:
-        for kernel in dict.fromkeys(kernels[name] for name in off):
-            own = [off.get(name, set()) for name in kernels if kernels[name] is kernel]
-            handles.append(kernel.register_forward_hook(_Silence(own)))
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
-
-class _Silence:
-    """The hook of one kernel; where it is the kernel of several layers, they take turns in a forward pass."""
-
-    def __init__(self, layers: list[set[int]]) -> None:
-        self.turns = cycle(sorted(heads) for heads in layers)
-
-    def __call__(self, kernel: nn.Module, args: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> Any:
+    def silence(name: str, kernel: nn.Module, given: Any, output: tuple[Tensor, Tensor | None]) -> Any:
         mixed, weights = output
-        heads = next(self.turns)
-        if heads:
-            mixed = mixed.index_fill(1, mixed.new_tensor(heads).long(), 0.0)
-        return mixed, weights
+        if name in off:
+            return mixed.index_fill(1, mixed.new_tensor(sorted(off[name])).long(), 0.0), weights
+        return None
+
+    with behind_kernels(kernels, silence):
+        yield

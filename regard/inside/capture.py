@@ -7,7 +7,6 @@ more, for the weights, only where they are wanted.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from regard.nn.attention import Attention
 from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.reversible import recomputes
-from regard.nn.weights import find_kernels, weights_of
+from regard.nn.weights import behind_kernels, find_kernels, weights_of
 
 KINDS = {
     "self": ("encoder", "decoder"),
@@ -64,19 +63,16 @@ def watch(
     """Calls `keep` behind each call of a kernel, with the layer's name, its kind, the kernel and what it was given."""
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
-    watched = list(kernels) if kinds else names
     for name in names:
         check_heads(name, kernels[name], heads)
-    handles = []
+    watched = {kernels[name] for name in (kernels if kinds else names)}
+    wanted = {name: set(KINDS) if name in names else kinds for name in kernels if kernels[name] in watched}
+    spy = _Spy(keep, kernels, wanted, heads)
+    owners = [owner for kernel in watched if (owner := owner_of(model, kernel)) is not None]
+    handles = [owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True) for owner in owners]
     try:
-        for kernel in dict.fromkeys(kernels[name] for name in watched):
-            own = [name for name in kernels if kernels[name] is kernel]
-            spy = _Spy(keep, kernels, {name: kinds if name not in names else set(KINDS) for name in own}, heads)
-            handles.append(kernel.register_forward_hook(spy.after_kernel, with_kwargs=True))
-            owner = owner_of(model, kernel)
-            if owner is not None:
-                handles.append(owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True))
-        yield
+        with behind_kernels({name: kernels[name] for name in wanted}, spy.after_kernel):
+            yield
     finally:
         for handle in handles:
             handle.remove()
@@ -120,37 +116,36 @@ def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
 
 
 class _Spy:
-    """The hooks of one kernel. They return nothing, so that PyTorch leaves inputs and outputs alone.
+    """What the hooks do. It returns nothing, so that PyTorch leaves inputs and outputs alone.
 
-    `kinds` says what is wanted of each of its layers; where it has several, they take turns in a forward pass.
+    `kinds` says what is wanted of each layer.
     """
 
     def __init__(
         self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]], heads: tuple[int, ...] | None
     ) -> None:
-        self.keep, self.layers, self.turns, self.heads = keep, layers, cycle(kinds), heads
+        self.keep, self.layers, self.heads = keep, layers, heads
         self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in kinds}
-        self.crosses: bool | None = None
+        self.crosses: dict[Kernel, bool] = {}
 
-    def before_attention(self, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before_attention(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = dict(zip(("x", "context"), args, strict=False)) | kwargs
         context, cache = given.get("context"), given.get("cache")
-        self.crosses = context is not None and context is not given["x"] or cache is not None and cache.fixed
+        other = context is not None and context is not given["x"]
+        self.crosses[layer.kernel] = other or cache is not None and cache.fixed
 
-    def after_kernel(self, kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def after_kernel(self, name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
         if recomputes():
             return
-        given = dict(zip(("q", "k", "v"), args, strict=False)) | kwargs
-        name = next(self.turns)
-        kind = self.kind(name, given.get("mask"))
+        kind = self.kind(name, self.crosses.get(kernel), given.get("mask"))
         if kind in self.kinds[name]:
             check_heads(name, kernel, self.heads)  # of a layer that was asked for by kind it is known only now
             self.keep(name, kind, kernel, given)
 
-    def kind(self, name: str, mask: Mask | None) -> str:
-        if self.crosses is None:
+    def kind(self, name: str, crosses: bool | None, mask: Mask | None) -> str:
+        if crosses is None:
             return "recurrent"
-        if self.crosses:
+        if crosses:
             return "cross"
         beside = f"{name.rpartition('.')[0]}.cross" in self.layers
         return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
@@ -183,9 +178,9 @@ class Seen:
         self.attention = Weights(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Seen({', '.join(f'{name}: {tuple(self.attention[name].shape)}' for name in self.names) or 'nothing yet'})"
-        )
+        every = {name: self.passes(name) for name in self.names}
+        said = (f"{n}: {tuple(p[0].shape) if len(p) == 1 else f'{len(p)} passes'}" for n, p in every.items())
+        return f"Seen({', '.join(said) or 'nothing yet'})"
 
     @property
     def names(self) -> list[str]:
@@ -228,7 +223,8 @@ class Seen:
         from regard.inside.views import draw_heads
 
         kind = kind or ("cross" if self.names_of("cross") else "self")
-        return draw_heads({name: self.attention[name][row] for name in self.names_of(kind)}, path=path, **labels)
+        maps = {name: self.attention[name][row] for name in self.names_of(kind)}
+        return draw_heads(maps, path=path, numbers=self.heads, **labels)
 
     def _repr_html_(self) -> str:
         from regard.inside.page.offline import framed

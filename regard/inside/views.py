@@ -165,8 +165,9 @@ def draw_heads(
     target_labels: Sequence[str] | None = None,
     path: Target = None,
     title: str = "",
+    numbers: Sequence[int] | None = None,
 ) -> "matplotlib.figure.Figure":
-    """A grid of all heads on one scale, a row for each layer (rows of four for a single one); labels at its edge."""
+    """A grid of heads (`numbers`) on one scale, a row for each layer (rows of four for one); labels at its edge."""
     alone = not isinstance(weights, Mapping)
     layers = {"": weights} if isinstance(weights, Tensor) else dict(weights)
     if not layers:
@@ -175,11 +176,12 @@ def draw_heads(
     for each in layers.values():
         start(each, source_labels or [""] * each.shape[2], target_labels or [""] * each.shape[1], path)
     columns = max(len(each) for each in layers.values())
+    numbers = numbers or range(columns)
     columns = min(columns, 4) if alone else columns
     T, S = (max(each.shape[axis] for each in layers.values()) for axis in (1, 2))
     cell = min(0.3, max(GRID_CELL, 20.0 / (columns * S))) if source_labels else 1.3 / max(T, S)
     panels = [
-        (head // columns if alone else row, head % columns if alone else head, name, head, values)
+        (head // columns if alone else row, head % columns if alone else head, name, numbers[head], values)
         for row, (name, each) in enumerate(zip(short_names(list(layers)), layers.values(), strict=True))
         for head, values in enumerate(each.detach().float().cpu().numpy())
     ]

@@ -29,6 +29,16 @@ def recomputes() -> bool:
     return _recomputes.get()
 
 
+@contextmanager
+def recomputing() -> Iterator[None]:
+    """What runs inside has run before, and must find and leave everything as it was."""
+    token = _recomputes.set(True)
+    try:
+        yield
+    finally:
+        _recomputes.reset(token)
+
+
 class Tape:
     """What was done on the way through a stack; on the way back, the streams behind the part whose turn it is."""
 
@@ -84,13 +94,9 @@ class Tape:
             )
         if self.bias is not None:
             self.bias.forget()
-        token = _recomputes.set(True)
-        try:
-            with torch.enable_grad(), self.random(place), torch.autocast(**self.cast):
-                b = b.detach().requires_grad_()
-                added = part(b)
-        finally:
-            _recomputes.reset(token)
+        with recomputing(), torch.enable_grad(), self.random(place), torch.autocast(**self.cast):
+            b = b.detach().requires_grad_()
+            added = part(b)
         grads = list(torch.autograd.grad(added, [b, *others], grad.to(added.dtype), allow_unused=True))
         self.streams = c.sub_(added.detach()), b.detach()
         for number, one in enumerate(others, 1):

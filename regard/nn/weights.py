@@ -1,7 +1,8 @@
-"""The weights of any kernel's call, asked for once more, and where a model keeps its kernels."""
+"""Where a model keeps its kernels, their calls as they happen, and the weights of a call, asked for once more."""
 
 import re
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
+from regard.nn.reversible import recomputes, recomputing
+
+Then = Callable[[str, Kernel, dict[str, Any], Any], Any]
 
 
 def find_kernels(model: nn.Module) -> dict[str, Kernel]:
@@ -35,6 +39,41 @@ def find_kernels(model: nn.Module) -> dict[str, Kernel]:
     return found
 
 
+@contextmanager
+def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
+    """Calls `then` behind each call of a kernel, with its layer's name, the kernel, what it was given and its output,
+    and passes on what it returns instead, if that is not None.
+
+    Layers that share a kernel take turns in a forward pass; where a reversible stack computes back, the other way.
+    """
+    handles = [
+        kernel.register_forward_hook(
+            _Turns([name for name in kernels if kernels[name] is kernel], then), with_kwargs=True
+        )
+        for kernel in dict.fromkeys(kernels.values())
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Turns:
+    """The hook of one kernel, which tells its layers apart."""
+
+    def __init__(self, names: list[str], then: Then) -> None:
+        self.names, self.then, self.calls = names, then, 0
+
+    def __call__(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        if recomputes():
+            self.calls -= 1
+        name = self.names[self.calls % len(self.names)]
+        if not recomputes():
+            self.calls += 1
+        return self.then(name, kernel, dict(zip(("q", "k", "v"), args, strict=False)) | kwargs, output)
+
+
 @torch.no_grad()
 def weights_of(
     kernel: nn.Module,
@@ -48,7 +87,7 @@ def weights_of(
     scale: float | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B N T S"]:
-    """The weights of one call, of some heads only, computed again without dropout and without touching the RNG."""
+    """The weights of one call, of some heads only, computed again without dropout; RNG and kernel stay as they are."""
     plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
     alone = heads if plain else None
     if alone is not None:
@@ -58,7 +97,7 @@ def weights_of(
     if plain:  # half-precision weights would not sum to one
         q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
     exact = torch.autocast(q.device.type, enabled=False) if plain else nullcontext()
-    with exact, torch.random.fork_rng([q.device] if q.is_cuda else []):
+    with exact, recomputing(), torch.random.fork_rng([q.device] if q.is_cuda else []):
         some = None if bias is None else _SomeHeads(bias, alone)
         _, found = kernel.forward(q, k, v, mask=mask, bias=some, scale=scale, dropout=0.0, weights=True)
     if found is None:

@@ -155,9 +155,9 @@ def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> N
 
 def render(found: Mapping[str, Any]) -> str:
     """What went, and what it cost."""
-    removed: dict[str, list[str]] = {}
+    removed: dict[str, list[int]] = {}
     for one in found["removed"]:
-        removed.setdefault(one["layer"], []).append(str(one["head"]))
+        removed.setdefault(one["layer"], []).append(one["head"])
     lines = [f"{len(found['removed'])} of {found['heads']} heads removed:"]
-    lines += [f"  {layer:32}{' '.join(sorted(heads))}" for layer, heads in sorted(removed.items())]
+    lines += [f"  {layer:32}{' '.join(map(str, sorted(heads)))}" for layer, heads in sorted(removed.items())]
     return "\n".join([*lines, f"held-out loss {found['loss_before']:.4f} before, {found['loss_after']:.4f} after"])

@@ -5,13 +5,14 @@ head) is never enough: the loss has to suffer as well, unless the sign cannot be
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from regard.train.config import TrainConfig
 from regard.train.findings import Finding
+from regard.train.vitals import SHARP
 
 Rule = Callable[["Signs"], Finding | None]
 RECENT = 16
@@ -22,6 +23,12 @@ SPREAD = 5.0
 """Of scores before any learning: healthy ones deviate by 1, and by up to 3 where queries begin like keys."""
 LARGE, SMALL = 0.1, 3e-5
 """Updates beside their weights, of the median matrix: healthy recipes lie between."""
+SEVERAL = 3
+"""Sampled steps in a row that must show the same."""
+FAINT = 1e-4
+"""A block's gradient beside the largest of all layers: what so little reaches does not learn."""
+STEEP = 100.0
+"""A block's gradient by that of its stack's last, where blocks amplify: healthy ones stay below ten."""
 SMALLER = "draw the first weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)"
 """The cure of an exploding start."""
 
@@ -44,6 +51,8 @@ class Signs:
     post_norm: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
     """By layer, of this step."""
+    before: Sequence[Mapping[str, Any]] = ()
+    """Those of the sampled steps before."""
 
     @property
     def start(self) -> float:
@@ -82,6 +91,11 @@ class Signs:
     def stalls(self) -> bool:
         """Little was learned, and no more is."""
         return self.halves is not None and self.halves[0] > max(0.98 * self.halves[1], 0.6 * self.start)
+
+    def lately(self, kind: str) -> Sequence[Mapping[str, Any]]:
+        """A figure by layer at the last sampled steps, once there are several."""
+        past = [figures.get(kind, {}) for figures in (*self.before, self.figures)][-SEVERAL:]
+        return past if len(past) == SEVERAL else ()
 
     @property
     def rests(self) -> bool:
@@ -194,6 +208,78 @@ def dead_units(signs: Signs) -> Finding | None:
     )
 
 
+def attention_collapse(signs: Signs) -> Finding | None:
+    past = signs.lately("entropy")
+    if not past or not (signs.stalls or signs.stuck):
+        return None
+
+    def sharp(heads: Sequence[float | None]) -> bool:
+        return bool(heads) and sum(one is not None and one < SHARP for one in heads) >= 0.9 * len(heads)
+
+    collapsed = [layer for layer in past[-1] if all(sharp(row.get(layer, ())) for row in past)]
+    if not collapsed:
+        return None
+    return Finding(
+        "attention collapse",
+        f"the heads of {collapsed[0]}{' and other layers' if len(collapsed) > 1 else ''} look at one place each "
+        f"(entropy {max(past[-1][collapsed[0]]):.2g} of 1), and the loss stays at {signs.now:.3g}: through such a "
+        "softmax no gradient comes",
+        "lower --train.lr, draw the first weights of queries and keys smaller, or use --model.kernel normalized",
+        0.72,
+        signs.step,
+        collapsed[0],
+    )
+
+
+def vanishing_gradient(signs: Signs) -> Finding | None:
+    past = signs.lately("gradient")
+    if not past or not (signs.stalls or signs.stuck):
+        return None
+    for first, *_ in stacks_of(past[-1]):
+        shares = [row[first] / max(filter(None, row.values())) for row in past if row.get(first)]
+        if len(shares) == SEVERAL and max(shares) < FAINT:  # none at all is what a frozen layer gets
+            return Finding(
+                "vanishing gradient",
+                f"the gradient of {first} is {shares[-1]:.1e} of the largest layer's, "
+                f"and the loss stays at {signs.now:.3g}",
+                "keep residuals and norms around every part, nothing that saturates between blocks, or fewer blocks",
+                0.75,
+                signs.step,
+                first,
+            )
+    return None
+
+
+def exploding_gradient(signs: Signs) -> Finding | None:
+    past = signs.lately("gradient")
+    if not past or not (signs.stalls or signs.stuck or signs.rises):
+        return None
+    for blocks in stacks_of(past[-1]):
+        last, most = blocks[-1], max(blocks, key=lambda block: past[-1][block] or 0.0)
+        growth = [max(row.get(block) or 0.0 for block in blocks) / row[last] for row in past if row.get(last)]
+        if len(growth) == SEVERAL and min(growth) > STEEP:
+            return Finding(
+                "exploding gradient",
+                f"on its way from {last} to {most} the gradient grows {growth[-1]:,.0f} times, "
+                f"and the loss is {signs.now:.3g} (first {signs.start:.3g})",
+                "keep residuals and norms around every part, draw the first weights smaller, or use fewer blocks",
+                0.75,
+                signs.step,
+                most,
+            )
+    return None
+
+
+def stacks_of(layers: Iterable[str]) -> list[list[str]]:
+    """The blocks of each stack that has several, first to last."""
+    stacks: dict[str, list[int]] = {}
+    for stack, dot, number in (layer.rpartition(".") for layer in layers):
+        if dot and number.isdecimal():
+            stacks.setdefault(stack, []).append(int(number))
+    return [[f"{stack}.{i}" for i in sorted(numbers)] for stack, numbers in stacks.items() if len(numbers) > 1]
+
+
 RULES: tuple[Rule, ...] = (
-    exploding_start, large_scores, rate_too_high, no_warmup, rate_too_low, no_relation, dead_units
+    exploding_start, large_scores, rate_too_high, no_warmup, rate_too_low, no_relation, dead_units,
+    attention_collapse, vanishing_gradient, exploding_gradient,
 )  # fmt: skip

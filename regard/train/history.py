@@ -1,6 +1,6 @@
 """A run read back: its losses, the doctor's figures and findings. Old runs have losses only, dead ones end early."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,10 @@ from typing import Any
 from regard.config import read_toml
 from regard.train.findings import Finding, as_dict, shortlist
 from regard.train.loop import read_metrics
+from regard.train.vitals import EVEN, SHARP
 
 Number = int | float
 Points = list[tuple[int, Number]]
-SHARP, EVEN = 0.05, 0.99
-"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +32,34 @@ class History:
         """A figure of the loop over the steps: "loss", "valid_loss", "norm", "lr"."""
         return [(row["step"], row[key]) for row in self.rows if isinstance(row.get(key), int | float)]
 
+    def tables(self, key: str) -> list[tuple[int, dict[str, Any]]]:
+        """What the doctor wrote, "watch", "finding" or "spike", over the steps; what is no table is left out."""
+        return [(row["step"], row[key]) for row in self.rows if isinstance(row.get(key), dict)]
+
     def figures(self, kind: str) -> dict[str, Points]:
         """A figure of the doctor, by layer: "gradient", "ratio", "scale", "dead", "spread"; by head: "entropy"."""
         found: dict[str, Points] = {}
-        for row in self.rows:
-            for layer, value in row.get("watch", {}).get(kind, {}).items():
+        for step, watch in self.tables("watch"):
+            layers = watch.get(kind)
+            for layer, value in layers.items() if isinstance(layers, dict) else ():
                 heads = {f"{layer} head {i}": one for i, one in enumerate(value)} if isinstance(value, list) else {}
                 for name, one in (heads or {layer: value}).items():
                     if one is not None:
-                        found.setdefault(name, []).append((row["step"], one))
+                        found.setdefault(name, []).append((step, one))
         return found
 
     @cached_property
     def findings(self) -> list[Finding]:
-        return shortlist(Finding(**row["finding"]) for row in self.rows if "finding" in row)
+        return shortlist(filter(None, (finding_of(row) for _, row in self.tables("finding"))))
 
     @property
     def spikes(self) -> list[dict[str, Any]]:
-        return [row["spike"] for row in self.rows if "spike" in row]
+        return [row for _, row in self.tables("spike")]
 
     @property
     def sampled(self) -> int:
         """How often the doctor looked."""
-        return sum("watch" in row for row in self.rows)
+        return len(self.tables("watch"))
 
     @property
     def planned(self) -> int | None:
@@ -78,6 +82,15 @@ class History:
             "spikes": self.spikes,
             "findings": [as_dict(finding) for finding in self.findings],
         }
+
+
+def finding_of(row: dict[str, Any]) -> Finding | None:
+    """A finding as it was written, by another version too: what is unknown is left out, what is none is None."""
+    known = {field.name for field in fields(Finding)}
+    try:
+        return Finding(**{name: value for name, value in row.items() if name in known})
+    except (TypeError, ValueError):
+        return None
 
 
 def render(found: dict[str, Any]) -> str:

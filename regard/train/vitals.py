@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch
 from regard.nn.feedforward import FeedForward
-from regard.nn.kernels import Additive, Full
+from regard.nn.kernels import Additive, Full, Kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.nn.reversible import recomputes
-from regard.nn.weights import find_kernels, weights_of
+from regard.nn.weights import behind_kernels, find_kernels, weights_of
 
 Figures = dict[str, Any]
 SHARE, ROWS, CELLS = 8, 8, 1 << 20
@@ -31,6 +31,8 @@ MATRIX = 1 << 24
 """Most attention weights of a layer that are asked for."""
 FEW = 4
 """A query that sees fewer keys says nothing about how attention spreads."""
+SHARP, EVEN = 0.05, 0.99
+"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
 QUIET = 1e-3
 """A unit whose largest value is this small beside its layer's is dead."""
 
@@ -132,7 +134,6 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
     heads: dict[str, list[tuple[list[float], float]]] = {}
     size: dict[str, int] = {}
     names = {layer_of(name) for name, _ in model.named_parameters()}
-    kernels = attention_of(model)
 
     def after_layer(name: str, output: Any) -> None:
         if isinstance(output, Tensor) and output.is_floating_point() and not recomputes():
@@ -142,11 +143,14 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
         largest = hidden.abs().flatten(0, -2).amax(0)
         dead[name] = (largest <= QUIET * hidden.square().mean().sqrt()).float().mean().item()
 
-    def after_kernel(name: str, kernel: nn.Module, args: Any, given: Any) -> None:
-        given = dict(zip(("q", "k", "v"), args, strict=False)) | given
-        if given["q"][..., 0].numel() * given["k"].shape[2] > MATRIX:
-            return  # of a sequence so long that its kernel may never hold all weights either
-        found = spread_of(weights_of(kernel, **given), kernel, given.get("mask"), given.get("bias"))
+    def after_kernel(name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
+        if not kernel.weighs or given["q"][..., 0].numel() * given["k"].shape[2] > MATRIX:
+            return  # no weights, or of a sequence so long that its kernel may never hold all of them either
+        try:
+            weights = weights_of(kernel, **given)
+        except ValueError:  # one's own kernel may say that it weighs, and not do so: no reason to end a training
+            return
+        found = spread_of(weights, kernel, given.get("mask"), given.get("bias"))
         if found is not None:
             heads.setdefault(name, []).append(found)
             size[name] = given["q"].shape[-1]
@@ -157,14 +161,8 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
             handles.append(module.register_forward_hook(lambda m, a, out, name=name: after_layer(name, out)))
         if isinstance(module, FeedForward):
             handles.append(module.down.register_forward_pre_hook(lambda m, a, name=name: before_down(name, a[0])))
-    for name, kernel in kernels.items():
-        handles.append(
-            kernel.register_forward_hook(
-                lambda m, a, kw, out, name=name: after_kernel(name, m, a, kw), with_kwargs=True
-            )
-        )
     try:
-        with untouched(model):
+        with untouched(model), behind_kernels(attention_of(model), after_kernel):
             objective(model, few(batch))
     finally:
         for handle in handles:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from regard.data.batches import Batch
-from regard.train.causes import RECENT, RULES, SMALLER, Signs
+from regard.train.causes import RECENT, RULES, SEVERAL, SMALLER, Signs
 from regard.train.config import TrainConfig
 from regard.train.feed import Feed
 from regard.train.findings import Finding, as_dict
@@ -40,7 +40,10 @@ class Watch:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.losses: list[float] = []
         self.told: set[str] = set()
+        self.figures: list[Row] = []
+        """Of the last sampled steps."""
         for row in past:
+            self.figures = [*self.figures, row["watch"]][-SEVERAL:] if row.get("watch") else self.figures
             self.losses += [row["loss"]] if "loss" in row else []
             self.told |= {row["finding"]["cause"]} if "finding" in row else set()
         medians = (median(self.losses[i - RECENT : i]) for i in range(RECENT, len(self.losses)))
@@ -85,6 +88,7 @@ class Watch:
             figures = self.measure(step, rate)
             yield {"step": step, "watch": rounded(figures)}
             signs = self.signs(step, figures)
+            self.figures = [*self.figures, figures][-SEVERAL:]
             self.found += filter(None, (rule(signs) for rule in RULES))
         for finding in self.found:
             if finding.cause not in self.told:
@@ -162,6 +166,7 @@ class Watch:
             step=step, config=self.config, losses=self.losses, best=min(self.best, self.losses[0]), classes=classes,
             floor=None if classes is None else self.feed.floor(classes, self.config.smoothing), ratio=self.ratio,
             post_norm=getattr(getattr(self.model, "config", None), "norm_place", "pre") == "post", figures=figures,
+            before=self.figures,
         )  # fmt: skip
 
     def jump(self, step: int, loss: float) -> Row | None:

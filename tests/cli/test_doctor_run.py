@@ -17,3 +17,17 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert "is a page about a run" in fails(capsys, "doctor", "--out", "page.html")
     run_of(tmp_path)
     assert "name it .html" in fails(capsys, "doctor", tmp_path, "--out", tmp_path / "x.png")
+
+
+def test_what_would_have_no_effect_is_refused(tmp_path, capsys):
+    run_of(tmp_path)
+    for words, told in (
+        ([tmp_path, "--kernel", "nosuch", "--causal"], f"--kernel is about a kernel by itself, and {tmp_path} is a"),
+        ([tmp_path, "--no-speed"], "--speed is about a kernel by itself"),
+        ([tmp_path, "--causal"], "--causal goes with a module of yours, my_module:make_model; leave it out"),
+        (["mymod:make_model", "--kernel", "nosuch"], "--kernel is about a kernel by itself, and mymod:make_model is a"),
+        (["--kernel", "full", "--causal"], "--causal goes with a module of yours"),
+        (["--causal"], "--causal goes with a module of yours"),
+        (["--speed"], "--speed goes with --kernel; leave it out"),
+    ):
+        assert told in fails(capsys, "doctor", *words)

@@ -41,10 +41,10 @@ def test_map_of_texts_and_of_pictures(folder, tmp_path, capsys):
     assert found["vectors"] == "the model's own vectors" and 0 < found["explained"][1] < found["explained"][0] <= 1
     shown = said(capsys, "latent", folder / "gpt", "--data", folder / "a.csv", "--layer", "0")
     assert shown[0] == "8 examples, means over tokens behind block 0 of 24 numbers"
-    assert shown[-1] == "labels: bank 4, river 4"
+    assert shown[-1] == "labels: bank (4), river (4)"
     call("latent", folder / "vit", "--data", folder / "pictures", "--out", tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 5000
-    assert "labels: a 3, b 3" in capsys.readouterr().out
+    assert "labels: a (3), b (3)" in capsys.readouterr().out
 
 
 def test_direction_and_walk(folder, tmp_path, capsys):
@@ -90,6 +90,11 @@ def test_dictionary(folder, tmp_path, capsys, monkeypatch):
         ("bert", ["--data", "a.csv", "--from", "bank", "--to", "bank"], "got bank twice"),
         ("bert", ["--data", "a.csv", "--from", "a", "--to", "b", "--dictionary", "8"], "ask one at a time"),
         ("bert", ["--data", "a.csv", "--dictionary", "4"], "a token cannot use 8 of 4 units; lower --active"),
+        ("bert", ["--from", "a", "--to", "b", "--reach", "9"], "--reach goes with --walk; leave it out"),
+        ("bert", ["--reach", "4"], "--reach goes with --walk; leave it out"),
+        ("bert", ["--from", "a", "--to", "b", "--active", "3"], "--active goes with --dictionary; leave it out"),
+        ("bert", ["--from", "a", "--to", "b", "--project", "umap"], "--project is for the map, and a direction has"),
+        ("bert", ["--dictionary", "9", "--project", "pca"], "--project is for the map, and a dictionary has none"),
         ("vit", ["--from", "1", "--to", "2", "--walk", "none.png"], "no such image: none.png"),
         ("none", [], "none"),
     ],

@@ -356,3 +356,15 @@ def test_alignment_of_recurrent_models():
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
     with pytest.raises(ValueError, match="score 'none' has no attention.*one fixed vector"):
         alignment(seq2seq("none"), **inputs)
+
+
+def test_what_was_seen_is_told_and_drawn_by_its_numbers():
+    model = transformer()
+    with look(model, layers=1, heads=[2, 4]) as seen:
+        assert repr(seen) == "Seen(nothing yet)"
+        model(**batch())
+        assert repr(seen) == f"Seen(encoder.blocks.1.attention: ({B}, 2, {S}, {S}))"
+        titles = [axes.get_title() for axes in seen.plot().axes]
+        assert [title for title in titles if title] == ["head 2", "head 4"]
+        model(**batch())
+    assert repr(seen) == "Seen(encoder.blocks.1.attention: 2 passes)"

@@ -79,3 +79,8 @@ def test_a_head_that_its_queries_stand_beside_cannot_go_alone():
     with pytest.raises(ValueError, match="MViT has no heads that can be removed alone"):
         removable(mvit())
     assert len(removable(mvit(residual=False))) == 6
+
+
+def test_heads_are_listed_by_number():
+    removed = [{"layer": "blocks.0", "head": head} for head in (10, 2, 1)]
+    assert "1 2 10" in render({"removed": removed, "heads": 12, "loss_before": 1.0, "loss_after": 1.0})

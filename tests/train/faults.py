@@ -88,8 +88,14 @@ def deep_writer(seed: int) -> Setup:
     return replace(setup, config=replace(setup.config, lr=6e-3, warmup=100, steps=220))
 
 
-def classifier(seed: int) -> Setup:
-    """An encoder that tells which of four words a text has most of."""
+def long_writer(seed: int) -> Setup:
+    """Many blocks with norms before each part."""
+    setup = writer(seed, depth=8)
+    return replace(setup, config=replace(setup.config, steps=200))
+
+
+def classifier(seed: int, own: int = 3, others: int = 0, rest: int = 8) -> Setup:
+    """An encoder that tells which of four words a text has most of: `own` of its own, `others` of each other."""
     torch.manual_seed(seed)
     sizes: dict[str, Any] = dict(dim=32, depth=2, heads=2, ffn_dim=64, vocab_size=WORDS, max_len=16, dropout=0.0)
     how: dict[str, Any] = dict(task="classify", labels=("a", "b", "c", "d"))
@@ -98,11 +104,16 @@ def classifier(seed: int) -> Setup:
     texts = []
     for number in range(800):
         label = draw.randrange(4)
-        ids = [draw.randrange(8, WORDS) for _ in range(8)] + [label + 2] * 3
+        ids = [draw.randrange(8, WORDS) for _ in range(rest)] + [label + 2] * (own - others) + [2, 3, 4, 5] * others
         draw.shuffle(ids)
         texts.append(Labelled(ids, label, number))
     stream = Stream(lambda epoch: texts, with_labels, 352, seed)
     return Setup(model, stream, text_labels, TrainConfig(**TRAIN, seed=seed))
+
+
+def counter(seed: int) -> Setup:
+    """The same where texts have all four, so that one look at one place tells little."""
+    return classifier(seed, own=5, others=3, rest=1)
 
 
 @dataclass(frozen=True)
@@ -122,7 +133,8 @@ def with_labels(texts: Any) -> Batch:
 
 
 HEALTHY: dict[str, Callable[[int], Setup]] = {
-    "writer": writer, "wide writer": wide_writer, "deep writer": deep_writer, "classifier": classifier
+    "writer": writer, "wide writer": wide_writer, "deep writer": deep_writer, "long writer": long_writer,
+    "classifier": classifier, "counter": counter,
 }  # fmt: skip
 
 
@@ -229,6 +241,32 @@ def exploding(setup: Setup) -> Setup:
     return setup
 
 
+def sharpened(setup: Setup) -> Setup:
+    """Queries so large that every head looks at one place."""
+    with torch.no_grad():
+        for name, p in setup.model.named_parameters():
+            if ".attention.query." in name:
+                p.mul_(100)
+    return setup
+
+
+def squashed(setup: Setup) -> Setup:
+    """What leaves a block goes through a steep sigmoid, residual and all: after a while it saturates."""
+    setup = replace(setup, config=replace(setup.config, steps=240))
+    return behind_blocks(setup, lambda x: torch.sigmoid(16 * x))
+
+
+def switched(setup: Setup) -> Setup:
+    """What leaves a block is nearly its sign: a small difference becomes a large one, block by block."""
+    return behind_blocks(setup, lambda x: torch.tanh(50 * x))
+
+
+def behind_blocks(setup: Setup, then: Callable[[Any], Any]) -> Setup:
+    for block in setup.model.decoder.blocks:
+        block.register_forward_hook(lambda module, args, out: then(out))
+    return setup
+
+
 FAULTS: dict[str, tuple[str, str, Callable[[Setup], Setup]]] = {
     "missing √d_k, large heads": ("scores not divided by √d_k", "wide writer", unscaled),
     "learning rate × 100": ("learning rate too high", "writer", fast),
@@ -240,5 +278,8 @@ FAULTS: dict[str, tuple[str, str, Callable[[Setup], Setup]]] = {
     "labels shuffled": ("labels shuffled", "classifier", shuffled),
     "NaN in one example": ("a broken example", "classifier", poisoned),
     "exploding initialisation": ("exploding initialisation", "writer", exploding),
+    "queries × 100": ("attention collapse", "counter", sharpened),
+    "a steep sigmoid behind each block": ("vanishing gradient", "long writer", squashed),
+    "nearly a sign behind each block": ("exploding gradient", "long writer", switched),
 }
 """By name: the cause that must be found, the healthy twin, and what breaks it."""

@@ -57,3 +57,18 @@ def test_an_empty_file_is_a_run_that_did_nothing(tmp_path):
 def test_what_is_no_run_is_said(tmp_path):
     with pytest.raises(ValueError, match="no metrics.jsonl; name the directory of a run"):
         History.read(tmp_path)
+
+
+def test_rows_of_other_versions_are_read_as_far_as_they_are_known(tmp_path):
+    history = run_of(
+        tmp_path,
+        {"step": 1, "loss": 3.0, "watch": None},
+        {"step": 2, "watch": {"entropy": None, "dead": 1, "gradient": {"a": 1.0}}},
+        {"step": 2, "finding": FINDING | {"severity": "high"}},
+        {"step": 3, "finding": None, "spike": None},
+        {"step": 3, "finding": {"cause": "half of one"}},
+        {"step": 3, "finding": FINDING | {"cause": "no share", "weight": "much"}},
+    )
+    assert [one.cause for one in history.findings] == ["a frozen layer"] and history.spikes == []
+    assert history.figures("dead") == {} and history.figures("gradient") == {"a": [(2, 1.0)]} and history.sampled == 1
+    assert "a frozen layer (step 2): x stood still" in render(history.as_dict())
