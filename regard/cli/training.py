@@ -111,9 +111,14 @@ def finetune(
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    if {"data.coco", "data.voc"} & changes.keys():
+    boxes, pictures = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
+    if task is not None and (boxes or pictures and task != "classify"):
+        raise ValueError(f"--task {task} is for texts, and the data are pictures; leave out --task")
+    if boxes and "data.tune" in changes:
+        raise ValueError("boxes are tuned whole; leave out --tune")
+    if boxes:
         task, place = "detr", "boxes"
-    elif "data.images" in changes:
+    elif pictures:
         task, place = "vit", "pictures"
     elif task is None:
         raise ValueError("give --task classify, tag, answer, embed or instruct, or pictures: --data.images FOLDER")

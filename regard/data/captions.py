@@ -14,8 +14,18 @@ from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad, shuffled
 from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
-from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, check_room, read_listed, resized, shape_of
-from regard.data.scenes import scenes
+from regard.data.pictures import (
+    COLUMNS,
+    TABLES,
+    Listed,
+    PicturesConfig,
+    check_room,
+    every_tenth,
+    read_listed,
+    resized,
+    shape_of,
+)
+from regard.data.scenes import Scene, stream_scenes
 
 PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
 """What the column of paths may be called."""
@@ -35,7 +45,9 @@ class Captioned:
     def __len__(self) -> int:
         return len(self.captions)
 
-    def take(self, places: Sequence[int]) -> "Captioned":
+    def take(self, places: slice | Sequence[int]) -> "Captioned":
+        if isinstance(places, slice):
+            return Captioned(self.pixels[places], self.captions[places])
         return Captioned(self.pixels[list(places)], [self.captions[i] for i in places])
 
 
@@ -76,38 +88,45 @@ class CaptionsConfig(PicturesConfig):
         rows, columns, channels = (64, 64, 3) if self.images is None else shape_of(list_captions(self.images)[0])
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str, shape: tuple[int, int, int] | None = None) -> Captioned:
-        """All pictures of a table, at one size."""
+    def read(self, source: str, how: Preparation | None = None) -> Captioned:
+        """All pictures of a table, at one size, as `how` says."""
         listed, captions = list_captions(source)
-        return Captioned(read_listed(listed, shape or self.shape(), source), captions)
+        return Captioned(read_listed(listed, how or self.fitting(), source), captions)
 
-    def drawn(self, split: str, count: int) -> Captioned:
-        """Scenes of a split."""
-        rows, _, channels = self.shape()
-        check_room("scenes", count, (rows, rows, channels))
-        found = scenes(split, count, rows, self.most)
-        pixels = np.stack([one.pixels for one in found])
-        how = Preparation(channels=channels, size=(rows, rows))
-        return Captioned(resized(pixels, how), [(one.caption,) for one in found])
+    def drawn(self, split: str, count: int, how: Preparation | None = None) -> Captioned:
+        """Scenes of a split; of each only pixels and captions are kept."""
+        how = how or self.fitting()
+        assert how.target is not None
+        side = how.target[0]
+        check_room("scenes", count, (side, side, how.channels))
+        pixels, captions = np.empty((count, *how.target, how.channels), dtype=np.uint8), []
+        for place, one in zip(pixels, stream_scenes(split, side, self.most), strict=False):
+            place[:] = resized(one.pixels[None], how)[0]
+            captions.append(self.said(one, split))
+        return Captioned(pixels, captions)
 
-    def split(self) -> tuple[Captioned, Captioned]:
+    def said(self, scene: Scene, split: str) -> tuple[str, ...]:
+        """Captions of a scene."""
+        return (scene.caption,)
+
+    def split(self, how: Preparation | None = None) -> tuple[Captioned, Captioned]:
         """Pictures for training and for validation; no picture is in both, however many captions it has."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.drawn("train", self.count), self.drawn("valid", HELD_OUT)
-        shape = self.shape()
-        found = self.read(self.images, shape)
+            return self.drawn("train", self.count, how), self.drawn("valid", HELD_OUT, how)
+        found = self.read(self.images, how)
         if self.valid is not None:
-            return found, self.read(self.valid, shape)
-        if len(found) < 2:
-            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
-        held = [i for i in range(len(found)) if i % 10 == 1]
-        return found.take([i for i in range(len(found)) if i % 10 != 1]), found.take(held)
+            return found, self.read(self.valid, how)
+        held = every_tenth(np.zeros(len(found)), self.images)
+        train, valid = (found.take(np.flatnonzero(part).tolist()) for part in (~held, held))
+        return train, valid
 
-    def held_out(self) -> Captioned:
+    def held_out(self, how: Preparation | None = None) -> Captioned:
         """The pictures for the scores at the end."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.drawn("test", 2 * HELD_OUT)
-        return self.read(self.test) if self.test is not None else self.split()[1]
+            return self.drawn("test", 2 * HELD_OUT, how)
+        return self.read(self.test, how) if self.test is not None else self.split(how)[1]
 
 
 def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...]]]:

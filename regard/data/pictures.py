@@ -136,6 +136,20 @@ class PicturesConfig(Augmentation):
     def embedded(self) -> bool:
         return self.images is None
 
+    @property
+    def source(self) -> str | None:
+        """Where one's own pictures for training are."""
+        return self.images
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels that all pictures get."""
+        raise NotImplementedError
+
+    def fitting(self) -> Preparation:
+        """How every picture gets them."""
+        rows, columns, channels = self.shape()
+        return Preparation(channels=channels, size=(rows, columns))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImagesConfig(PicturesConfig):
@@ -185,10 +199,9 @@ class ImagesConfig(PicturesConfig):
             rows, columns, channels = shape_of(list_pictures(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
-        """All pictures of a source, or of the embedded part, at one size."""
-        rows, columns, channels = shape or self.shape()
-        how = Preparation(channels=channels, size=(rows, columns))
+    def read(self, source: str | None, part: str = "train", how: Preparation | None = None) -> Pictures:
+        """All pictures of a source, or of the embedded part, at one size; files as `how` says."""
+        how = how or self.fitting()
         if source is None:
             found = digits(part)
             return Pictures(resized(found.pixels, how), found.labels, found.names)
@@ -199,33 +212,32 @@ class ImagesConfig(PicturesConfig):
         listed = list_pictures(source)
         names = tuple(sorted({one.label for one in listed}))
         place = {name: i for i, name in enumerate(names)}
-        pixels = read_listed(listed, (rows, columns, channels), source)
+        pixels = read_listed(listed, how, source)
         return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
 
-    def split(self, shape: tuple[int, int, int] | None = None) -> tuple[Pictures, Pictures]:
+    def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
         """Pictures for training and for validation."""
-        shape = shape or self.shape()
+        how = how or self.fitting()
         if self.images is None:
-            return self.read(None, "train", shape), self.read(None, "valid", shape)
-        pictures = self.read(self.images, shape=shape)
+            return self.read(None, "train", how), self.read(None, "valid", how)
+        pictures = self.read(self.images, how=how)
         if len(pictures.names) < 2:
             raise ValueError(f"{self.images} has only the class {pictures.names[0]!r}; give pictures of another, too")
         if self.valid is not None:
-            return pictures, named_as(self.read(self.valid, shape=shape), pictures.names, self.valid)
-        if len(pictures) < 2:
-            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
-        held = np.arange(len(pictures)) % 10 == 1
+            return pictures, named_as(self.read(self.valid, how=how), pictures.names, self.valid)
+        held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
-    def held_out(self) -> Pictures:
+    def held_out(self, how: Preparation | None = None) -> Pictures:
         """The pictures for the scores at the end."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.read(None, "test")
+            return self.read(None, "test", how)
         if self.test is not None:
-            return named_as(self.read(self.test), self.names(), self.test)
+            return named_as(self.read(self.test, how=how), self.names(), self.test)
         if is_arrays(self.images) and read_arrays(Path(self.images), "test"):
-            return named_as(self.read(self.images, "test"), self.names(), self.images)
-        return self.split()[1]
+            return named_as(self.read(self.images, "test", how), self.names(), self.images)
+        return self.split(how)[1]
 
     def names(self) -> tuple[str, ...]:
         """The classes of one's own pictures for training."""
@@ -250,12 +262,24 @@ def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
     return (rows, columns, channels) if max(rows, columns) <= LARGEST else (LARGEST, LARGEST, channels)
 
 
-def read_listed(listed: Sequence[Listed], shape: tuple[int, int, int], source: str) -> np.ndarray:
+def every_tenth(labels: np.ndarray, source: str) -> np.ndarray:
+    """Which pictures are held out for validation: the tenth part of each class, never its only one."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(classes, kind="stable")
+    held = np.zeros(len(labels), dtype=bool)
+    held[order[counts[classes[order]] > 1][1::10]] = True
+    if not held.any():
+        few = "one picture" if len(labels) < 2 else "one picture of each class"
+        raise ValueError(f"{source}: {few} cannot be split; give --data.valid")
+    return held
+
+
+def read_listed(listed: Sequence[Listed], how: Preparation, source: str) -> np.ndarray:
     """All pictures of a list at one size, if there is room for them."""
-    rows, columns, channels = shape
+    assert how.target is not None
+    shape = (*how.target, how.channels)
     check_room(source, len(listed), shape)
-    how = Preparation(channels=channels, size=(rows, columns))
-    pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
+    pixels = np.empty((len(listed), *shape), dtype=np.uint8)
     for i, one in enumerate(listed):
         pixels[i] = how.fit(one.read())
     return pixels
@@ -288,7 +312,7 @@ def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
     """Arrays brought to another size or number of channels, if they have not got it."""
     from PIL import Image
 
-    if pixels.shape[1:] == (*(how.size or pixels.shape[1:3]), how.channels):
+    if pixels.shape[1:] == (*(how.target or pixels.shape[1:3]), how.channels):
         return pixels
     flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
     return np.stack([how.fit(Image.fromarray(one)) for one in flat])

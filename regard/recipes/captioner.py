@@ -10,7 +10,6 @@ regard train captioner --data.images captions.csv
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from regard.data.pictures import preparation_for
 from regard.data.scenes import scenes
 from regard.inside.captions import gains, word_maps
 from regard.models import preset
-from regard.nn.patches import sides
 from regard.objectives.next_token import next_token
 from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
@@ -80,23 +78,16 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
 
 
 def score_captions(
-    loaded: CaptionWriter, data: CaptionsConfig, whole: bool, limit: int | None, *, beams: int | None = None,
+    loaded: CaptionWriter, data: CaptionsConfig, found: Captioned, *, beams: int | None = None,
     length_penalty: float | None = None, lowercase: bool = False, **how: Any,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
-    """BLEU-4 and exact match on held-out pictures, or on the `whole` of a table; of scenes also the attention's gain:
+    """BLEU-4 and exact match on pictures that are prepared for the model; of scenes also the attention's gain:
     how many times an object's share of the picture its colour and shape words put on it."""
-    (rows, columns), channels = sides(loaded.model.config.image), loaded.model.config.channels
-    data = replace(data, size=rows if rows == columns else data.size, channels=channels)
-    if whole and data.images:
-        found = data.read(data.images, (rows, columns, channels))
-    else:
-        found = data.held_out()
-    found = found.take(range(len(found))[:limit])
     captions = [best[0] for best in loaded.caption_arrays(found.pixels, beams=beams, length_penalty=length_penalty)]
     texts = [one.text for one in captions]
     scores = caption_scores(texts, found.captions, lowercase=lowercase or data.lowercase)
     if data.embedded:
-        drawn = scenes("test", 2 * HELD_OUT, rows, data.most)[:limit]
+        drawn = scenes("test", 2 * HELD_OUT, found.pixels.shape[1], data.most)[: len(found)]
         maps = word_maps(loaded, loaded.numbers(found.pixels), [one.ids for one in captions])
         side = loaded.model.config.cell_side
         each = [gain for (words, weights), one in zip(maps, drawn, strict=True)

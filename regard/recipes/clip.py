@@ -95,7 +95,7 @@ def framed(pictures: Captioned, tokenizer: Tokenizer, max_len: int) -> list[list
 def recall(loaded: Comparer, pictures: Captioned) -> tuple[dict[str, float], list[str]]:
     """How often the likest text is one of the picture's own, and the likest picture one with this text; the texts."""
     texts = list(dict.fromkeys(text for several in pictures.captions for text in several))
-    seen, read = loaded.embed(images(pictures)), loaded.embed_texts(texts)
+    seen, read = loaded.embed_arrays(pictures.pixels), loaded.embed_texts(texts)
     likeness = seen @ read.T
     found = [texts[i] for i in likeness.argmax(1).tolist()]
     right = sum(text in own for text, own in zip(found, pictures.captions, strict=True))

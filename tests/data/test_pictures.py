@@ -251,3 +251,18 @@ def test_pictures_are_centred_and_validated_as_they_are():
     batch = first(one, 1)[0][2]
     assert torch.allclose(batch.inputs["pixels"], pixels[list(batch.examples)], atol=1e-5)
     assert torch.equal(batch.targets, everything.targets[list(batch.examples)])
+
+
+def test_no_class_is_held_out_whole(tmp_path):
+    """Rows in any order, a class of one: each class keeps nine tenths, the only picture stays."""
+    labels = np.array(([0] + [1, 2] * 30)[:61])
+    labels = labels[np.random.default_rng(1).permutation(61)]
+    np.savez(tmp_path / "a.npz", x=np.zeros((61, 4, 4), np.uint8), y=labels)
+    train, valid = ImagesConfig(images=str(tmp_path / "a.npz")).split()
+    assert np.bincount(train.labels).tolist() == [1, 27, 27] and np.bincount(valid.labels).tolist() == [0, 3, 3]
+    np.savez(tmp_path / "b.npz", x=np.zeros((13, 4, 4), np.uint8), y=np.array([1, 0] * 2 + [2] * 9))
+    train, valid = ImagesConfig(images=str(tmp_path / "b.npz")).split()
+    assert set(train.labels) == {0, 1, 2} and len(valid) == 2
+    np.savez(tmp_path / "c.npz", x=np.zeros((3, 4, 4), np.uint8), y=np.arange(3))
+    with pytest.raises(ValueError, match="one picture of each class cannot be split; give --data.valid"):
+        ImagesConfig(images=str(tmp_path / "c.npz")).split()
