@@ -13,7 +13,7 @@ from regard.data.annotations import Annotated, list_coco, list_voc
 from regard.data.augment import Augmentation
 from regard.data.batches import IGNORE, Batch, shuffled
 from regard.data.images import IMAGENET_MEAN, IMAGENET_STD, Preparation
-from regard.data.pictures import check_room, every_tenth
+from regard.data.pictures import DECIDED, check_room, every_tenth
 from regard.data.scenes import SEEDS, SHAPES, scene
 
 LONGER = 5 / 3
@@ -103,6 +103,7 @@ class BoxesConfig:
     """Where pictures with boxes come from (nothing given: drawn scenes), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("coco", "voc")
+    decides: ClassVar[dict[str, str]] = DECIDED
 
     coco: str | None = None
     """A .json of COCO's kind (images, annotations, categories), or a folder with one."""

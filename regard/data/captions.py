@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
 from regard.data.pictures import (
     COLUMNS,
+    DECIDED,
     TABLES,
     Listed,
     PicturesConfig,
@@ -54,6 +55,10 @@ class Captioned:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionsConfig(PicturesConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | {
+        "model.vocab_size": "follows from the texts; use --data.vocab-size",
+    }
 
     images: str | None = None
     """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from regard.data.batches import Batch, pad
 from regard.data.captions import Captioned, CaptionsConfig, CaptionStream
 from regard.data.images import Preparation
-from regard.data.pictures import resized
+from regard.data.pictures import NO_LABELS, resized
 from regard.data.scenes import COLOURS, SHAPES, Scene, Thing, scenes
 
 ALONE = 1000
@@ -22,6 +23,8 @@ LABELS = tuple(f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedConfig(CaptionsConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    decides: ClassVar[dict[str, str]] = CaptionsConfig.decides | NO_LABELS
 
     max_len: int = 64
     """Longest text in tokens; longer ones are cut."""

@@ -20,6 +20,13 @@ LARGEST = 64
 """Pictures of unequal or larger sizes are brought to squares of this side, unless told otherwise."""
 ROOM = 1 << 32
 """Bytes that all pictures together may take."""
+DECIDED = {
+    "model.image": "follows from the pictures; use --data.size",
+    "model.channels": "follows from the pictures; use --data.channels",
+    "model.labels": "follows from the pictures; leave it out",
+}
+"""Fields of a model that its pictures decide, and what to say to who sets them."""
+NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave it out"}
 TABLES = (".csv", ".tsv", ".jsonl")
 COLUMNS = ("path", "image", "file", "filename")
 """What the column of paths may be called."""
@@ -111,6 +118,7 @@ class PicturesConfig(Augmentation):
     """Where pictures come from (nothing given: embedded ones), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
+    decides: ClassVar[dict[str, str]] = DECIDED
 
     images: str | None = None
     """A folder, table or array of pictures."""

@@ -38,11 +38,13 @@ SIDE = 12
 @register_recipe("captioner")
 def captioner(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
     """Scenes are many and say all there is to see; pictures of one's own are fewer, and need dropout."""
-    shape = override(CaptionsConfig(), given or {}).shape()
+    asked = override(CaptionsConfig(), given or {})
+    shape = asked.shape()
     widths: tuple[int, ...] = (24, 48, 96)
     while min(shape[:2]) > SIDE * 2 ** len(widths):
         widths += (2 * widths[-1],)
-    model = preset("captioner", "tiny", **fields_of(shape), widths=widths, dropout=0.0 if embedded else 0.2)
+    sizes = dict(**fields_of(shape), widths=widths, max_len=max(64, asked.max_len))
+    model = preset("captioner", "tiny", **sizes, dropout=0.0 if embedded else 0.2)
     places = model.grid[0] * model.grid[1]
     train = TrainConfig(
         steps=2000, batch_tokens=BATCH * places, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
@@ -55,6 +57,7 @@ def captioner(*, embedded: bool = True, given: Mapping[str, Any] | None = None) 
 @prepare.register
 def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads or draws the pictures; the model gets their size and the captions' vocabulary."""
+    check_length(data, recipe)
     pictures, valid = data.split()
     texts = lambda: (caption for captions in pictures.captions for caption in captions)  # noqa: E731
     tokenizer = get_tokenizer(data, texts, out, resume)
@@ -62,7 +65,7 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     if not ids or not valid_ids:
         raise ValueError(f"no caption is shorter than max_len={data.max_len} tokens; raise --data.max-len")
     sizes = fields_of(pictures.pixels.shape[1:])
-    recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
+    recipe = with_vocabulary(recipe, tokenizer, **sizes)
     bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
     places = recipe.model.grid[0] * recipe.model.grid[1]
     stream = CaptionStream(
@@ -75,6 +78,14 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
         objective=next_token, preparation=stream.how, generation=dict(bos=bos, eos=eos, pad=pad),
         about=f"{len(pictures):,} pictures with {said:,} captions",
     )  # fmt: skip
+
+
+def check_length(data: CaptionsConfig, recipe: Recipe) -> None:
+    """An error if a model has no room for the longest text that it is to learn."""
+    if recipe.model.max_len < data.max_len:
+        raise ValueError(
+            f"--model.max-len {recipe.model.max_len} is less than --data.max-len {data.max_len}; use one for both"
+        )
 
 
 def score_captions(

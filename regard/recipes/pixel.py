@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -48,6 +48,11 @@ RAW = Preparation(scale=None)
 class PixelsConfig(UnlabelledConfig):
     """Pictures as rows of colours."""
 
+    decides: ClassVar[dict[str, str]] = {
+        "model.vocab_size": "follows from the colours; use --data.levels",
+        "model.max_len": "follows from the pictures; use --data.size",
+    }
+
     levels: int | None = None
     """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
 
@@ -61,7 +66,8 @@ class PixelsConfig(UnlabelledConfig):
 @register_recipe("pixel")
 def pixel(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
     size = override(PixelsConfig(), given or {}).pixels()
-    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2, max_len=len(size))  # as many as the LSTM
+    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many as the LSTM
+    sizes |= dict(max_len=len(size), vocab_size=size.vocab_size)
     return Recipe(
         name="pixel", family="gpt",
         model=preset("gpt", "tiny", **MODERN | sizes | {"position": f"grid:columns={size.columns}"}),
