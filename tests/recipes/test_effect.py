@@ -1,9 +1,12 @@
 """What is asked for has an effect, or is refused: fields that the data decides, or another field."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from regard.data.pictures import ImagesConfig
 from regard.recipes import Recipe, fit, recipe
 from tests.cli.calling import call, fails
 
@@ -64,6 +67,13 @@ def test_what_agrees_or_counts_is_accepted(name, changes):
 def test_what_another_field_switches_off_is_refused(name, changes, message):
     with pytest.raises(ValueError, match=message):
         recipe(name, changes)
+
+
+def test_a_place_that_is_taken_is_known_before_anything_is_read(tmp_path):
+    (tmp_path / "recipe.toml").write_text("")
+    plan = replace(recipe("vit"), data=ImagesConfig(images="nowhere"))
+    with pytest.raises(ValueError, match="holds a run already; go on with --resume"):
+        fit(plan, tmp_path, quiet=True)
 
 
 def test_a_model_with_less_room_than_its_texts(tmp_path):
