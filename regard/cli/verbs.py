@@ -196,13 +196,6 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quant
 FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
 
 
-def is_image(word: str) -> bool:
-    """Whether a word ends like the name of an image file."""
-    from regard.data.images import SUFFIXES
-
-    return Path(word).suffix.lower() in SUFFIXES
-
-
 class Labelling(click.Command):
     """A command whose --zero-shot takes all words up to the next option but names of image files."""
 
@@ -213,6 +206,8 @@ class Labelling(click.Command):
             left = super().parse_args(ctx, spread(args))
         except click.MissingParameter:
             raise ValueError(FIRST) from None
+        from regard.data.images import is_image
+
         if is_image(ctx.params["run"]):  # of RUN, a label was made
             raise ValueError(FIRST)
         return left
@@ -220,6 +215,8 @@ class Labelling(click.Command):
 
 def spread(words: list[str]) -> list[str]:
     """The same with --zero-shot before each of its words."""
+    from regard.data.images import is_image
+
     found: list[str] = []
     taking = False
     for place, word in enumerate(words):
@@ -278,6 +275,7 @@ def classify(
 
 def check_readable(run: str, loaded: Any, texts: list[str]) -> None:
     """An error if a model that reads is given a picture's name."""
+    from regard.data.images import is_image
     from regard.tasks import PictureEncoder
 
     for text in () if isinstance(loaded, PictureEncoder) else texts:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,14 +11,12 @@ from torch import Tensor
 
 from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad, shuffled
-from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
 from regard.data.pictures import (
-    COLUMNS,
     DECIDED,
-    TABLES,
     Listed,
     PicturesConfig,
+    Stream,
     check_room,
     every_tenth,
     read_listed,
@@ -27,11 +24,8 @@ from regard.data.pictures import (
     shape_of,
 )
 from regard.data.scenes import Scene, stream_scenes
+from regard.data.tables import TABLES, read_table
 
-PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
-"""What the column of paths may be called."""
-CAPTIONS = ("caption", "text", "sentence", "description", "comment", "title")
-"""What columns of captions may be called, also in the plural, or several with numbers: caption1, caption_2 …"""
 HELD_OUT = 500
 """Scenes for validation; twice as many for the scores at the end."""
 
@@ -144,72 +138,17 @@ def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...
         )
     listed: dict[Path, Listed] = {}
     captions: dict[Path, list[str]] = {}
-    rows = object_rows(table) if table.suffix.lower() == ".jsonl" else cell_rows(table)
-    for number, name, said in rows:
+    for number, name, said in read_table(table, "caption"):
         path, where = table.parent / name, f"{table}, line {number}: "
-        if not said:
-            raise ValueError(f"{where}the caption is empty; fill it, or leave out the line")
-        if not name or not path.is_file():
+        if not path.is_file():
             raise ValueError(f"{where}no such image: {path}; paths are relative to the table")
         listed.setdefault(path, Listed(path, "", where))
         captions.setdefault(path, []).extend(said)
-    if not listed:
-        raise ValueError(f"{table}: not one picture; a header alone is no data")
     return list(listed.values()), [tuple(captions[path]) for path in listed]
 
 
-def object_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Line, path and captions of each object; captions are a text or a list of texts."""
-    for number, row in read_objects(table, ("path", "caption"), {}):
-        where = f"{table}, line {number}: "
-        name = next((row[key] for key in row if key.lower() in PATHS), None)
-        if not isinstance(name, str):
-            raise ValueError(where + missing("path", PATHS, row))
-        values = [row[key] for key in row if is_caption(key)]
-        if not values:
-            raise ValueError(where + missing("caption", CAPTIONS, row))
-        texts: list[Any] = [text for value in values for text in (value if isinstance(value, list) else [value])]
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{where}a caption is a text or a list of texts; put it in quotes")
-        yield number, name.strip(), [text.strip() for text in texts if text.strip()]
-
-
-def cell_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """The same of a .csv or .tsv; without a header the path comes first and captions follow."""
-    rows = read_cells(table)
-    number, first = next(rows)
-    names = [cell.strip().lower() for cell in first]
-    place = next((i for i, name in enumerate(names) if name in PATHS), None)
-    said = [i for i, name in enumerate(names) if is_caption(name)]
-    if place is None and not said:
-        if len(first) < 2:
-            raise ValueError(f"{table}, line {number}: got one column; give the path and the caption")
-        place, said = 0, list(range(1, len(first)))
-        yield number, first[0].strip(), [cell.strip() for cell in first[1:] if cell.strip()]
-    elif place is None or not said:
-        lacks = missing("path", PATHS, names) if place is None else missing("caption", CAPTIONS, names)
-        raise ValueError(f"{table}, line {number}: the header has {lacks}")
-    for number, cells in rows:
-        if len(cells) != len(first):
-            raise ValueError(
-                f"{table}, line {number}: got {len(cells)} columns, but {len(first)} in the first line; "
-                "put captions with commas in quotes"
-            )
-        yield number, cells[place].strip(), [cells[i].strip() for i in said if cells[i].strip()]
-
-
-def is_caption(name: str) -> bool:
-    """Whether a column of this name holds captions: caption, captions, Caption 3 …"""
-    return name.lower().rstrip("0123456789").rstrip("_ -").removesuffix("s") in CAPTIONS
-
-
-def missing(what: str, known: Sequence[str], names: Any) -> str:
-    """What to say of a table without a column."""
-    return f"no {what}, only {', '.join(map(repr, names)) or 'nothing'}; call its column {' or '.join(known)}"
-
-
 @dataclass(frozen=True)
-class CaptionStream:
+class CaptionStream(Stream):
     """Endless batches of pictures, each with one of its captions; where it stands is two numbers, so a run resumes."""
 
     pictures: Captioned
@@ -223,19 +162,10 @@ class CaptionStream:
     """Pictures in a batch."""
     seed: int = 0
 
-    def count(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.pictures) // self.rows)
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        """All bytes as B C Y X."""
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
-
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
-            x = centred(self.augmentation.change(self.tensor[places].float(), rng), self.how)
+            x = centred(self.augmentation.change(self.bytes_of(places).float(), rng), self.how)
             said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
             yield epoch, index, self.collate(x, said, places)
 

@@ -48,6 +48,11 @@ def read_image(path: str | Path | BytesIO) -> Image.Image:
         Image.MAX_IMAGE_PIXELS = limit
 
 
+def is_image(name: str) -> bool:
+    """Whether a word ends like the name of an image file."""
+    return Path(name.strip()).suffix.lower() in SUFFIXES
+
+
 def list_images(folder: Path) -> list[Path]:
     """The image files of a folder and those below it; what is hidden, or has another suffix, is passed over."""
     found = sorted(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,8 +12,8 @@ from torch import Tensor
 from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch, shuffled
-from regard.data.examples import RENAME, read_examples
 from regard.data.images import Preparation, list_images, read_image
+from regard.data.tables import TABLES, read_table
 
 LARGEST = 64
 """Pictures of unequal or larger sizes are brought to squares of this side, unless told otherwise."""
@@ -27,9 +26,6 @@ DECIDED = {
 }
 """Fields of a model that its pictures decide, and what to say to who sets them."""
 NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave it out"}
-TABLES = (".csv", ".tsv", ".jsonl")
-COLUMNS = ("path", "image", "file", "filename")
-"""What the column of paths may be called."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,16 +84,8 @@ def list_folder(folder: Path) -> list[Listed]:
 
 def list_table(table: Path) -> list[Listed]:
     """Rows of path and label; paths are relative to the table."""
-    with table.open(encoding="utf-8-sig", errors="replace") as file:
-        first = file.readline().lower()
-    named = [name for name in COLUMNS if name in first.replace("\t", ",").replace('"', "").strip().split(",")]
-    if table.suffix.lower() == ".jsonl":
-        named = [name for name in COLUMNS if f'"{name}"' in first]
-    try:
-        rows = read_examples(table, "classify", {"text": named[0]} if named else None)
-    except ValueError as error:
-        raise ValueError(str(error).replace(RENAME, "call the columns path and label")) from None
-    return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
+    rows = read_table(table, "label")
+    return [Listed(table.parent / path, said[0], f"{table}, line {number}: ") for number, path, said in rows]
 
 
 def digits(split: str) -> Pictures:
@@ -286,17 +274,17 @@ def read_listed(listed: Sequence[Listed], how: Preparation, source: str) -> np.n
     """All pictures of a list at one size, if there is room for them."""
     assert how.target is not None
     shape = (*how.target, how.channels)
-    check_room(source, len(listed), shape)
+    check_room(source, len(listed), shape, times=2)
     pixels = np.empty((len(listed), *shape), dtype=np.uint8)
     for i, one in enumerate(listed):
         pixels[i] = how.fit(one.read())
     return pixels
 
 
-def check_room(source: str, count: int, shape: tuple[int, int, int]) -> None:
-    """An error if so many pictures of this shape are too much to be held."""
+def check_room(source: str, count: int, shape: tuple[int, int, int], times: int = 1) -> None:
+    """An error if so many pictures of this shape are too much to be held, twice where they are split by copying."""
     rows, columns, channels = shape
-    needed = count * rows * columns * channels
+    needed = count * rows * columns * channels * times
     if needed > ROOM:
         raise ValueError(
             f"{source}: {count:,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
@@ -323,7 +311,12 @@ def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
     if pixels.shape[1:] == (*(how.target or pixels.shape[1:3]), how.channels):
         return pixels
     flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    return np.stack([how.fit(Image.fromarray(one)) for one in flat])
+    first = how.fit(Image.fromarray(flat[0]))
+    check_room("arrays", len(pixels), first.shape, times=2)
+    found = np.empty((len(pixels), *first.shape), dtype=np.uint8)
+    for i, one in enumerate(flat):
+        found[i] = how.fit(Image.fromarray(one))
+    return found
 
 
 def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Pictures:
@@ -335,8 +328,23 @@ def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Picture
     return Pictures(pictures.pixels, places[pictures.labels], names)
 
 
+class Stream:
+    """What streams of pictures at one size share."""
+
+    pictures: Any
+    rows: int
+
+    def count(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.pictures) // self.rows)
+
+    def bytes_of(self, places: Sequence[int]) -> Tensor:
+        """Some of the pictures as B C Y X; of all of them that would be a second copy."""
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels[places], -1, 1)))
+
+
 @dataclass(frozen=True)
-class PictureStream:
+class PictureStream(Stream):
     """Endless batches of pictures; where it stands is two numbers, so that a run resumes to the same batch."""
 
     pictures: Pictures
@@ -348,19 +356,10 @@ class PictureStream:
     mixup: float = 0.0
     cutmix: float = 0.0
 
-    def count(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.pictures) // self.rows)
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        """All bytes as B C Y X."""
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
-
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
-            x = self.augmentation.change(self.tensor[places].float(), rng)
+            x = self.augmentation.change(self.bytes_of(places).float(), rng)
             labels = torch.from_numpy(self.pictures.labels[places])
             x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
             yield epoch, index, Batch({"pixels": centred(x, self.how)}, targets, tuple(places))

@@ -117,7 +117,7 @@ class ViewStream(PictureStream):
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
             rng = np.random.default_rng((self.seed, epoch, index, 1))
-            second = self.view(self.tensor[list(batch.examples)], rng)
+            second = self.view(self.bytes_of(list(batch.examples)), rng)
             yield epoch, index, replace(batch, inputs={"pixels": torch.cat([batch.inputs["pixels"], second])})
 
     def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
@@ -125,7 +125,7 @@ class ViewStream(PictureStream):
         rng = np.random.default_rng((self.seed, 2))
         plain = PictureStream(pictures, self.how, self.augmentation, self.rows)
         for batch in super().once(pictures, self.rows):  # as many others as in training
-            views = [self.view(plain.tensor[list(batch.examples)], rng) for _ in range(2)]
+            views = [self.view(plain.bytes_of(list(batch.examples)), rng) for _ in range(2)]
             yield replace(batch, inputs={"pixels": torch.cat(views)})
 
     def view(self, bytes_: Tensor, rng: np.random.Generator) -> Tensor:

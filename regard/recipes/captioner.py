@@ -117,4 +117,6 @@ def encode(
     if dropped := sum(map(len, ids)) - sum(map(len, short)):
         line.say(f"left out {dropped:,} captions that are longer than max_len={max_len} tokens")
     kept = [i for i, captions in enumerate(short) if captions]
+    if len(kept) == len(pictures):  # as a rule; a copy would take as much again
+        return pictures, short
     return pictures.take(kept), [short[i] for i in kept]
