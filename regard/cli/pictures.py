@@ -34,8 +34,6 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     regard detect RUN image.png --out boxes.png
     regard detect RUN photos/*.jpg --out FOLDER --json
     """
-    import json
-
     from regard.data.images import read_image
     from regard.inside.boxes import check_place, draw_boxes
     from regard.tasks import load_for

@@ -49,27 +49,36 @@ def train(
         return
     from regard.config import dotted, read_toml
 
-    changes = (dotted(read_toml(config)) if config else {}) | overrides(ctx.args)
+    told = dotted(read_toml(config)) if config else {}
+    stored = told if "name" in told else {}  # a run's whole recipe, which says what followed from its data
+    changes = ({} if stored else told) | overrides(ctx.args)
     if wants_help:
         from regard.recipes import recipe
         from regard.recipes.catalogue import show_fields
 
-        click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes)))
+        click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes, stored)))
         return
-    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe)
+    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe, stored)
 
 
 def run_recipe(
-    name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False
-) -> None:
+    name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False,
+    stored: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Trains, or goes on with it, and says what came of it."""
     from regard.recipes import Recipe, configure, fit, recipe
+    from regard.recipes.base import check_effect
     from regard.recipes.report import report
     from regard.train.loop import Interrupted
 
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
-    plan = recipe(name, changes) if not resume else configure(Recipe.load(out / "recipe.toml"), changes)
+    if resume:
+        before = Recipe.load(out / "recipe.toml")
+        plan = configure(before, (stored or {}) | changes)
+        check_effect(before, plan, [key.replace("-", "_") for key in changes])
+    else:
+        plan = recipe(name, changes, stored)
     if plan.name != name:
         raise ValueError(f"{out} is a run of {plan.name}, not of {name}; go on with regard train {plan.name} --resume")
     if probe:
@@ -111,9 +120,14 @@ def finetune(
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    if {"data.coco", "data.voc"} & changes.keys():
+    boxes, pictures = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
+    if task is not None and (boxes or pictures and task != "classify"):
+        raise ValueError(f"--task {task} is for texts, and the data are pictures; leave out --task")
+    if boxes and "data.tune" in changes:
+        raise ValueError("boxes are tuned whole; leave out --tune")
+    if boxes:
         task, place = "detr", "boxes"
-    elif "data.images" in changes:
+    elif pictures:
         task, place = "vit", "pictures"
     elif task is None:
         raise ValueError("give --task classify, tag, answer, embed or instruct, or pictures: --data.images FOLDER")

@@ -193,16 +193,29 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quant
         tell({"text": one, "places": [[asdict(word) for word in words] for words in places]}, "\n".join(lines), as_json)
 
 
+FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
+
+
 class Labelling(click.Command):
     """A command whose --zero-shot takes all words up to the next option but names of image files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread(args) if "--zero-shot" in args else args)
+        if "--zero-shot" not in args:
+            return super().parse_args(ctx, args)
+        try:
+            left = super().parse_args(ctx, spread(args))
+        except click.MissingParameter:
+            raise ValueError(FIRST) from None
+        from regard.data.images import is_image
+
+        if is_image(ctx.params["run"]):  # of RUN, a label was made
+            raise ValueError(FIRST)
+        return left
 
 
 def spread(words: list[str]) -> list[str]:
     """The same with --zero-shot before each of its words."""
-    from regard.data.images import SUFFIXES
+    from regard.data.images import is_image
 
     found: list[str] = []
     taking = False
@@ -210,7 +223,7 @@ def spread(words: list[str]) -> list[str]:
         ends = place + 1 == len(words) or words[place + 1].startswith("-")
         if word == "--zero-shot" and not ends:
             taking = True
-        elif taking and not word.startswith("-") and Path(word).suffix.lower() not in SUFFIXES:
+        elif taking and not word.startswith("-") and not is_image(word):
             found += ["--zero-shot", word]
         else:
             taking = taking and not word.startswith("-")
@@ -244,6 +257,8 @@ def classify(
         raise ValueError(f"{run} compares pictures with texts; name these with --zero-shot, not --second")
     if zero_shot and not compares:
         raise ValueError(f"{run} has labels of its own; leave out --zero-shot, or give a CLIP model")
+    if not all(label.strip() for label in zero_shot):
+        raise ValueError("a label of --zero-shot is empty; say what an image may show")
     if compares and not zero_shot:
         raise ValueError(f'{run} has no labels of its own; name some texts: --zero-shot "a red circle" "a blue square"')
     texts = read_texts(text, input_)
@@ -260,11 +275,11 @@ def classify(
 
 def check_readable(run: str, loaded: Any, texts: list[str]) -> None:
     """An error if a model that reads is given a picture's name."""
-    from regard.data.images import SUFFIXES
+    from regard.data.images import is_image
     from regard.tasks import PictureEncoder
 
     for text in () if isinstance(loaded, PictureEncoder) else texts:
-        if Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
+        if is_image(text) and Path(text).is_file():
             raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
 
 
@@ -332,13 +347,19 @@ def embed(
 
     if (query is None) != (corpus is None):
         raise ValueError("--search and --in go together: what to look for, and the file or folder to look in")
+    for name, given in {"TEXT": text, "--input": input_, "--out": out}.items():
+        if query is not None and given:
+            raise ValueError(f"{name} does not go with --search, which prints what it finds; leave one of them out")
     encoder = load_for("embed", run, quantize)
     sees = isinstance(encoder, PictureEncoder)
     if query is not None and corpus is not None and corpus.is_dir():
         if not sees:
             raise ValueError(f"{run} reads texts, and {corpus} is a folder; give a file with a text a line")
         skipped: list[str] = []
-        for found in encoder.search(query, corpus, count=count, skipped=skipped):
+        best = encoder.search(query, corpus, count=count, skipped=skipped)
+        if not best:
+            raise ValueError(f"no picture of {corpus} can be read; the first: {skipped[0]}")
+        for found in best:
             tell({"score": found.score, "path": found.text}, f"{found.score:.4f}\t{found.text}", as_json)
         if skipped:
             click.echo(f"passed over {len(skipped):,} files: {skipped[0]}", err=True)

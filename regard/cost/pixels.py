@@ -46,6 +46,35 @@ def machine_memory() -> int | None:
         return None
 
 
+RATE = 50e9
+"""FLOPs a second of training on two cores without a GPU, about: 16,384 pixels a step were measured at 64 GFLOP/s, 64
+pixels at 34 of one core."""
+HOURS = 3
+"""Of training that are begun unasked; every recipe here is done within one."""
+
+
+def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> None:
+    """An error, before the first step, if training for so many would take much longer than anybody expects."""
+
+    def hours(rows: int, columns: int) -> float:
+        length = rows * columns
+        flops = cost(config, batch=max(1, tokens // length), length=length, training=True).flops
+        return steps * flops.training / RATE / 3600
+
+    (rows, columns), needed = shape, hours(*shape)
+    if needed <= HOURS:
+        return
+    size = max(shape)
+    while size > 16 and hours(size, size) > HOURS:
+        size //= 2
+    smaller = f"--data.size {size}, " if size < max(shape) and hours(size, size) <= HOURS else ""
+    raise ValueError(
+        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
+        f"{needed:,.0f} hours; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
+        "patches instead of pixels (regard train vit), or say how long it may take: --train.minutes"
+    )
+
+
 def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
     """An error, before anything is built, if training on pictures of this shape, `tokens` of them in a batch but at
     least one picture, needs more memory than there is."""

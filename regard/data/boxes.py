@@ -12,14 +12,14 @@ from torch import Tensor
 from regard.data.annotations import Annotated, list_coco, list_voc
 from regard.data.augment import Augmentation
 from regard.data.batches import IGNORE, Batch, shuffled
-from regard.data.images import Preparation
-from regard.data.pictures import check_room
+from regard.data.images import IMAGENET_MEAN, IMAGENET_STD, Preparation
+from regard.data.pictures import DECIDED, check_room, every_tenth
 from regard.data.scenes import SEEDS, SHAPES, scene
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the photographs that published backbones have seen."""
 LONGER = 5 / 3
 """How much longer than the shorter side a picture may be, before it is made smaller."""
+USUAL = 4 / 3
+"""How much longer it is, as a rule."""
 SIZE = 128
 """The shorter side of one's own pictures, unless told otherwise."""
 KEPT = 0.4
@@ -103,6 +103,7 @@ class BoxesConfig:
     """Where pictures with boxes come from (nothing given: drawn scenes), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("coco", "voc")
+    decides: ClassVar[dict[str, str]] = DECIDED
 
     coco: str | None = None
     """A .json of COCO's kind (images, annotations, categories), or a folder with one."""
@@ -147,8 +148,13 @@ class BoxesConfig:
         Augmentation(colour=self.colour)
 
     @property
+    def source(self) -> str | None:
+        """Where one's own annotations for training are."""
+        return self.coco or self.voc
+
+    @property
     def embedded(self) -> bool:
-        return self.coco is None and self.voc is None
+        return self.source is None
 
     @property
     def side(self) -> int:
@@ -158,7 +164,7 @@ class BoxesConfig:
     @property
     def preparation(self) -> Preparation:
         """How pictures become numbers: their shape is kept."""
-        mean, std = (MEAN, STD) if self.channels == 3 else ((sum(MEAN) / 3,), (sum(STD) / 3,))
+        mean, std = (one if self.channels == 3 else (sum(one) / 3,) for one in (IMAGENET_MEAN, IMAGENET_STD))
         longest = round(LONGER * self.side)
         return Preparation(channels=self.channels, shortest=self.side, longest=longest, mean=mean, std=std)
 
@@ -166,54 +172,58 @@ class BoxesConfig:
         folder = None if self.images is None else Path(self.images)
         return (list_voc if self.voc else list_coco)(Path(source), folder)
 
-    def read(self, source: str, names: tuple[str, ...] = ()) -> Boxes:
-        """All pictures of a source; with `names`, labels are numbered as in training."""
+    def read(self, source: str, names: tuple[str, ...] = (), how: Preparation | None = None) -> Boxes:
+        """All pictures of a source, as `how` says; with `names`, labels are numbered as in training."""
+        how = how or self.preparation
         listed, found = self.annotated(source)
         for name in found if names else ():
             if name not in names:
                 raise ValueError(f"{source}: the label {name!r} does not occur in training; known: {', '.join(names)}")
         names = names or found
-        check_room(source, len(listed), (self.side, self.side, self.channels))
-        boxes = Boxes([self.fit(one, names) for one in listed], names)
+        side = how.shortest or max(how.target or (self.side,))
+        check_room(source, len(listed), (side, round(USUAL * side), how.channels))
+        boxes = Boxes([fit(one, names, how) for one in listed], names)
         if not any(len(one.labels) for one in boxes.pictures):
             raise ValueError(f"{source}: not one box has an area inside of its picture; correct them")
         return boxes
 
-    def fit(self, one: Annotated, names: tuple[str, ...]) -> Boxed:
-        """A picture and its boxes at the size of training; boxes that have no area in it are left out."""
-        image = one.read()
-        pixels = self.preparation.fit(image)
-        ratio = np.array(pixels.shape[1::-1] * 2) / np.array(image.size * 2)
-        boxes = np.array([box for _, box in one.things], dtype=np.float64).reshape(-1, 4)
-        boxes = clipped(boxes * ratio, *pixels.shape[:2])
-        labels, kept = np.array([names.index(name) for name, _ in one.things], dtype=np.int64), area(boxes) > 0
-        return Boxed(pixels, labels[kept], boxes[kept])
-
-    def drawn(self, split: str, count: int) -> Boxes:
-        if self.channels != 3:
+    def drawn(self, split: str, count: int, how: Preparation | None = None) -> Boxes:
+        how = how or self.preparation
+        if how.channels != 3:
             raise ValueError("scenes are in colour; leave channels at 3")
-        check_room("scenes", count, (self.side, self.side, self.channels))
-        return Boxes(Drawn(split, count, self.side, self.things), SHAPES)
+        side = how.shortest or self.side
+        check_room("scenes", count, (side, side, 3))
+        return Boxes(Drawn(split, count, side, self.things), SHAPES)
 
-    def split(self) -> tuple[Boxes, Boxes]:
+    def split(self, how: Preparation | None = None) -> tuple[Boxes, Boxes]:
         """Pictures for training and for validation."""
-        source = self.coco or self.voc
-        if source is None:
-            return self.drawn("train", self.scenes), self.drawn("valid", 200)
-        boxes = self.read(source)
+        if self.source is None:
+            return self.drawn("train", self.scenes, how), self.drawn("valid", 200, how)
+        boxes = self.read(self.source, how=how)
         if self.valid is not None:
-            return boxes, self.read(self.valid, boxes.names)
-        if len(boxes) < 2:
-            raise ValueError(f"{source}: one picture cannot be split; give --data.valid")
-        held = [i for i in range(len(boxes)) if i % 10 == 1]
-        return boxes.take([i for i in range(len(boxes)) if i % 10 != 1]), boxes.take(held)
+            return boxes, self.read(self.valid, boxes.names, how)
+        held = every_tenth(np.zeros(len(boxes)), self.source)
+        train, valid = (boxes.take(np.flatnonzero(part).tolist()) for part in (~held, held))
+        return train, valid
 
-    def held_out(self) -> Boxes:
+    def held_out(self, how: Preparation | None = None) -> Boxes:
         """The pictures for the scores at the end."""
-        source = self.coco or self.voc
-        if source is None:
-            return self.drawn("test", 500)
-        return self.read(self.test, self.annotated(source)[1]) if self.test is not None else self.split()[1]
+        if self.source is None:
+            return self.drawn("test", 500, how)
+        if self.test is None:
+            return self.split(how)[1]
+        return self.read(self.test, self.annotated(self.source)[1], how)
+
+
+def fit(one: Annotated, names: tuple[str, ...], how: Preparation) -> Boxed:
+    """A picture and its boxes at the size of training; boxes that have no area in it are left out."""
+    image = one.read()
+    pixels = how.fit(image)
+    ratio = np.array(pixels.shape[1::-1] * 2) / np.array(image.size * 2)
+    boxes = np.array([box for _, box in one.things], dtype=np.float64).reshape(-1, 4)
+    boxes = clipped(boxes * ratio, *pixels.shape[:2])
+    labels, kept = np.array([names.index(name) for name, _ in one.things], dtype=np.int64), area(boxes) > 0
+    return Boxed(pixels, labels[kept], boxes[kept])
 
 
 @dataclass(frozen=True)
@@ -222,6 +232,7 @@ class BoxStream:
 
     boxes: Boxes
     data: BoxesConfig
+    how: Preparation
     rows: int
     """Pictures in a batch."""
     seed: int = 0
@@ -249,7 +260,6 @@ class BoxStream:
     def collate(
         self, pictures: Sequence[Boxed], places: Sequence[int], rng: np.random.Generator | None = None
     ) -> Batch:
-        how = self.data.preparation
         light = Augmentation(colour=self.data.colour) if rng is not None and self.data.colour else None
         arrays = []
         for one in pictures:
@@ -257,7 +267,7 @@ class BoxStream:
             if light is not None and rng is not None:
                 x = torch.from_numpy(np.moveaxis(bytes_, -1, 0).astype(np.float32))[None]
                 bytes_ = np.moveaxis(light.relight(x, rng)[0].numpy().round().astype(np.uint8), 0, -1)
-            arrays.append(how.numbers(bytes_))
+            arrays.append(self.how.numbers(bytes_))
         return Batch(padded(arrays), as_targets(pictures), tuple(places))
 
     def once(self, boxes: Boxes, rows: int | None = None) -> Iterator[Batch]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,15 +11,21 @@ from torch import Tensor
 
 from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad, shuffled
-from regard.data.examples import read_cells, read_objects
 from regard.data.images import Preparation
-from regard.data.pictures import COLUMNS, TABLES, Listed, PicturesConfig, check_room, read_listed, resized, shape_of
-from regard.data.scenes import scenes
+from regard.data.pictures import (
+    DECIDED,
+    Listed,
+    PicturesConfig,
+    Stream,
+    check_room,
+    every_tenth,
+    read_listed,
+    resized,
+    shape_of,
+)
+from regard.data.scenes import Scene, stream_scenes
+from regard.data.tables import TABLES, read_table
 
-PATHS = (*COLUMNS, "file_name", "image_name", "image_path", "img", "picture")
-"""What the column of paths may be called."""
-CAPTIONS = ("caption", "text", "sentence", "description", "comment", "title")
-"""What columns of captions may be called, also in the plural, or several with numbers: caption1, caption_2 …"""
 HELD_OUT = 500
 """Scenes for validation; twice as many for the scores at the end."""
 
@@ -35,13 +40,19 @@ class Captioned:
     def __len__(self) -> int:
         return len(self.captions)
 
-    def take(self, places: Sequence[int]) -> "Captioned":
+    def take(self, places: slice | Sequence[int]) -> "Captioned":
+        if isinstance(places, slice):
+            return Captioned(self.pixels[places], self.captions[places])
         return Captioned(self.pixels[list(places)], [self.captions[i] for i in places])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionsConfig(PicturesConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | {
+        "model.vocab_size": "follows from the texts; use --data.vocab-size",
+    }
 
     images: str | None = None
     """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""
@@ -76,38 +87,45 @@ class CaptionsConfig(PicturesConfig):
         rows, columns, channels = (64, 64, 3) if self.images is None else shape_of(list_captions(self.images)[0])
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str, shape: tuple[int, int, int] | None = None) -> Captioned:
-        """All pictures of a table, at one size."""
+    def read(self, source: str, how: Preparation | None = None) -> Captioned:
+        """All pictures of a table, at one size, as `how` says."""
         listed, captions = list_captions(source)
-        return Captioned(read_listed(listed, shape or self.shape(), source), captions)
+        return Captioned(read_listed(listed, how or self.fitting(), source), captions)
 
-    def drawn(self, split: str, count: int) -> Captioned:
-        """Scenes of a split."""
-        rows, _, channels = self.shape()
-        check_room("scenes", count, (rows, rows, channels))
-        found = scenes(split, count, rows, self.most)
-        pixels = np.stack([one.pixels for one in found])
-        how = Preparation(channels=channels, size=(rows, rows))
-        return Captioned(resized(pixels, how), [(one.caption,) for one in found])
+    def drawn(self, split: str, count: int, how: Preparation | None = None) -> Captioned:
+        """Scenes of a split; of each only pixels and captions are kept."""
+        how = how or self.fitting()
+        assert how.target is not None
+        side = how.target[0]
+        check_room("scenes", count, (side, side, how.channels))
+        pixels, captions = np.empty((count, *how.target, how.channels), dtype=np.uint8), []
+        for place, one in zip(pixels, stream_scenes(split, side, self.most), strict=False):
+            place[:] = resized(one.pixels[None], how)[0]
+            captions.append(self.said(one, split))
+        return Captioned(pixels, captions)
 
-    def split(self) -> tuple[Captioned, Captioned]:
+    def said(self, scene: Scene, split: str) -> tuple[str, ...]:
+        """Captions of a scene."""
+        return (scene.caption,)
+
+    def split(self, how: Preparation | None = None) -> tuple[Captioned, Captioned]:
         """Pictures for training and for validation; no picture is in both, however many captions it has."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.drawn("train", self.count), self.drawn("valid", HELD_OUT)
-        shape = self.shape()
-        found = self.read(self.images, shape)
+            return self.drawn("train", self.count, how), self.drawn("valid", HELD_OUT, how)
+        found = self.read(self.images, how)
         if self.valid is not None:
-            return found, self.read(self.valid, shape)
-        if len(found) < 2:
-            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
-        held = [i for i in range(len(found)) if i % 10 == 1]
-        return found.take([i for i in range(len(found)) if i % 10 != 1]), found.take(held)
+            return found, self.read(self.valid, how)
+        held = every_tenth(np.zeros(len(found)), self.images)
+        train, valid = (found.take(np.flatnonzero(part).tolist()) for part in (~held, held))
+        return train, valid
 
-    def held_out(self) -> Captioned:
+    def held_out(self, how: Preparation | None = None) -> Captioned:
         """The pictures for the scores at the end."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.drawn("test", 2 * HELD_OUT)
-        return self.read(self.test) if self.test is not None else self.split()[1]
+            return self.drawn("test", 2 * HELD_OUT, how)
+        return self.read(self.test, how) if self.test is not None else self.split(how)[1]
 
 
 def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...]]]:
@@ -120,72 +138,17 @@ def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...
         )
     listed: dict[Path, Listed] = {}
     captions: dict[Path, list[str]] = {}
-    rows = object_rows(table) if table.suffix.lower() == ".jsonl" else cell_rows(table)
-    for number, name, said in rows:
+    for number, name, said in read_table(table, "caption"):
         path, where = table.parent / name, f"{table}, line {number}: "
-        if not said:
-            raise ValueError(f"{where}the caption is empty; fill it, or leave out the line")
-        if not name or not path.is_file():
+        if not path.is_file():
             raise ValueError(f"{where}no such image: {path}; paths are relative to the table")
         listed.setdefault(path, Listed(path, "", where))
         captions.setdefault(path, []).extend(said)
-    if not listed:
-        raise ValueError(f"{table}: not one picture; a header alone is no data")
     return list(listed.values()), [tuple(captions[path]) for path in listed]
 
 
-def object_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Line, path and captions of each object; captions are a text or a list of texts."""
-    for number, row in read_objects(table, ("path", "caption"), {}):
-        where = f"{table}, line {number}: "
-        name = next((row[key] for key in row if key.lower() in PATHS), None)
-        if not isinstance(name, str):
-            raise ValueError(where + missing("path", PATHS, row))
-        values = [row[key] for key in row if is_caption(key)]
-        if not values:
-            raise ValueError(where + missing("caption", CAPTIONS, row))
-        texts: list[Any] = [text for value in values for text in (value if isinstance(value, list) else [value])]
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{where}a caption is a text or a list of texts; put it in quotes")
-        yield number, name.strip(), [text.strip() for text in texts if text.strip()]
-
-
-def cell_rows(table: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """The same of a .csv or .tsv; without a header the path comes first and captions follow."""
-    rows = read_cells(table)
-    number, first = next(rows)
-    names = [cell.strip().lower() for cell in first]
-    place = next((i for i, name in enumerate(names) if name in PATHS), None)
-    said = [i for i, name in enumerate(names) if is_caption(name)]
-    if place is None and not said:
-        if len(first) < 2:
-            raise ValueError(f"{table}, line {number}: got one column; give the path and the caption")
-        place, said = 0, list(range(1, len(first)))
-        yield number, first[0].strip(), [cell.strip() for cell in first[1:] if cell.strip()]
-    elif place is None or not said:
-        lacks = missing("path", PATHS, names) if place is None else missing("caption", CAPTIONS, names)
-        raise ValueError(f"{table}, line {number}: the header has {lacks}")
-    for number, cells in rows:
-        if len(cells) != len(first):
-            raise ValueError(
-                f"{table}, line {number}: got {len(cells)} columns, but {len(first)} in the first line; "
-                "put captions with commas in quotes"
-            )
-        yield number, cells[place].strip(), [cells[i].strip() for i in said if cells[i].strip()]
-
-
-def is_caption(name: str) -> bool:
-    """Whether a column of this name holds captions: caption, captions, Caption 3 …"""
-    return name.lower().rstrip("0123456789").rstrip("_ -").removesuffix("s") in CAPTIONS
-
-
-def missing(what: str, known: Sequence[str], names: Any) -> str:
-    """What to say of a table without a column."""
-    return f"no {what}, only {', '.join(map(repr, names)) or 'nothing'}; call its column {' or '.join(known)}"
-
-
 @dataclass(frozen=True)
-class CaptionStream:
+class CaptionStream(Stream):
     """Endless batches of pictures, each with one of its captions; where it stands is two numbers, so a run resumes."""
 
     pictures: Captioned
@@ -199,19 +162,10 @@ class CaptionStream:
     """Pictures in a batch."""
     seed: int = 0
 
-    def count(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.pictures) // self.rows)
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        """All bytes as B C Y X."""
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
-
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
-            x = centred(self.augmentation.change(self.tensor[places].float(), rng), self.how)
+            x = centred(self.augmentation.change(self.bytes_of(places).float(), rng), self.how)
             said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
             yield epoch, index, self.collate(x, said, places)
 

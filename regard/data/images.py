@@ -13,6 +13,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 PIXELS = 1 << 27
 """Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of the photographs that published backbones have seen."""
 GREY = ("1", "L", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 
 Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
@@ -44,6 +46,11 @@ def read_image(path: str | Path | BytesIO) -> Image.Image:
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
     finally:
         Image.MAX_IMAGE_PIXELS = limit
+
+
+def is_image(name: str) -> bool:
+    """Whether a word ends like the name of an image file."""
+    return Path(name.strip()).suffix.lower() in SUFFIXES
 
 
 def list_images(folder: Path) -> list[Path]:

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, pad
 from regard.data.captions import Captioned, CaptionsConfig, CaptionStream
+from regard.data.images import Preparation
+from regard.data.pictures import NO_LABELS, resized
 from regard.data.scenes import COLOURS, SHAPES, Scene, Thing, scenes
 
 ALONE = 1000
@@ -20,27 +24,25 @@ LABELS = tuple(f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES)
 class PairedConfig(CaptionsConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
 
+    decides: ClassVar[dict[str, str]] = CaptionsConfig.decides | NO_LABELS
+
     max_len: int = 64
     """Longest text in tokens; longer ones are cut."""
 
-    def drawn(self, split: str, count: int) -> Captioned:
-        """Scenes of a split. Of those for training it is also said briefly what they show, and of each thing alone.
+    def said(self, scene: Scene, split: str) -> tuple[str, ...]:
+        """Of scenes for training it is also said briefly what they show, and of each thing alone.
 
         Full captions differ in so much that shapes would hardly matter for telling pictures apart.
         """
-        found = CaptionsConfig.drawn(self, split, count)
-        if split != "train":
-            return found
-        rows = found.pixels.shape[1]
-        said = [tuple(dict.fromkeys(texts_of(one))) for one in scenes(split, count, rows, self.most)]
-        return Captioned(found.pixels, said)
+        return tuple(dict.fromkeys(texts_of(scene))) if split == "train" else (scene.caption,)
 
-    def alone(self, limit: int | None = None) -> tuple[Captioned, tuple[str, ...]]:
+    def alone(self, limit: int | None = None, how: Preparation | None = None) -> tuple[Captioned, tuple[str, ...]]:
         """Scenes of one thing each that no training saw, what it is, and everything that it might be."""
-        found = scenes("test", min(ALONE, limit or ALONE), self.shape()[0], 1)
-        things = [one.things[0] for one in found]
-        pictures = CaptionsConfig(size=self.size, channels=self.channels, most=1).drawn("test", len(found))
-        return Captioned(pictures.pixels, [(name_of(thing),) for thing in things]), LABELS
+        how = how or self.fitting()
+        assert how.target is not None
+        found = scenes("test", min(ALONE, limit or ALONE), how.target[0], 1)
+        pixels = resized(np.stack([one.pixels for one in found]), how)
+        return Captioned(pixels, [(name_of(one.things[0]),) for one in found]), LABELS
 
 
 def texts_of(scene: Scene) -> list[str]:

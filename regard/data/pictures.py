@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,16 +12,20 @@ from torch import Tensor
 from regard.data.arrays import is_arrays, read_arrays
 from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch, shuffled
-from regard.data.examples import RENAME, read_examples
 from regard.data.images import Preparation, list_images, read_image
+from regard.data.tables import TABLES, read_table
 
 LARGEST = 64
 """Pictures of unequal or larger sizes are brought to squares of this side, unless told otherwise."""
 ROOM = 1 << 32
 """Bytes that all pictures together may take."""
-TABLES = (".csv", ".tsv", ".jsonl")
-COLUMNS = ("path", "image", "file", "filename")
-"""What the column of paths may be called."""
+DECIDED = {
+    "model.image": "follows from the pictures; use --data.size",
+    "model.channels": "follows from the pictures; use --data.channels",
+    "model.labels": "follows from the pictures; leave it out",
+}
+"""Fields of a model that its pictures decide, and what to say to who sets them."""
+NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave it out"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,16 +84,8 @@ def list_folder(folder: Path) -> list[Listed]:
 
 def list_table(table: Path) -> list[Listed]:
     """Rows of path and label; paths are relative to the table."""
-    with table.open(encoding="utf-8-sig", errors="replace") as file:
-        first = file.readline().lower()
-    named = [name for name in COLUMNS if name in first.replace("\t", ",").replace('"', "").strip().split(",")]
-    if table.suffix.lower() == ".jsonl":
-        named = [name for name in COLUMNS if f'"{name}"' in first]
-    try:
-        rows = read_examples(table, "classify", {"text": named[0]} if named else None)
-    except ValueError as error:
-        raise ValueError(str(error).replace(RENAME, "call the columns path and label")) from None
-    return [Listed(table.parent / row.text, row.label, f"{table}, line {row.line}: ") for row in rows]
+    rows = read_table(table, "label")
+    return [Listed(table.parent / path, said[0], f"{table}, line {number}: ") for number, path, said in rows]
 
 
 def digits(split: str) -> Pictures:
@@ -111,6 +106,7 @@ class PicturesConfig(Augmentation):
     """Where pictures come from (nothing given: embedded ones), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
+    decides: ClassVar[dict[str, str]] = DECIDED
 
     images: str | None = None
     """A folder, table or array of pictures."""
@@ -135,6 +131,20 @@ class PicturesConfig(Augmentation):
     @property
     def embedded(self) -> bool:
         return self.images is None
+
+    @property
+    def source(self) -> str | None:
+        """Where one's own pictures for training are."""
+        return self.images
+
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, columns and channels that all pictures get."""
+        raise NotImplementedError
+
+    def fitting(self) -> Preparation:
+        """How every picture gets them."""
+        rows, columns, channels = self.shape()
+        return Preparation(channels=channels, size=(rows, columns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,10 +195,9 @@ class ImagesConfig(PicturesConfig):
             rows, columns, channels = shape_of(list_pictures(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
-        """All pictures of a source, or of the embedded part, at one size."""
-        rows, columns, channels = shape or self.shape()
-        how = Preparation(channels=channels, size=(rows, columns))
+    def read(self, source: str | None, part: str = "train", how: Preparation | None = None) -> Pictures:
+        """All pictures of a source, or of the embedded part, at one size; files as `how` says."""
+        how = how or self.fitting()
         if source is None:
             found = digits(part)
             return Pictures(resized(found.pixels, how), found.labels, found.names)
@@ -199,33 +208,32 @@ class ImagesConfig(PicturesConfig):
         listed = list_pictures(source)
         names = tuple(sorted({one.label for one in listed}))
         place = {name: i for i, name in enumerate(names)}
-        pixels = read_listed(listed, (rows, columns, channels), source)
+        pixels = read_listed(listed, how, source)
         return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
 
-    def split(self, shape: tuple[int, int, int] | None = None) -> tuple[Pictures, Pictures]:
+    def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
         """Pictures for training and for validation."""
-        shape = shape or self.shape()
+        how = how or self.fitting()
         if self.images is None:
-            return self.read(None, "train", shape), self.read(None, "valid", shape)
-        pictures = self.read(self.images, shape=shape)
+            return self.read(None, "train", how), self.read(None, "valid", how)
+        pictures = self.read(self.images, how=how)
         if len(pictures.names) < 2:
             raise ValueError(f"{self.images} has only the class {pictures.names[0]!r}; give pictures of another, too")
         if self.valid is not None:
-            return pictures, named_as(self.read(self.valid, shape=shape), pictures.names, self.valid)
-        if len(pictures) < 2:
-            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
-        held = np.arange(len(pictures)) % 10 == 1
+            return pictures, named_as(self.read(self.valid, how=how), pictures.names, self.valid)
+        held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
-    def held_out(self) -> Pictures:
+    def held_out(self, how: Preparation | None = None) -> Pictures:
         """The pictures for the scores at the end."""
+        how = how or self.fitting()
         if self.images is None:
-            return self.read(None, "test")
+            return self.read(None, "test", how)
         if self.test is not None:
-            return named_as(self.read(self.test), self.names(), self.test)
+            return named_as(self.read(self.test, how=how), self.names(), self.test)
         if is_arrays(self.images) and read_arrays(Path(self.images), "test"):
-            return named_as(self.read(self.images, "test"), self.names(), self.images)
-        return self.split()[1]
+            return named_as(self.read(self.images, "test", how), self.names(), self.images)
+        return self.split(how)[1]
 
     def names(self) -> tuple[str, ...]:
         """The classes of one's own pictures for training."""
@@ -250,21 +258,33 @@ def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
     return (rows, columns, channels) if max(rows, columns) <= LARGEST else (LARGEST, LARGEST, channels)
 
 
-def read_listed(listed: Sequence[Listed], shape: tuple[int, int, int], source: str) -> np.ndarray:
+def every_tenth(labels: np.ndarray, source: str) -> np.ndarray:
+    """Which pictures are held out for validation: the tenth part of each class, never its only one."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(classes, kind="stable")
+    held = np.zeros(len(labels), dtype=bool)
+    held[order[counts[classes[order]] > 1][1::10]] = True
+    if not held.any():
+        few = "one picture" if len(labels) < 2 else "one picture of each class"
+        raise ValueError(f"{source}: {few} cannot be split; give --data.valid")
+    return held
+
+
+def read_listed(listed: Sequence[Listed], how: Preparation, source: str) -> np.ndarray:
     """All pictures of a list at one size, if there is room for them."""
-    rows, columns, channels = shape
-    check_room(source, len(listed), shape)
-    how = Preparation(channels=channels, size=(rows, columns))
-    pixels = np.empty((len(listed), rows, columns, channels), dtype=np.uint8)
+    assert how.target is not None
+    shape = (*how.target, how.channels)
+    check_room(source, len(listed), shape, times=2)
+    pixels = np.empty((len(listed), *shape), dtype=np.uint8)
     for i, one in enumerate(listed):
         pixels[i] = how.fit(one.read())
     return pixels
 
 
-def check_room(source: str, count: int, shape: tuple[int, int, int]) -> None:
-    """An error if so many pictures of this shape are too much to be held."""
+def check_room(source: str, count: int, shape: tuple[int, int, int], times: int = 1) -> None:
+    """An error if so many pictures of this shape are too much to be held, twice where they are split by copying."""
     rows, columns, channels = shape
-    needed = count * rows * columns * channels
+    needed = count * rows * columns * channels * times
     if needed > ROOM:
         raise ValueError(
             f"{source}: {count:,} pictures of {rows} × {columns} take {needed / 2**30:.1f} GiB, "
@@ -288,10 +308,15 @@ def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
     """Arrays brought to another size or number of channels, if they have not got it."""
     from PIL import Image
 
-    if pixels.shape[1:] == (*(how.size or pixels.shape[1:3]), how.channels):
+    if pixels.shape[1:] == (*(how.target or pixels.shape[1:3]), how.channels):
         return pixels
     flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    return np.stack([how.fit(Image.fromarray(one)) for one in flat])
+    first = how.fit(Image.fromarray(flat[0]))
+    check_room("arrays", len(pixels), first.shape, times=2)
+    found = np.empty((len(pixels), *first.shape), dtype=np.uint8)
+    for i, one in enumerate(flat):
+        found[i] = how.fit(Image.fromarray(one))
+    return found
 
 
 def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Pictures:
@@ -303,8 +328,23 @@ def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Picture
     return Pictures(pictures.pixels, places[pictures.labels], names)
 
 
+class Stream:
+    """What streams of pictures at one size share."""
+
+    pictures: Any
+    rows: int
+
+    def count(self) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.pictures) // self.rows)
+
+    def bytes_of(self, places: Sequence[int]) -> Tensor:
+        """Some of the pictures as B C Y X; of all of them that would be a second copy."""
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels[places], -1, 1)))
+
+
 @dataclass(frozen=True)
-class PictureStream:
+class PictureStream(Stream):
     """Endless batches of pictures; where it stands is two numbers, so that a run resumes to the same batch."""
 
     pictures: Pictures
@@ -316,19 +356,10 @@ class PictureStream:
     mixup: float = 0.0
     cutmix: float = 0.0
 
-    def count(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.pictures) // self.rows)
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        """All bytes as B C Y X."""
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.pictures.pixels, -1, 1)))
-
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from the given place on."""
         for epoch, index, places, rng in shuffled(len(self.pictures), self.rows, self.seed, epoch, index):  # noqa: B020
-            x = self.augmentation.change(self.tensor[places].float(), rng)
+            x = self.augmentation.change(self.bytes_of(places).float(), rng)
             labels = torch.from_numpy(self.pictures.labels[places])
             x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
             yield epoch, index, Batch({"pixels": centred(x, self.how)}, targets, tuple(places))

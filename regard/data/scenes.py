@@ -179,7 +179,7 @@ def stream_scenes(split: str, size: int = 64, most: int = 3, fewest: int = 1, fi
         number += 1
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # of tests, which draw the same twice; a scene is three times its pixels
 def scenes(split: str, count: int, size: int = 64, most: int = 3, fewest: int = 1) -> tuple[Scene, ...]:
     """The first scenes of a split: train, valid or test; no two splits share a scene."""
     stream = stream_scenes(split, size, most, fewest)

@@ -10,10 +10,10 @@ from PIL import Image
 
 from regard.config import nearest
 from regard.data.examples import read_examples
-from regard.data.images import SUFFIXES
 from regard.data.languages import LANGUAGES, languages
 from regard.data.pairs import read_lines
-from regard.data.pictures import TABLES, digits, list_folder, list_table, read_arrays
+from regard.data.pictures import digits, list_folder, list_table, read_arrays
+from regard.data.tables import TABLES, lists_images
 from regard.data.unlabelled import list_any
 
 
@@ -64,17 +64,12 @@ def find_examples(source: str | Path | None, *, sees: bool, reads: bool) -> Exam
     kind = path.suffix.lower()
     if not path.is_dir() and kind not in (".txt", ".npz", *TABLES):
         raise ValueError(f"{path}: examples are a .txt, {', '.join(TABLES)}, an .npz, or a folder of pictures")
-    pictures = path.is_dir() or kind == ".npz" or (kind in TABLES and sees and (not reads or lists_pictures(path)))
+    pictures = path.is_dir() or kind == ".npz" or (kind in TABLES and sees and (not reads or lists_images(path)))
     if pictures and not sees:
         raise ValueError(f"{path} holds pictures, and the model reads texts; give a .txt, {', '.join(TABLES)}")
     if not pictures and not reads:
         raise ValueError(f"{path} holds texts, and the model sees pictures; give a folder, a table of paths or an .npz")
     return of_pictures(path) if pictures else of_texts(path)
-
-
-def lists_pictures(table: Path) -> bool:
-    """Whether a table has names of image files where others have texts."""
-    return Path(list_table(table)[0].path).suffix.lower() in SUFFIXES
 
 
 def embedded(sees: bool) -> Examples:

@@ -18,6 +18,7 @@ from regard.data.pictures import (
     PicturesConfig,
     PictureStream,
     digits,
+    every_tenth,
     list_pictures,
     read_listed,
     resized,
@@ -41,34 +42,33 @@ class UnlabelledConfig(PicturesConfig):
             rows, columns, channels = shape_of(list_any(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str | None, part: str = "train", shape: tuple[int, int, int] | None = None) -> Pictures:
-        """All pictures of a source, or of the embedded part, at one size."""
-        shape = shape or self.shape()
+    def read(self, source: str | None, part: str = "train", how: Preparation | None = None) -> Pictures:
+        """All pictures of a source, or of the embedded part, at one size; files as `how` says."""
+        how = how or self.fitting()
         if source is not None and not is_arrays(source):
-            pixels = read_listed(list_any(source), shape, source)
+            pixels = read_listed(list_any(source), how, source)
         else:
             found = digits(part).pixels if source is None else stored(source, part)
-            pixels = resized(found, Preparation(channels=shape[2], size=shape[:2]))
+            pixels = resized(found, how)
         return Pictures(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
 
-    def split(self) -> tuple[Pictures, Pictures]:
+    def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
         """Pictures for training and for validation."""
-        shape = self.shape()
-        pictures = self.read(self.images, shape=shape)
+        how = how or self.fitting()
+        pictures = self.read(self.images, how=how)
         if self.images is None or self.valid is not None:
-            return pictures, self.read(self.valid, "valid" if self.images is None else "train", shape)
-        if len(pictures) < 2:
-            raise ValueError(f"{self.images}: one picture cannot be split; give --data.valid")
-        held = np.arange(len(pictures)) % 10 == 1
+            return pictures, self.read(self.valid, "valid" if self.images is None else "train", how)
+        held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
-    def held_out(self) -> Pictures:
+    def held_out(self, how: Preparation | None = None) -> Pictures:
         """The pictures for the scores at the end."""
+        how = how or self.fitting()
         if self.images is None or self.test is not None:
-            return self.read(self.test, "test" if self.images is None else "train")
+            return self.read(self.test, "test" if self.images is None else "train", how)
         if is_arrays(self.images) and has_test(self.images):
-            return self.read(self.images, "test")
-        return self.split()[1]
+            return self.read(self.images, "test", how)
+        return self.split(how)[1]
 
 
 def list_any(source: str) -> list[Listed]:
@@ -117,7 +117,7 @@ class ViewStream(PictureStream):
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
             rng = np.random.default_rng((self.seed, epoch, index, 1))
-            second = self.view(self.tensor[list(batch.examples)], rng)
+            second = self.view(self.bytes_of(list(batch.examples)), rng)
             yield epoch, index, replace(batch, inputs={"pixels": torch.cat([batch.inputs["pixels"], second])})
 
     def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
@@ -125,7 +125,7 @@ class ViewStream(PictureStream):
         rng = np.random.default_rng((self.seed, 2))
         plain = PictureStream(pictures, self.how, self.augmentation, self.rows)
         for batch in super().once(pictures, self.rows):  # as many others as in training
-            views = [self.view(plain.tensor[list(batch.examples)], rng) for _ in range(2)]
+            views = [self.view(plain.bytes_of(list(batch.examples)), rng) for _ in range(2)]
             yield replace(batch, inputs={"pixels": torch.cat(views)})
 
     def view(self, bytes_: Tensor, rng: np.random.Generator) -> Tensor:

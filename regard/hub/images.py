@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from regard.data.images import FILTERS, Preparation
+from regard.data.images import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preparation
 from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 
@@ -11,7 +11,6 @@ PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 """Of pictures; and of pictures and texts together, where newer releases keep the same as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
 """What the filters are called there."""
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),

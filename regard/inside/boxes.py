@@ -23,6 +23,20 @@ def check_place(path: Path) -> None:
         raise ValueError(f"{path} has no suffix of a picture; use .png")
 
 
+def place(
+    box: Sequence[int], across: int, down: int, size: tuple[int, int], taken: Sequence[Sequence[int]]
+) -> tuple[int, int]:
+    """Where a name stands: above its box, else below it, else in it; the first of these that no other name has."""
+    left, top, _, bottom = box
+    x = max(0, min(left, size[0] - across))
+    ways = [y for y in (top - down, bottom, top, bottom - down) if 0 <= y <= size[1] - down]
+    free = [
+        y for y in ways
+        if not any(x < right and l < x + across and y < low and t < y + down for l, t, right, low in taken)  # noqa: E741
+    ]  # fmt: skip
+    return x, (free or ways or [max(0, min(top, size[1] - down))])[0]
+
+
 def draw_boxes(image: Image.Image, found: Sequence[Any], labels: Sequence[str], path: str | Path | None = None) -> Any:
     """The picture with a box, a name and a percentage for each of the `found`; written to `path` if there is one.
 
@@ -32,15 +46,19 @@ def draw_boxes(image: Image.Image, found: Sequence[Any], labels: Sequence[str], 
     drawn = image.convert("RGB").resize([side * times for side in image.size], Image.Resampling.NEAREST)
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(size=max(13, max(drawn.size) // 40))
     width = max(2, max(drawn.size) // 250)
-    for one in reversed(found):  # the surest last, on top
-        colour = COLOURS[labels.index(one.label) % len(COLOURS)]
-        left, top, right, bottom = (round(side * times) for side in one.box)
-        pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colour, width=width)
-        text = f"{one.label} {one.score:.0%}"
+    boxes = [tuple(round(side * times) for side in one.box) for one in found]
+    colours = [COLOURS[labels.index(one.label) % len(COLOURS)] for one in found]
+    order = range(len(found) - 1, -1, -1)  # the surest last, on top
+    for i in order:
+        left, top, right, bottom = boxes[i]
+        pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colours[i], width=width)
+    taken: list[tuple[int, ...]] = []
+    for i in reversed(order):  # the surest name has the first choice
+        text = f"{found[i].label} {found[i].score:.0%}"
         across, down = (int(side) + 6 for side in pen.textbbox((0, 0), text, font=font)[2:])
-        x = max(0, min(left, drawn.size[0] - across))
-        y = top - down if top >= down else min(top, drawn.size[1] - down)  # above the box, or in it without room there
-        pen.rectangle((x, y, x + across, y + down), fill=colour)
+        x, y = place(boxes[i], across, down, drawn.size, taken)
+        taken.append((x, y, x + across, y + down))
+        pen.rectangle(taken[-1], fill=colours[i])
         pen.text((x + 3, y + 3), text, fill="white", font=font)
     if path is not None:
         write_atomically(Path(path), drawn.save)

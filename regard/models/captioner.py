@@ -83,8 +83,7 @@ class CaptionerConfig(BlockConfig):
         """Fields without effect, those of the decoder that there is not, and why."""
         names = {"cell", "layers", "score"}
         if self.decoder == "recurrent":
-            both = {"vocab_size", "image", "channels", "widths", "decoder", "dim", "dropout", "max_len"}
-            names = {field.name for field in fields(self)} - both - names
+            names = {field.name for field in fields(BlockConfig)} - {"dim", "dropout", "max_len"} | {"depth"}
         return dict.fromkeys(sorted(names), f"decoder {self.decoder}")
 
     @property

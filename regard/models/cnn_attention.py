@@ -44,6 +44,11 @@ class CNNAttentionConfig(HierarchyConfig):
         for stage in range(len(self.depths)):
             self.looks(stage)
 
+    @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, and why."""
+        return {} if self.attention else dict.fromkeys(("heads", "kernel", "attention_dropout"), "attention 0")
+
     def looks(self, stage: int) -> AttentionConfig | None:
         """The attention of a stage's blocks, if they have any: heads of one size throughout."""
         before = len(self.depths) - 1 - stage

@@ -71,6 +71,11 @@ class SwinConfig(HierarchyConfig):
         return (rows, rows) if self.offsets == "log" else None
 
     @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, and why."""
+        return {"trained_windows": "offsets learned"} if self.offsets == "learned" else {}
+
+    @property
     def known_windows(self) -> tuple[int, ...]:
         """The windows of each stage that networks of offsets were trained with."""
         own = [

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,12 +49,14 @@ EMPTY: tuple[Any, ...] = (None, "none", (), [])
 """A field that a stored recipe holds, but that names nothing."""
 
 
-def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
+def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of that name with fields overridden: `recipe("translate", {"train.steps": 100})`.
 
-    Defaults suit the embedded data, or data of one's own where `changes` name some.
+    Defaults suit the embedded data, or data of one's own where `changes` name some. Fields of a `stored` recipe come
+    first; they may say what followed from its data, `changes` may not.
     """
-    changes = {key.replace("-", "_"): value for key, value in (changes or {}).items()}
+    asked = {key.replace("-", "_") for key in changes or {}}
+    changes = {key.replace("-", "_"): value for key, value in {**(stored or {}), **(changes or {})}.items()}
     given = {key.removeprefix("data.") for key, value in changes.items() if value not in EMPTY}
     plan = recipes[name](embedded=True)
     how: dict[str, Any] = {"base": changes["data.base"]} if "base" in given and hasattr(plan.data, "base") else {}
@@ -64,10 +66,19 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None) -> Recipe:
     if any(how.values()) or given & set(plan.data.own):
         plan = recipes[name](embedded=not given & set(plan.data.own), **how)
     chosen = configure(plan, changes)
-    for name, why in getattr(chosen.model, "idle", {}).items():
-        if f"model.{name}" in changes and getattr(chosen.model, name) != getattr(plan.model, name):
-            raise ValueError(f"--model.{name} has no effect with --model.{why}; leave it out")
+    check_effect(plan, chosen, asked)
     return chosen
+
+
+def check_effect(before: Recipe, after: Recipe, asked: Collection[str]) -> None:
+    """An error if a field that is asked for would change nothing: the data decides it, or another field."""
+    idle = {f"model.{name}": why for name, why in getattr(after.model, "idle", {}).items()}
+    told = {key: f"has no effect with --model.{why}; leave it out" for key, why in idle.items()}
+    for key, why in (told | getattr(after.data, "decides", {})).items():
+        part, _, name = key.partition(".")
+        values = [getattr(getattr(one, part), name, None) for one in (before, after)]
+        if key in asked and values[0] != values[1]:
+            raise ValueError(f"--{key.replace('_', '-')} {why}")
 
 
 def fields_of(shape: tuple[int, int, int]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ regard train captioner --data.images captions.csv
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from regard.data.pictures import preparation_for
 from regard.data.scenes import scenes
 from regard.inside.captions import gains, word_maps
 from regard.models import preset
-from regard.nn.patches import sides
 from regard.objectives.next_token import next_token
 from regard.recipes.base import Recipe, fields_of
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
@@ -40,11 +38,13 @@ SIDE = 12
 @register_recipe("captioner")
 def captioner(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
     """Scenes are many and say all there is to see; pictures of one's own are fewer, and need dropout."""
-    shape = override(CaptionsConfig(), given or {}).shape()
+    asked = override(CaptionsConfig(), given or {})
+    shape = asked.shape()
     widths: tuple[int, ...] = (24, 48, 96)
     while min(shape[:2]) > SIDE * 2 ** len(widths):
         widths += (2 * widths[-1],)
-    model = preset("captioner", "tiny", **fields_of(shape), widths=widths, dropout=0.0 if embedded else 0.2)
+    sizes = dict(**fields_of(shape), widths=widths, max_len=max(64, asked.max_len))
+    model = preset("captioner", "tiny", **sizes, dropout=0.0 if embedded else 0.2)
     places = model.grid[0] * model.grid[1]
     train = TrainConfig(
         steps=2000, batch_tokens=BATCH * places, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
@@ -57,6 +57,7 @@ def captioner(*, embedded: bool = True, given: Mapping[str, Any] | None = None) 
 @prepare.register
 def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads or draws the pictures; the model gets their size and the captions' vocabulary."""
+    check_length(data, recipe)
     pictures, valid = data.split()
     texts = lambda: (caption for captions in pictures.captions for caption in captions)  # noqa: E731
     tokenizer = get_tokenizer(data, texts, out, resume)
@@ -64,7 +65,7 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     if not ids or not valid_ids:
         raise ValueError(f"no caption is shorter than max_len={data.max_len} tokens; raise --data.max-len")
     sizes = fields_of(pictures.pixels.shape[1:])
-    recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
+    recipe = with_vocabulary(recipe, tokenizer, **sizes)
     bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
     places = recipe.model.grid[0] * recipe.model.grid[1]
     stream = CaptionStream(
@@ -79,24 +80,25 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     )  # fmt: skip
 
 
+def check_length(data: CaptionsConfig, recipe: Recipe) -> None:
+    """An error if a model has no room for the longest text that it is to learn."""
+    if recipe.model.max_len < data.max_len:
+        raise ValueError(
+            f"--model.max-len {recipe.model.max_len} is less than --data.max-len {data.max_len}; use one for both"
+        )
+
+
 def score_captions(
-    loaded: CaptionWriter, data: CaptionsConfig, whole: bool, limit: int | None, *, beams: int | None = None,
+    loaded: CaptionWriter, data: CaptionsConfig, found: Captioned, *, beams: int | None = None,
     length_penalty: float | None = None, lowercase: bool = False, **how: Any,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
-    """BLEU-4 and exact match on held-out pictures, or on the `whole` of a table; of scenes also the attention's gain:
+    """BLEU-4 and exact match on pictures that are prepared for the model; of scenes also the attention's gain:
     how many times an object's share of the picture its colour and shape words put on it."""
-    (rows, columns), channels = sides(loaded.model.config.image), loaded.model.config.channels
-    data = replace(data, size=rows if rows == columns else data.size, channels=channels)
-    if whole and data.images:
-        found = data.read(data.images, (rows, columns, channels))
-    else:
-        found = data.held_out()
-    found = found.take(range(len(found))[:limit])
     captions = [best[0] for best in loaded.caption_arrays(found.pixels, beams=beams, length_penalty=length_penalty)]
     texts = [one.text for one in captions]
     scores = caption_scores(texts, found.captions, lowercase=lowercase or data.lowercase)
     if data.embedded:
-        drawn = scenes("test", 2 * HELD_OUT, rows, data.most)[:limit]
+        drawn = scenes("test", 2 * HELD_OUT, found.pixels.shape[1], data.most)[: len(found)]
         maps = word_maps(loaded, loaded.numbers(found.pixels), [one.ids for one in captions])
         side = loaded.model.config.cell_side
         each = [gain for (words, weights), one in zip(maps, drawn, strict=True)
@@ -115,4 +117,6 @@ def encode(
     if dropped := sum(map(len, ids)) - sum(map(len, short)):
         line.say(f"left out {dropped:,} captions that are longer than max_len={max_len} tokens")
     kept = [i for i, captions in enumerate(short) if captions]
+    if len(kept) == len(pictures):  # as a rule; a copy would take as much again
+        return pictures, short
     return pictures.take(kept), [short[i] for i in kept]

@@ -49,7 +49,7 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
         return override(Recipe.load(path / "recipe.toml").model, changes)
     if path.suffix == ".toml":
         tree = dotted(read_toml(path))
-        return override(recipe(tree.pop("name", "translate"), tree).model, changes)
+        return override(recipe(tree.pop("name", "translate"), stored=tree).model, changes)
     if what == "pixel":
         return override(PixelConfig(), changes)
     if what in CONVNETS:

@@ -23,6 +23,7 @@ from regard.data.pictures import preparation_for
 from regard.models import preset
 from regard.objectives.contrastive import pictures_and_texts
 from regard.recipes.base import Recipe, fields_of
+from regard.recipes.captioner import check_length
 from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
 from regard.tasks.comparer import Comparer
@@ -42,8 +43,9 @@ END = "<end>"
 
 @register_recipe("clip")
 def clip(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
-    shape = override(PairedConfig(), given or {}).shape()
-    model = preset("clip", "tiny", **fields_of(shape), **stem(min(shape[:2])))
+    asked = override(PairedConfig(), given or {})
+    shape = asked.shape()
+    model = preset("clip", "tiny", **fields_of(shape), **stem(min(shape[:2])), max_len=max(64, asked.max_len))
     train = TrainConfig(
         steps=1500, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100,
         smoothing=0.0, eval_every=250, save_every=250,
@@ -61,13 +63,14 @@ def stem(side: int) -> dict[str, Any]:
 @prepare.register
 def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads or draws the pictures; the model gets their size and the texts' vocabulary."""
+    check_length(data, recipe)
     pictures, valid = data.split()
     texts = lambda: (text for several in pictures.captions for text in several)  # noqa: E731
     tokenizer = ending(get_tokenizer(data, texts, out, resume, specials=(END,)))
     bos, eos, fill = marks(tokenizer, "bos", "eos", "pad")
     ids, valid_ids = (framed(some, tokenizer, data.max_len) for some in (pictures, valid))
     sizes = fields_of(pictures.pixels.shape[1:])
-    recipe = with_vocabulary(recipe, tokenizer, **sizes, max_len=max(recipe.model.max_len, data.max_len))
+    recipe = with_vocabulary(recipe, tokenizer, **sizes)
     stream = PairStream(
         pictures, ids, preparation_for(pictures), data, (bos, eos, fill),
         rows=max(2, recipe.train.batch_tokens // recipe.model.tokens), seed=recipe.train.seed,
@@ -95,7 +98,7 @@ def framed(pictures: Captioned, tokenizer: Tokenizer, max_len: int) -> list[list
 def recall(loaded: Comparer, pictures: Captioned) -> tuple[dict[str, float], list[str]]:
     """How often the likest text is one of the picture's own, and the likest picture one with this text; the texts."""
     texts = list(dict.fromkeys(text for several in pictures.captions for text in several))
-    seen, read = loaded.embed(images(pictures)), loaded.embed_texts(texts)
+    seen, read = loaded.embed_arrays(pictures.pixels), loaded.embed_texts(texts)
     likeness = seen @ read.T
     found = [texts[i] for i in likeness.argmax(1).tolist()]
     right = sum(text in own for text, own in zip(found, pictures.captions, strict=True))

@@ -41,6 +41,7 @@ def detr(*, embedded: bool = True, base: str | None = None) -> Recipe:
     )  # fmt: skip
     if base is not None:
         model = start_config(base)
+        data = replace(data, channels=model.channels)
         train = replace(train, epochs=20.0, optimizer="adamw", lr=5e-5, schedule="linear", beta2=0.999)
     else:
         model = preset("detr", "tiny", **{} if embedded else dict(image=data.side, **OWN))
@@ -63,10 +64,17 @@ def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, li
     """Reads the pictures; the model gets the names of what they show."""
     if data.base is not None:  # what it starts from says what it reads
         base = load_preparation(find(data.base), recipe.model)
-        size = data.size or base.shortest or min(base.size or (data.side,))
-        data = replace(data, size=size, channels=recipe.model.channels)
+        if data.channels != base.channels:
+            raise ValueError(f"{data.base} reads pictures of {base.channels} channels; leave out --data.channels")
+        data = replace(data, size=data.size or base.shortest or min(base.size or (data.side,)))
         recipe = replace(recipe, data=data)
-    boxes, valid = data.split()
+    preparation = data.preparation
+    if data.base is not None:  # its weights know pixels on that scale
+        preparation = replace(preparation, scale=base.scale, mean=base.mean, std=base.std, filter=base.filter)
+        if base.shortest is not None:
+            longest = None if base.longest is None else round(base.longest * data.side / base.shortest)
+            preparation = replace(preparation, longest=longest)
+    boxes, valid = data.split(preparation)
     most = data.things if data.embedded else max(len(one.labels) for one in boxes.pictures)
     if most > recipe.model.queries:
         raise ValueError(
@@ -76,12 +84,12 @@ def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, li
     config = replace(recipe.model, image=data.side, channels=data.channels, labels=boxes.names)
     recipe = replace(recipe, model=config)
     count = max(1, recipe.train.batch_tokens // config.tokens)
-    stream = BoxStream(boxes, data, count, seed=recipe.train.seed)
+    stream = BoxStream(boxes, data, preparation, count, seed=recipe.train.seed)
     how: dict[str, Any] = {}
     if data.base is not None:
         start = find(data.base)
         how["build"] = lambda recipe: begin_from(load_model(start), recipe.model)
     return Job(
         recipe=recipe, stream=stream, valid=lambda: stream.once(valid), objective=matched_boxes,
-        preparation=data.preparation, about=f"{len(boxes):,} pictures, {len(boxes.names)} labels", **how,
+        preparation=preparation, about=f"{len(boxes):,} pictures, {len(boxes.names)} labels", **how,
     )  # fmt: skip

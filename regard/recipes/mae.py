@@ -14,10 +14,10 @@ regard finetune runs/mae --data.images FOLDER
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.config import override
-from regard.data.pictures import preparation_for
+from regard.data.pictures import DECIDED, NO_LABELS, preparation_for
 from regard.data.unlabelled import HiddenStream, UnlabelledConfig
 from regard.models import preset
 from regard.objectives.pixels import hidden_pixels
@@ -35,6 +35,8 @@ BATCH = 128
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HiddenConfig(UnlabelledConfig):
     """Pictures of which parts are hidden."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
 
 
 @register_recipe("mae")

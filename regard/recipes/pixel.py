@@ -13,13 +13,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from regard.config import override
-from regard.cost.pixels import check_room
+from regard.cost.pixels import check_room, check_time
 from regard.data.augment import Augmentation
 from regard.data.batches import Batch
 from regard.data.images import Preparation
@@ -30,7 +30,7 @@ from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.recipes.base import Recipe
 from regard.recipes.lm import MODERN
-from regard.recipes.run import Job, prepare
+from regard.recipes.run import Job, prepare, with_steps
 from regard.registry import register_recipe
 from regard.tasks import Painter
 from regard.tokens.pixels import Pixels
@@ -40,6 +40,8 @@ from regard.train.progress import Line
 
 TOKENS = 4096
 """Pixels in a batch, or one picture."""
+SHARE = 0.25
+"""Most time that validation may take, as a share of the training before it."""
 RAW = Preparation(scale=None)
 """Bytes as they are."""
 
@@ -47,6 +49,11 @@ RAW = Preparation(scale=None)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PixelsConfig(UnlabelledConfig):
     """Pictures as rows of colours."""
+
+    decides: ClassVar[dict[str, str]] = {
+        "model.vocab_size": "follows from the colours; use --data.levels",
+        "model.max_len": "follows from the pictures; use --data.size",
+    }
 
     levels: int | None = None
     """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
@@ -61,7 +68,8 @@ class PixelsConfig(UnlabelledConfig):
 @register_recipe("pixel")
 def pixel(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
     size = override(PixelsConfig(), given or {}).pixels()
-    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2, max_len=len(size))  # as many as the LSTM
+    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many as the LSTM
+    sizes |= dict(max_len=len(size), vocab_size=size.vocab_size)
     return Recipe(
         name="pixel", family="gpt",
         model=preset("gpt", "tiny", **MODERN | sizes | {"position": f"grid:columns={size.columns}"}),
@@ -95,16 +103,24 @@ class PixelStream(PictureStream):
 
 @prepare.register
 def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Pictures as ids; a picture is one sequence. What would not fit is refused before anything is read."""
+    """Pictures as ids; a picture is one sequence. What would not fit, or never end, is refused before it is tried."""
     size = data.pixels()
     rows = max(1, recipe.train.batch_tokens // len(size))
     model: dict[str, Any] = {"vocab_size": size.vocab_size, "max_len": len(size)}
     if str(getattr(recipe.model, "position", "")).startswith("grid"):
         model["position"] = f"grid:columns={size.columns}"
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
-    check_room(recipe.model, (size.rows, size.columns), recipe.train.batch_tokens if rows > 1 else TOKENS)
+    shape, tokens = (size.rows, size.columns), recipe.train.batch_tokens if rows > 1 else TOKENS
+    check_room(recipe.model, shape, tokens)
     pictures, valid = data.split()
     stream = PixelStream(pictures, RAW, data, rows, seed=recipe.train.seed, pixels=size)
+    if recipe.train.minutes is None:
+        check_time(recipe.model, shape, tokens, with_steps(recipe, stream).train.steps * recipe.train.accumulate)
+    # A step of training costs three passes of its pictures, validation one.
+    most = max(1, int(3 * SHARE * recipe.train.eval_every * recipe.train.accumulate * rows))
+    if len(valid) > most:
+        line.say(f"validation sees {most:,} of its {len(valid):,} pictures, so that most of the time is training's")
+        valid = valid.take(np.linspace(0, len(valid) - 1, most).astype(int))
 
     def publish(model: Any, out: Path) -> None:
         size.save(out)

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.arrays import is_arrays, read_arrays
-from regard.data.images import Preparation
-from regard.data.pictures import ImagesConfig, Pictures, list_pictures, resized
+from regard.data.pictures import ImagesConfig, Pictures, list_pictures
 from regard.data.unlabelled import UnlabelledConfig
 from regard.hub.remote import find
 from regard.models import build
 from regard.nn.reversible import Streams
 from regard.recipes.base import Recipe
-from regard.recipes.scores import data_of
+from regard.recipes.scores import data_of, sized
 from regard.registry import models
 from regard.tasks import PictureEncoder, load
 
@@ -74,19 +73,16 @@ def labelled(
     if stored.exists() and "images" not in named and isinstance(own := Recipe.load(stored).data, UnlabelledConfig):
         same = ("images", "valid", "test", "size", "channels")
         data = replace(data, **{name: getattr(own, name) for name in same if name not in named})
-    how = loaded.preparation
-    if how.target is not None and data.size is None and how.target[0] == how.target[1]:
-        data = replace(data, size=how.target[0])
-    size = Preparation(channels=how.channels, size=how.target)
+    how = sized(loaded)
     try:
-        learn, test = data.split()[0], data.held_out()
+        learn, test = data.split(how)[0], data.held_out(how)
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
     learn, test = learn.take(order), test.take(slice(limit))
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
-    return tuple(replace(one, pixels=resized(one.pixels, size)) for one in (learn, test))  # type: ignore[return-value]
+    return learn, test
 
 
 def fresh(model: Any) -> nn.Module:

@@ -25,7 +25,7 @@ from regard.recipes.base import Recipe
 from regard.recipes.clip import images
 from regard.recipes.examples import sides_of
 from regard.recipes.pixel import PixelsConfig
-from regard.recipes.scores import TEST_EXAMPLES, evaluate, held_out_pairs, render, score_pairs
+from regard.recipes.scores import TEST_EXAMPLES, evaluate, held_out_pairs, pictures_of, render, score_pairs
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.recipes.translate import encode
 from regard.tasks import load
@@ -153,7 +153,8 @@ def tell_boxes(data: BoxesConfig, plan: Recipe, out: Path) -> Told:
 
     from regard.inside.boxes import draw_boxes
 
-    loaded, pictures = load(out), data.held_out().take(slice(3)).pictures
+    loaded = load(out)
+    pictures = pictures_of(loaded, out, BoxesConfig, {}, 3)[1].pictures
     found = loaded.detect_arrays([one.pixels for one in pictures], threshold=0.5)
     labels, drawing = loaded.model.config.labels, out / "boxes.png"
     draw_boxes(Image.fromarray(pictures[0].pixels.squeeze()), found[0], labels, drawing)
@@ -166,8 +167,9 @@ def tell_boxes(data: BoxesConfig, plan: Recipe, out: Path) -> Told:
 
 @tell.register
 def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
-    pictures = data.held_out().take(slice(5))
-    found = load(out).classify_arrays(pictures.pixels)
+    loaded = load(out)
+    _, pictures = pictures_of(loaded, out, ImagesConfig, {}, 5)
+    found = loaded.classify_arrays(pictures.pixels)
     given = [f"a picture of {pictures.names[i]}" for i in pictures.labels]
     said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
     following = [f"regard classify {out} image.png", f"regard eval {out} --data.images FOLDER"]
@@ -180,8 +182,8 @@ def tell_captions(data: CaptionsConfig, plan: Recipe, out: Path) -> Told:
 
     from regard.inside.captions import draw_words
 
-    pictures, loaded, drawing = data.held_out(), load(out), out / "words.png"
-    pictures = pictures.take(range(len(pictures))[:5])
+    loaded, drawing = load(out), out / "words.png"
+    _, pictures = pictures_of(loaded, out, CaptionsConfig, {}, 5)
     found = [best[0].text for best in loaded.caption_arrays(pictures.pixels)]
     draw_words(loaded, Image.fromarray(pictures.pixels[0].squeeze()), drawing)
     print(f"where it looked for each word: {drawing}", file=sys.stderr)
@@ -202,7 +204,7 @@ def tell_compared(data: PairedConfig, plan: Recipe, out: Path) -> Told:
     else:
         pictures = data.held_out()
         labels = tuple(dict.fromkeys(text for texts in pictures.captions for text in texts))
-        pictures = pictures.take(range(len(pictures))[:5])
+        pictures = pictures.take(slice(5))
     found = load(out).classify(images(pictures), labels)
     given = [f"a picture of {texts[0]}" for texts in pictures.captions]
     said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
@@ -223,7 +225,8 @@ def tell_unlabelled(data: UnlabelledConfig, plan: Recipe, out: Path) -> Told:
 
 @tell.register
 def tell_pixels(data: PixelsConfig, plan: Recipe, out: Path) -> Told:
-    painter, given, picture = load(out), data.held_out().take(slice(6)).pixels, out / "done.png"
+    painter, picture = load(out), out / "done.png"
+    given = pictures_of(painter, out, PixelsConfig, {}, 6)[1].pixels
     painted = painter.complete(given, count=4, sampling=Sampling())
     sheet([[*some, one] for some, one in zip(painted, given, strict=True)]).save(picture)
     print(f"upper halves completed four times, beside the pictures: {picture}", file=sys.stderr)

@@ -53,6 +53,7 @@ def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> J
 
 def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
+    check_free(Path(out), resume)  # before anything is read
     job = prepare(recipe.data, recipe, Path(out), resume, Line(quiet))
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 
@@ -60,12 +61,13 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
 def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """`fit` with the data at hand."""
     recipe, line = with_steps(job.recipe, job.stream), Line(quiet)
-    check_place(recipe, out, resume)
+    check_free(out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)
 
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
+        check_place(recipe, out, resume)
         if job.tokenizer is not None:
             job.tokenizer.save(out / "tokenizer.json")
         if job.preparation is not None:
@@ -100,11 +102,16 @@ def with_steps(recipe: Recipe, stream: Any) -> Recipe:
     return replace(recipe, train=replace(recipe.train, steps=max(1, steps)))
 
 
+def check_free(out: Path, resume: bool) -> None:
+    """A run is never overwritten."""
+    if not resume and ((out / "recipe.toml").exists() or (out / "checkpoints").exists()):
+        raise ValueError(f"{out} holds a run already; go on with --resume or choose another --out")
+
+
 def check_place(recipe: Recipe, out: Path, resume: bool) -> None:
     """A run is never overwritten, and never resumed as something else."""
+    check_free(out, resume)
     stored = out / "recipe.toml"
-    if not resume and (stored.exists() or (out / "checkpoints").exists()):
-        raise ValueError(f"{out} holds a run already; go on with --resume or choose another --out")
     if resume and stored.exists():
         before = Recipe.load(stored)
         same = [(r.family, r.model, r.data, r.train.optimizer, r.train.seed) for r in (before, recipe)]

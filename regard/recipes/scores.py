@@ -14,6 +14,7 @@ from regard.config import override
 from regard.data.batches import IGNORE
 from regard.data.boxes import BoxesConfig
 from regard.data.captions import CaptionsConfig
+from regard.data.images import Preparation
 from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
 from regard.data.paired import PairedConfig
@@ -104,6 +105,29 @@ def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
     return override(base, given)
 
 
+def sized(loaded: Any) -> Preparation:
+    """How a model's pictures are prepared; at its own size, where it needs one and that is not said."""
+    how = loaded.preparation
+    if how.target is not None or isinstance(loaded, Detector):
+        return how
+    return replace(how, size=sides(loaded.model.config.image), shortest=None, longest=None)
+
+
+def pictures_of(
+    loaded: Any, run: Path, kind: type, changes: Mapping[str, Any], limit: int | None = None, **more: Any
+) -> tuple[Any, Any]:
+    """The data's config, and pictures prepared for the model: all of those that are named, or else what is held out."""
+    data, given = data_of(run, kind, changes), {key.removeprefix("data.") for key in changes}
+    how = sized(loaded)
+    for name, own in (("size", how.shortest or how.target), ("channels", how.channels)):
+        asked = getattr(data, name)
+        if name in given and asked is not None and own not in (asked, (asked, asked)):
+            raise ValueError(f"{run} says itself how pictures are read; leave out --data.{name}")
+    whole = given & set(data.own) and not given & {"valid", "test"}
+    found = data.read(data.source, how=how, **more) if whole else data.held_out(how)
+    return data, found.take(slice(limit))
+
+
 def examples_of(run: Path, task: str, changes: Mapping[str, Any], limit: int | None) -> list[Any]:
     """Held-out examples of the one task that a model was trained for."""
     data = data_of(run, ExamplesConfig, {"data.task": task} | dict(changes))
@@ -190,29 +214,17 @@ def of_pictures(
     loaded: PictureClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
 ) -> Scored:
     """Accuracy on held-out pictures; of those that are named, all."""
-    data = data_of(run, ImagesConfig, changes)
-    fields = {key.removeprefix("data.") for key in changes}
-    config = loaded.model.config
-    rows, columns = loaded.preparation.target or sides(config.image)
-    shape = (rows, columns, loaded.preparation.channels)
-    named = "images" in fields and not fields & {"valid", "test"}
-    pictures = data.read(data.images, shape=shape) if named else data.held_out()
-    pictures = pictures.take(slice(limit))
+    _, pictures = pictures_of(loaded, run, ImagesConfig, changes, limit)
     found = [best[0].label for best in loaded.classify_arrays(pictures.pixels)]
     return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
 
 
 def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Recall at 1 in both directions; of scenes drawn here also how often what stands alone is found among labels."""
-    data = data_of(run, PairedConfig, changes)
-    fields = {key.removeprefix("data.") for key in changes}
-    named = "images" in fields and not fields & {"valid", "test"}
-    shape = (*(loaded.preparation.target or sides(loaded.model.config.image)), loaded.preparation.channels)
-    pictures = data.read(data.images, shape) if named else data.held_out()
-    pictures = pictures.take(range(len(pictures))[:limit])
+    data, pictures = pictures_of(loaded, run, PairedConfig, changes, limit)
     scores, found = recall(loaded, pictures)
     if data.embedded:
-        alone, labels = data.alone(limit)
+        alone, labels = data.alone(limit, loaded.preparation)
         said = [best[0].label for best in loaded.classify(images(alone), labels)]
         scores["zero_shot_accuracy"] = label_scores(said, [one[0] for one in alone.captions])["accuracy"]
     return Scored(scores=scores | {"examples": len(pictures)}, outputs=found)
@@ -220,23 +232,14 @@ def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: 
 
 def of_painter(loaded: Painter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Bits a number of held-out pictures; of those that are named, all. The histograms are of the training's."""
-    data, own = data_of(run, PixelsConfig, changes), data_of(run, PixelsConfig, {})
-    named = {key.removeprefix("data.") for key in changes}
-    all_named = "images" in named and not named & {"valid", "test"}
-    pictures = data.read(data.images, shape=loaded.shape) if all_named else data.held_out()
-    return Scored(scores=pixel_scores(loaded, pictures.take(slice(limit)), own.split()[0]), outputs=[])
+    _, pictures = pictures_of(loaded, run, PixelsConfig, changes, limit)
+    known = data_of(run, PixelsConfig, {}).split(loaded.preparation)[0]
+    return Scored(scores=pixel_scores(loaded, pictures, known), outputs=[])
 
 
 def of_detector(loaded: Detector, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Average precision on held-out pictures; of those that are named, all."""
-    labels, how_prepared = loaded.model.config.labels, loaded.preparation
-    data = data_of(run, BoxesConfig, changes)
-    if how_prepared.shortest is not None and data.size is None:
-        data = replace(data, size=how_prepared.shortest)
-    fields = {key.removeprefix("data.") for key in changes}
-    source = data.coco or data.voc
-    named = source if fields & {"coco", "voc"} and not fields & {"valid", "test"} else None
-    boxes = (data.read(named, labels) if named else data.held_out()).take(slice(limit))
+    _, boxes = pictures_of(loaded, run, BoxesConfig, changes, limit, names=loaded.model.config.labels)
     found = loaded.detect_arrays([one.pixels for one in boxes.pictures])
     truth = [one.labels for one in boxes.pictures], [one.boxes for one in boxes.pictures]
     said = ["; ".join(f"{one.label} {one.score:.2f}" for one in row if one.score >= 0.5) for row in found]
@@ -323,9 +326,7 @@ def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> li
 
 def of_captions(loaded: CaptionWriter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """BLEU-4 and exact match on held-out pictures; on those that are named, all."""
-    named = {key.removeprefix("data.") for key in changes}
-    whole = "images" in named and not named & {"valid", "test"}
-    scores, outputs = score_captions(loaded, data_of(run, CaptionsConfig, changes), whole, limit, **how)
+    scores, outputs = score_captions(loaded, *pictures_of(loaded, run, CaptionsConfig, changes, limit), **how)
     return Scored(scores=scores, outputs=outputs)
 
 

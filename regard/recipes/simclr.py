@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from regard.data.pictures import preparation_for
+from regard.data.pictures import DECIDED, NO_LABELS, preparation_for
 from regard.data.unlabelled import UnlabelledConfig, ViewStream
 from regard.hub.checkpoint import save_model
 from regard.models import build
@@ -33,6 +33,8 @@ from regard.train.progress import Line
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewsConfig(UnlabelledConfig):
     """Pictures that are seen twice, changed much."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
 
     temperature: float = 0.2
     """Of the softmax over all views of a batch."""

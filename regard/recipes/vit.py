@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from regard.config import override
+from regard.data.images import Preparation
 from regard.data.pictures import ImagesConfig, PictureStream, preparation_for
 from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
@@ -61,7 +62,10 @@ def picture_recipe(
         steps=1500, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, eval_every=250, save_every=250
     )
     if base is not None:
-        family, model = start_config(base, given)
+        own, model = start_config(base, given)
+        if own != family != "vit":  # which is the recipe that goes on from any of them
+            raise ValueError(f"{base} is a {own}, not a {family}; use regard finetune {base}")
+        family = own
         train = replace(train, epochs=10.0, optimizer="adamw", lr=None, schedule="linear", beta2=0.999)
     else:
         model = preset(family, size, **fields_of(shape), **fitting(family, *shape[:2]))
@@ -115,18 +119,21 @@ def start_config(base: str, fields: Mapping[str, Any]) -> tuple[str, Any]:
 def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads the pictures at the model's size; the model gets their classes."""
     config = recipe.model
-    shape, start = None, None
+    fit, start = None, None
     if data.base is not None:  # what it starts from says what it reads
         start = load_preparation(find(data.base), config)
+        if data.channels not in (None, config.channels):
+            raise ValueError(f"{data.base} reads pictures of {config.channels} channels; leave out --data.channels")
         data = replace(data, channels=config.channels)
         recipe = replace(recipe, data=data)
         shape = (*((data.size,) * 2 if data.size else sides(config.image)), config.channels)
+        fit = Preparation(channels=shape[2], size=shape[:2])
         if (own := replace(data, channels=None).shape()) != shape:
             kinds = [
                 f"{rows} × {columns} in {'grey' if depth == 1 else 'colours'}" for rows, columns, depth in (own, shape)
             ]
             line.say(f"pictures of {kinds[0]} become {kinds[1]}, as {data.base} reads them")
-    pictures, valid = data.split(shape)
+    pictures, valid = data.split(fit)
     if data.examples is not None:
         pictures = pictures.draw(data.examples, recipe.train.seed)
     config = replace(config, **fields_of(pictures.pixels.shape[1:]), labels=pictures.names)

@@ -1,7 +1,6 @@
 """A trained model that sees and reads: how alike pictures and texts are."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.batches import bucket, pad
-from regard.data.images import SUFFIXES, Preparation
+from regard.data.images import Preparation, is_image
 from regard.tasks.encoder import BATCH_TOKENS
 from regard.tasks.pictures import Picture, PictureEncoder
 from regard.tasks.readers import Label
@@ -65,7 +64,7 @@ class Comparer(PictureEncoder):
 
 def is_picture(word: Picture) -> bool:
     """An image, or a word that ends like the name of an image file."""
-    return not isinstance(word, str) or Path(word).suffix.lower() in SUFFIXES
+    return not isinstance(word, str) or is_image(word)
 
 
 def ranked(row: Float[Tensor, "N"], labels: Sequence[str]) -> list[Label]:

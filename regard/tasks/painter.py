@@ -22,9 +22,8 @@ class Painter(Speaker):
 
     def read(self, pictures: Sequence[Picture]) -> np.ndarray:
         """Image files, or images of Pillow's, as bytes of the model's size."""
-        how = Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
-        found = [how.fit(image) for image in opened(pictures)]
-        return np.stack(found) if found else np.empty((0, *how.target, how.channels), np.uint8)  # type: ignore[misc]
+        found = [self.preparation.fit(image) for image in opened(pictures)]
+        return np.stack(found) if found else np.empty((0, *self.shape), np.uint8)
 
     def complete(
         self,
@@ -56,6 +55,11 @@ class Painter(Speaker):
     def paint(self, count: int = 1, *, sampling: Sampling | None = None) -> np.ndarray:
         """Whole pictures out of nothing: bytes (count, rows, columns, channels)."""
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
+
+    @property
+    def preparation(self) -> Preparation:
+        """How a picture gets the model's size."""
+        return Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
 
     @property
     def shape(self) -> tuple[int, int, int]:

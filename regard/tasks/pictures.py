@@ -57,7 +57,14 @@ class PictureEncoder:
 
     def embed(self, pictures: Sequence[Picture], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each picture, of length 1 unless told otherwise."""
-        rows = self.outputs(self.model.embed, self.pixels(pictures))
+        return self.embedded(self.pixels(pictures), normalize)
+
+    def embed_arrays(self, arrays: np.ndarray, *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """The same for bytes (number, rows, columns, channels) that have their size already."""
+        return self.embedded(self.numbers(arrays), normalize)
+
+    def embedded(self, pixels: Sequence[np.ndarray], normalize: bool) -> Float[Tensor, "N D"]:
+        rows = self.outputs(self.model.embed, pixels)
         vectors = torch.stack(rows) if rows else torch.empty(0, self.width)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 

@@ -1,13 +1,16 @@
 """Sets of labelled pictures: folders, tables, arrays, digits; and batches that resume."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from regard.data.pictures import ImagesConfig, PictureStream, digits, preparation_for
+from regard.data.augment import Augmentation
+from regard.data.captions import CaptionsConfig
+from regard.data.pictures import ImagesConfig, Pictures, PictureStream, digits, preparation_for
 
 
 def paint(path, colour, size=(9, 7), mode="RGB"):
@@ -74,7 +77,7 @@ def test_suffixes_may_be_capitals(folder):
     assert len(ImagesConfig().read(str(folder / "LIST.CSV"))) == 2
 
 
-@pytest.mark.parametrize("header", ["path,label\n", "label,image\n", ""])
+@pytest.mark.parametrize("header", ["path,label\n", "label,image\n", "", "filepath,class\n", "Image_Path,Category\n"])
 def test_a_table_of_paths(folder, header):
     rows = [("red/00.png", "warm"), ("blue/more/00.jpg", "cold")] * 5
     order = (lambda pair: pair[::-1]) if header.startswith("label") else tuple
@@ -82,6 +85,32 @@ def test_a_table_of_paths(folder, header):
     found = ImagesConfig(images=str(folder / "list.csv")).read(str(folder / "list.csv"))
     assert found.names == ("cold", "warm") and found.labels.tolist() == [1, 0] * 5
     assert (found.pixels[::2, 3, 3, 0] > 190).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("where,what\nred/00.png,warm\n", "line 1: the header has no path, only 'where', 'what'; call its column"),
+        ("where,label\nred/00.png,warm\n", "line 1: the header has no path, only 'where', 'label'; call its column"),
+        ("path,said\nred/00.png,warm\n", "line 1: the header has no label, only 'path', 'said'; call its column label"),
+        ("path,label\nred/00.png,\n", "line 2: the label is empty; fill it, or leave out the line"),
+        ("red/00.png,warm,light\n", "line 1: got 3 columns; give the path and the label"),
+        ("path,label\n", "not one picture; a header alone is no data"),
+    ],
+)  # fmt: skip
+def test_bad_tables_speak_of_pictures(folder, text, message):
+    (folder / "list.csv").write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        ImagesConfig(images=str(folder / "list.csv")).split()
+    assert "text" not in str(caught.value)
+
+
+def test_objects_have_labels_that_may_be_numbers(folder):
+    (folder / "list.jsonl").write_text('{"img": "red/00.png", "class": 3}\n{"path": "red/01.png", "label": "a"}\n')
+    assert ImagesConfig().read(str(folder / "list.jsonl")).names == ("3", "a")
+    (folder / "list.jsonl").write_text('{"img": "red/00.png", "class": 0.5}\n')
+    with pytest.raises(ValueError, match="line 1: a label is a text or a whole number; put it in quotes"):
+        ImagesConfig().read(str(folder / "list.jsonl"))
 
 
 def test_sizes_and_channels(folder, tmp_path):
@@ -251,3 +280,50 @@ def test_pictures_are_centred_and_validated_as_they_are():
     batch = first(one, 1)[0][2]
     assert torch.allclose(batch.inputs["pixels"], pixels[list(batch.examples)], atol=1e-5)
     assert torch.equal(batch.targets, everything.targets[list(batch.examples)])
+
+
+def test_no_class_is_held_out_whole(tmp_path):
+    """Rows in any order, a class of one: each class keeps nine tenths, the only picture stays."""
+    labels = np.array(([0] + [1, 2] * 30)[:61])
+    labels = labels[np.random.default_rng(1).permutation(61)]
+    np.savez(tmp_path / "a.npz", x=np.zeros((61, 4, 4), np.uint8), y=labels)
+    train, valid = ImagesConfig(images=str(tmp_path / "a.npz")).split()
+    assert np.bincount(train.labels).tolist() == [1, 27, 27] and np.bincount(valid.labels).tolist() == [0, 3, 3]
+    np.savez(tmp_path / "b.npz", x=np.zeros((13, 4, 4), np.uint8), y=np.array([1, 0] * 2 + [2] * 9))
+    train, valid = ImagesConfig(images=str(tmp_path / "b.npz")).split()
+    assert set(train.labels) == {0, 1, 2} and len(valid) == 2
+    np.savez(tmp_path / "c.npz", x=np.zeros((3, 4, 4), np.uint8), y=np.arange(3))
+    with pytest.raises(ValueError, match="one picture of each class cannot be split; give --data.valid"):
+        ImagesConfig(images=str(tmp_path / "c.npz")).split()
+
+
+def peak(function):
+    """Most bytes that were held beyond what there was."""
+    tracemalloc.start()
+    try:
+        found = function()
+        return tracemalloc.get_traced_memory()[1], found
+    finally:
+        tracemalloc.stop()
+
+
+def test_pictures_are_held_once():
+    most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).drawn("train", 300))
+    assert most < 1.5 * drawn.pixels.nbytes + 500_000
+    pixels = np.zeros((3000, 16, 16, 3), np.uint8)
+    pictures = Pictures(pixels, np.zeros(3000, np.int64), ("",))
+    one = PictureStream(pictures, preparation_for(pictures), Augmentation(), 8)
+    assert peak(lambda: first(one, 2))[0] < pixels.nbytes / 2
+
+
+def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
+    """Split by copying, pictures are there twice for a moment; arrays that are enlarged count as well."""
+    bytes_ = 24 * 7 * 9 * 3
+    monkeypatch.setattr("regard.data.pictures.ROOM", 2 * bytes_)
+    assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
+    monkeypatch.setattr("regard.data.pictures.ROOM", 2 * bytes_ - 1)
+    with pytest.raises(ValueError, match="24 pictures of 7 × 9 take .* GiB, more than .*; lower --data.size"):
+        ImagesConfig(images=str(folder)).split()
+    np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)
+    with pytest.raises(ValueError, match="9 pictures of 64 × 64 take"):
+        ImagesConfig(images=str(tmp_path / "a.npz"), size=64).split()

@@ -200,7 +200,18 @@ def test_mistakes(capsys, run, folder, tmp_path):
     assert "not --second" in fails(capsys, "classify", run, red, "--second", "a", "--zero-shot", "b")
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png", "--zero-shot", "a", "b")
     assert "labels must differ" in fails(capsys, "classify", run, red, "--zero-shot", "a", "a")
+    assert "a label of --zero-shot is empty" in fails(capsys, "classify", run, red, "--zero-shot", "a", " ")
+    for words in (("a", "b", run, red), ("a", "b", run), ("a", red)):
+        assert "RUN and images come before --zero-shot" in fails(capsys, "classify", "--zero-shot", *words)
+    assert "something" in said(capsys, "classify", "--zero-shot", "something", "it", "--json", run, red)[0]
+    search = ("embed", run, "--search", "a", "--in", folder)
+    for words in ((red,), ("--input", folder / "table.csv"), ("--out", tmp_path / "vectors.npy")):
+        assert "does not go with --search" in fails(capsys, *search, *words)
     assert "holds no pictures" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "a.png").write_text("text")
+    line = fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "broken")
+    assert "no picture of" in line and "a.png is no image" in line
     assert "nowhere" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "nowhere")
     (tmp_path / "table.csv").write_text("path,caption\nmissing.png,something\n")
     given = ["--data.images", tmp_path / "table.csv", "--out", tmp_path / "out"]

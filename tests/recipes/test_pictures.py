@@ -185,4 +185,5 @@ def test_what_else_goes_wrong_is_said_in_a_line(capsys, run, folder, tmp_path):
     assert "translates nothing; language models race" in fails(capsys, "compare", run)
     assert "is a folder; name the image files in it" in fails(capsys, "classify", run, folder)
     (tmp_path / "table.csv").write_text("path,caption\na.png,red\n")
-    assert "call the columns path and label" in fails(capsys, "train", "vit", "--data.images", tmp_path / "table.csv")
+    line = fails(capsys, "train", "vit", "--data.images", tmp_path / "table.csv")
+    assert "no label, only 'path', 'caption'; call its column label or class" in line

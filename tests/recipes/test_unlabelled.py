@@ -18,9 +18,11 @@ from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.pixel import histogram_nats
 from regard.recipes.probe import features, probe
+from regard.recipes.run import prepare
 from regard.recipes.scores import evaluate
 from regard.tasks import Painter, PictureEncoder, load
 from regard.tokens.pixels import Pixels
+from regard.train.progress import Line
 from tests.cli.calling import call, fails, options, rows, said
 
 STEPS = {"train.steps": 6, "train.eval_every": 3, "train.save_every": 3, "train.warmup": 2}
@@ -232,6 +234,32 @@ def test_what_would_not_fit_is_refused_before_it_is_tried(capsys, tmp_path):
     assert room is None or room > 1 << 28
     check_room(preset("gpt", "tiny", max_len=64, vocab_size=17), (8, 8), 4096)
     assert PixelConfig(image=(3, 5)).tokens == 15
+
+
+def job_of(tmp_path, **changes):
+    plan = recipe("pixel", {key.replace("__", "."): value for key, value in changes.items()})
+    return prepare(plan.data, plan, tmp_path, False, Line(True))
+
+
+def test_what_would_never_end_is_refused_before_it_is_tried(capsys, tmp_path):
+    line = fails(capsys, "train", "pixel", "--data.size", 128, "--out", tmp_path / "none")
+    assert "16,384 tokens a picture, would take about 4 hours; use --data.size 64, --train.steps 5" in line
+    assert "--train.minutes" in line and not (tmp_path / "none").exists()
+    for size in (8, 16, 28, 64):
+        job_of(tmp_path, data__size=size)
+    with pytest.raises(ValueError, match=r"100,000 steps on 8 × 8 .* hours; use --train.steps \d+, patches"):
+        job_of(tmp_path, train__steps=100_000)
+    with pytest.raises(ValueError, match="hours"):
+        job_of(tmp_path, data__size=28, train__epochs=1000)
+    long = job_of(tmp_path, data__size=128, train__minutes=600)  # who insists is believed
+    assert sum(len(batch.targets) for batch in long.valid()) == 75  # of 180; the hundred steps before it see 100
+
+
+def test_validation_sees_all_where_it_can(tmp_path):
+    assert sum(len(batch.targets) for batch in job_of(tmp_path).valid()) == 180
+    few = job_of(tmp_path, data__size=28, train__eval_every=10)
+    seen = [int(batch.targets.sum()) for batch in few.valid()]
+    assert sum(len(batch.targets) for batch in few.valid()) == 37 and len(set(seen)) > 1
 
 
 @pytest.mark.slow
