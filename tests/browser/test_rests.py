@@ -199,19 +199,31 @@ def test_a_picture_is_lit_where_the_label_rests(look, told):
     expect(page.locator("canvas[data-lit][data-drawn]")).to_have_count(4)
 
 
+def test_words_of_a_caption_light_their_places(look, told, page_of):
+    page, there = look("captioner"), page_of("captioner")
+    choose(page, "gradient")
+    found = there.view("gradient")
+    lit = page.locator("canvas[data-lit]")
+    expect(lit).to_have_count(len(found["outputs"]))
+    assert [one.get_attribute("data-lit") for one in lit.all()] == found["outputs"]
+    page.get_by_label("Output", exact=True).select_option("0")
+    expect(lit).to_have_count(1)
+
+
 @pytest.mark.parametrize("name", ["swin", "detr", "clip"])
 def test_others_that_see_open_without_an_error(look, told, page_of, name):
     page, there = look(name), page_of(name)
     assert page.locator("button.head").count() > 0
     expect(page.locator("canvas.picture[data-drawn]")).to_be_visible()
-    if name == "swin":  # its tokens are not the same in all layers
-        assert page.locator("[data-view]").all_text_contents() == ["Heads off"]
-        choose(page, "ablation")
-        values = told(name, "ablation")["layers"]
-        assert texts(cells(page)) == [[written(value) for value in one["heads"]] for one in values]
-    else:
-        expect(page.locator("[data-panel=rests]")).to_have_count(0)
+    whole = ["Rollout", "Gradient", "Heads off"] if name == "detr" else ["Heads off"]  # others have several grids
+    assert page.locator("[data-view]").all_text_contents() == whole
+    choose(page, "ablation")
+    values = told(name, "ablation")["layers"]
+    assert texts(cells(page)) == [[written(value) for value in one["heads"]] for one in values]
+    assert [one["layer"] for one in values] == [layer.name for layer in there.layers]  # of CLIP, the picture's alone
     if name == "detr":
+        choose(page, "rollout")
+        expect(page.locator("canvas[data-lit][data-drawn]")).to_have_count(len(told(name, "rollout")["outputs"]))
         expect(page.locator("[data-panel=chances] .bar")).to_have_count(3)
         assert tokens(page, len(there.subject.sequences) - 1).count() == 5
     if name == "clip":

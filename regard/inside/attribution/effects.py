@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.inside.ablation import without
 from regard.inside.attribution.question import Question
+from regard.inside.capture import watch
 from regard.nn.weights import find_kernels
 
 BATCH = 32
@@ -20,9 +21,11 @@ def heads_of(model: nn.Module) -> dict[str, int]:
 
 
 def head_effects(model: nn.Module, loss: Callable[[], float]) -> dict[str, Float[Tensor, "H"]]:
-    """How much a loss rises when a head is switched off, for each layer and head."""
-    base = loss()
-    found = {name: torch.zeros(heads) for name, heads in heads_of(model).items()}
+    """How much a loss rises when a head is switched off, for each layer and head that is at work."""
+    called: set[str] = set()
+    with watch(model, lambda name, *_: called.add(name)):
+        base = loss()
+    found = {name: torch.zeros(heads) for name, heads in heads_of(model).items() if name in called}
     for name, effects in found.items():
         for head in range(len(effects)):
             with without(model, [(name, head)]):

@@ -24,7 +24,9 @@ const blocks = (count) => Array.from({ length: count }, (_, depth) => (depth ? `
 function drawTokens(found, look, say) {
   const { tokens, outputs, weights, view } = found;
   const written = view === "rollout" ? percent : number;
-  if (look.described.input.picture) return { parts: [lit(look, weights[0], outputs[0], written, say)] };
+  if (look.described.input.picture) {
+    return { parts: [make("div", { class: "views" }, ...outputs.map((name, row) => lit(look, weights[row], name, written, say)))] };
+  }
   const heat = createHeat({ name: `What each output rests on: outputs down, tokens across`, corner: "output", columns: tokens, values: weights,
     rows: outputs, tell: (row, column) => `“${outputs[row]}” rests on ${tokens[column]}: ${written(weights[row][column])}` }, say);
   return { parts: [heat.element, note("Colours: each row beside its largest.")] };

@@ -78,7 +78,7 @@ export const panel = {
           ...(chosen === "patch" ? { against: words.value } : {}) });
         if (own !== turn) return;
         drawn = draw(found, look, say);
-        show(drawn.parts);
+        show([...drawn.parts, ...(found.left_out ? [make("p", { class: "note" }, `${found.left_out} outputs before these are left out; choose one above.`)] : [])]);
         mark();
         look.announce(shown.querySelector("p")?.textContent ?? "");
       } catch (error) {
