@@ -2,7 +2,7 @@
 
 Trains each healthy set-up of tests/train/faults.py and each with its fault, examines each module of
 tests/train/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
-About four minutes of one core for three seeds. With --cost instead, what watching costs: the same recipe with and
+About three minutes of one core for three seeds. With --cost instead, what watching costs: the same recipe with and
 without, in turns, and the time that the doctor's own calls take.
 """
 
