@@ -2,8 +2,8 @@
 
 Trains each healthy set-up of tests/train/faults.py and each with its fault, examines each module of
 tests/train/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
-About four minutes of one core for three seeds. With --cost instead, what watching costs: the
-same recipe with and without, in turns; the median of the rounds' ratios.
+About three minutes of one core for three seeds. With --cost instead, what watching costs: the same recipe with and
+without, in turns, and the time that the doctor's own calls take.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,8 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from regard.recipes import recipe  # noqa: E402
 from regard.recipes.run import fit_job, prepare  # noqa: E402
+from regard.train import loop  # noqa: E402
 from regard.train.exam import examine_module  # noqa: E402
 from regard.train.progress import Line  # noqa: E402
+from regard.train.watch import Watch  # noqa: E402
 from tests.train.broken import FAULTS as MODULES  # noqa: E402
 from tests.train.faults import FAULTS, HEALTHY, examine  # noqa: E402
 
@@ -51,22 +54,51 @@ def table(seeds: int, scratch: Path) -> bool:
     return good
 
 
+class Timed(Watch):
+    """The doctor, and the time that it takes by itself."""
+
+    seconds = 0.0
+
+    def read(self, *given: Any) -> None:
+        self.time(super().read, *given)
+
+    def before(self, *given: Any) -> None:
+        self.time(super().before, *given)
+
+    def after(self, *given: Any) -> Any:
+        return self.time(lambda *given: list(super(Timed, self).after(*given)), *given)
+
+    @classmethod
+    def time(cls, call: Any, *given: Any) -> Any:
+        started = time.process_time()
+        found = call(*given)
+        cls.seconds += time.process_time() - started
+        return found
+
+
 def cost(name: str, steps: int, rounds: int, scratch: Path) -> None:
-    """What the doctor adds to the time of a recipe, after a round that warms up."""
-    ratios = []
+    """What the doctor adds to the time of a recipe, after a round that warms up: with and without in turns, which the
+    noise of the machine blurs, and the time inside of its own calls as a share of the rest."""
+    ratios, shares = [], []
+    loop.Watch = Timed
     for number in range(rounds + 1):
-        seconds = {}
+        seconds, own = {}, 0.0
         for watch in (0, 50) if number % 2 else (50, 0):
             fields = {"train.steps": steps, "train.watch": watch, "train.eval_every": 10**6, "train.save_every": 10**6}
             plan, out = recipe(name, fields), scratch / f"{name}-{number}-{watch}"
             job = prepare(plan.data, plan, out, False, Line(True))
-            started = time.process_time()
+            Timed.seconds, started = 0.0, time.process_time()
             fit_job(job, out, quiet=True)
             seconds[watch] = time.process_time() - started
+            own = Timed.seconds if watch else own
         if number:
             ratios.append(seconds[50] / seconds[0] - 1)
-            print(f"{name}: {seconds[0]:.2f} s alone, {seconds[50]:.2f} s watched, {ratios[-1]:+.2%}", flush=True)
-    print(f"{name}, {steps} steps: the median of {rounds} rounds is {statistics.median(ratios):+.2%}")
+            shares.append(own / (seconds[50] - own))
+            told = f"{seconds[0]:.2f} s alone, {seconds[50]:.2f} s watched, {ratios[-1]:+.2%}"
+            print(f"{name}: {told}; in its own calls {own:.2f} s, {shares[-1]:.2%} of the rest", flush=True)
+    between = f"{statistics.median(ratios):+.2%} ({min(ratios):+.2%} to {max(ratios):+.2%})"
+    inside = f"{statistics.median(shares):.2%} ({min(shares):.2%} to {max(shares):.2%})"
+    print(f"{name}, {steps} steps, median of {rounds} rounds: with against without {between}, its own calls {inside}")
 
 
 def main() -> None:
