@@ -1,8 +1,8 @@
 """Pictures and texts as vectors of one space: CLIP. It then labels pictures by any texts, and finds them by words.
 
 regard train clip
-    64 × 64 scenes drawn here: 1,500 steps, 25 minutes of one core; then 98.8 % of 1,000 others with one thing each are
-    right among 40 phrases, and 94.0 % of 1,000 others find their own text
+    64 × 64 scenes drawn here: 1,500 steps, 25 minutes of one core, about 14 of two; then 98.8 % of 1,000 others with
+    one thing each are right among 40 phrases, and 94.0 % of 1,000 others find their own text
 regard train clip --data.images captions.csv
     pictures of one's own: a .csv, .tsv or .jsonl of path and caption; rows of one path are several captions of it
 regard classify RUN image.png --zero-shot "a red circle" "a blue square"

@@ -255,6 +255,12 @@ def test_what_would_never_end_is_refused_before_it_is_tried(capsys, tmp_path):
     assert sum(len(batch.targets) for batch in long.valid()) == 75  # of 180; the hundred steps before it see 100
 
 
+def test_columns_of_positions_are_those_of_the_pictures(tmp_path):
+    assert job_of(tmp_path, model__position="grid").recipe.model.position == "grid:columns=8"
+    with pytest.raises(ValueError, match="position=grid:columns=5, but there are 8 columns; use --model.position"):
+        job_of(tmp_path, model__position="grid:columns=5")
+
+
 def test_validation_sees_all_where_it_can(tmp_path):
     assert sum(len(batch.targets) for batch in job_of(tmp_path).valid()) == 180
     few = job_of(tmp_path, data__size=28, train__eval_every=10)
