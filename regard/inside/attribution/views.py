@@ -47,7 +47,8 @@ def explain(
     if isinstance(loaded, PictureEncoder | Painter) and view not in (known := seen_views(loaded)):
         why = f"use {' or '.join(known)}" if known else "leave out --view to see where it looks"
         raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r} of what it rests on; {why}")
-    off, how = list(off), dict(target=target, at=at, token=token)
+    how: dict[str, Any] = dict(target=target, at=at, token=token)
+    off = list(off)
     names = list(find_kernels(loaded.model)) if off else []
     with without(loaded.model, off):
         if view == "patch":
