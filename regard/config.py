@@ -66,7 +66,9 @@ def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any
     for key, value in changes.items():
         name, _, rest = key.replace("-", "_").partition(".")
         if name not in names:
-            raise ValueError(f"unknown key {under + key!r}; {nearest(under + name, [under + n for n in names])}")
+            deeper = [n for n in flatten(config) if n.rpartition(".")[2] == name] if not under else []
+            cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(under + name, [under + n for n in names])
+            raise ValueError(f"unknown key {under + key!r}; {cure}")
         if rest:
             nested.setdefault(name, {})[rest] = value
         else:

@@ -72,7 +72,7 @@ def look(
     bare = all(value is None for name, value in given.items() if name.startswith("--"))
     page = bare if out is None else out.suffix.lower() == ".html"
     way = "page" if page else "word" if word is not None else view or "heads"
-    check_given(run, kind_of(loaded), text[0], way, given)
+    check_given(run, loaded, text[0], way, given)
     if page:
         open_page(run, loaded, text, quantize) if out is None else save_page(run, loaded, text, target, out)
         return
@@ -127,10 +127,19 @@ def kind_of(loaded: Any) -> str:
     return next((name for kind, name in kinds if isinstance(loaded, kind)), READER)
 
 
-def check_given(run: str, who: str, text: str, way: str, given: dict[str, Any]) -> None:
+def views_of(loaded: Any) -> list[str]:
+    """Those that a model that sees has; of others, which all of their kind have."""
+    from regard.inside import image
+    from regard.inside.attribution.pictures import seen_views
+
+    return list(dict.fromkeys((*image.views_of(loaded.model), *seen_views(loaded)))) if kind_of(loaded) == EYE else []
+
+
+def check_given(run: str, loaded: Any, text: str, way: str, given: dict[str, Any]) -> None:
     """An error if something was given that nothing would come of."""
     from regard.data.images import SUFFIXES
 
+    who = kind_of(loaded)
     if who != EYE and Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
         raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
     for name in (name for name, value in given.items() if value is not None):
@@ -142,7 +151,7 @@ def check_given(run: str, who: str, text: str, way: str, given: dict[str, Any]) 
             why = "a page shows every kind, layer and head" if way == "page" else "--word compares one word's vectors"
             raise ValueError(f"{why}; leave out {name}")
         if name == "--view":
-            raise ValueError(f"{who} has no view {way!r}; use {' or '.join(views)}")
+            raise ValueError(f"{who} has no view {way!r}; use {' or '.join(views_of(loaded) or views)}")
         if views:
             raise ValueError(f"{name} goes with --view {' or '.join(views)} of {who}; add one, or leave it out")
         if "word" in known:

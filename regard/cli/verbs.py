@@ -265,10 +265,10 @@ def classify(
     check_readable(run, classifier, texts)
     more: Any = list(zero_shot) if compares else [second] * len(texts) if second is not None else None
     for one, labels in zip(texts, classifier.classify(texts, more), strict=True):
-        best = labels[0]
+        shown = labels if compares else labels[:1]  # who named them wants to see them all
         tell(
             {"text": one, "labels": {label.label: round(label.probability, 6) for label in labels}},
-            f"{best.label}\t{best.probability:.1%}" + (f"\t{one}" if len(texts) > 1 else ""),
+            "\t".join([*(f"{label.label}\t{label.probability:.1%}" for label in shown), *[one][: len(texts) - 1]]),
             as_json,
         )
 
@@ -362,7 +362,7 @@ def embed(
         for found in best:
             tell({"score": found.score, "path": found.text}, f"{found.score:.4f}\t{found.text}", as_json)
         if skipped:
-            click.echo(f"passed over {len(skipped):,} files: {skipped[0]}", err=True)
+            click.echo(f"passed over {len(skipped):,} file{'s' * (len(skipped) > 1)}: {skipped[0]}", err=True)
         return
     if query is not None and corpus is not None:
         if sees and not isinstance(encoder, Comparer):

@@ -70,7 +70,7 @@ def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> 
     smaller = f"--data.size {size}, " if size < max(shape) and hours(size, size) <= HOURS else ""
     raise ValueError(
         f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
-        f"{needed:,.0f} hours; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
+        f"{needed:,.0f} hours, more than {HOURS}; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
         "patches instead of pixels (regard train vit), or say how long it may take: --train.minutes"
     )
 

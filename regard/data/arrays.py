@@ -29,7 +29,7 @@ def read_arrays(
                 return x, np.zeros(len(x), dtype=np.int64), ("",)
             if names is None or names[1] not in stored.files:
                 wanted = "arrays x and y" if labelled else "array x"
-                raise ValueError(f"no {wanted}, only {', '.join(stored.files) or 'nothing'}")
+                raise ValueError(f"no {wanted}, only {', '.join(stored.files) or 'nothing'}; save them by these names")
             x, y = (stored[name] for name in names)
             told = tuple(map(str, stored["labels"])) if "labels" in stored.files else ()
         return as_bytes(x), *as_classes(y, told, len(x))

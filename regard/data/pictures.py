@@ -71,6 +71,8 @@ def list_folder(folder: Path) -> list[Listed]:
     """A sub-folder a class; files that are no pictures by their name are passed over."""
     classes = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
     if not classes:
+        if not list_images(folder):
+            raise ValueError(f"{folder} has no pictures in it; put those of each class into a folder with its name")
         raise ValueError(f"{folder} has no folders; put the pictures of each class into a folder with its name")
     files = {one: list_images(one) for one in classes}
     if not any(path.parent == one for one in classes for path in files[one]):

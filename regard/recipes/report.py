@@ -36,7 +36,7 @@ from regard.train.loop import Fitted
 def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
     """Scores, samples and next steps of the run in `out`, as its kind of data asks for."""
     plan = Recipe.load(out / "recipe.toml")
-    print("scoring held-out examples …", file=sys.stderr)
+    print("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", file=sys.stderr)
     try:
         scores, samples, following = tell(plan.data, plan, out)
     except ValueError as error:  # the run is whole, whatever its held-out data is like
@@ -172,7 +172,7 @@ def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
     found = loaded.classify_arrays(pictures.pixels)
     given = [f"a picture of {pictures.names[i]}" for i in pictures.labels]
     said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
-    following = [f"regard classify {out} image.png", f"regard eval {out} --data.images FOLDER"]
+    following = [f"regard classify {out} image.png", f"regard eval {out} --data.images OTHER_FOLDER"]
     return evaluate(out, {}).scores, list(zip(given, said, strict=True)), following
 
 

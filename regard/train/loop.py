@@ -118,9 +118,10 @@ def fit(
                 metrics.add(**row)
                 if "finding" in row:
                     line.say(f"doctor: {Finding(**row['finding'])}")
+            unit = "pictures" if "pixels" in batch.inputs else "tokens"
             line.show(
                 f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}"
-                f"  {speed.tokens:>7,.0f} tokens/s  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
+                f"  {speed.tokens:>7,.0f} {unit}/s  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
             )
             if step % config.eval_every == 0 or finished():
                 value = evaluate(model, valid(), objective)

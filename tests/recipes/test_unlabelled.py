@@ -243,7 +243,7 @@ def job_of(tmp_path, **changes):
 
 def test_what_would_never_end_is_refused_before_it_is_tried(capsys, tmp_path):
     line = fails(capsys, "train", "pixel", "--data.size", 128, "--out", tmp_path / "none")
-    assert "16,384 tokens a picture, would take about 4 hours; use --data.size 64, --train.steps 5" in line
+    assert "16,384 tokens a picture, would take about 4 hours, more than 3; use --data.size 64, --train.steps 5" in line
     assert "--train.minutes" in line and not (tmp_path / "none").exists()
     for size in (8, 16, 28, 64):
         job_of(tmp_path, data__size=size)

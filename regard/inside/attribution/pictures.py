@@ -40,7 +40,7 @@ def ask_picture(loaded: PictureEncoder, picture: Any, target: str | Sequence[int
     places = Places(pooled(bytes_.shape[:2], side), side) if side else cut(family, bytes_.shape[:2])
     first = getattr(model.config, "first", 0)
     patches = [f"{row},{column}" for row in range(places.grid[0]) for column in range(places.grid[1])]
-    tokens = [*[f"[{i}]" for i in range(first)], *patches]
+    tokens = [*["[class]", *(f"[{i}]" for i in range(2, first + 1))][:first], *patches]
     how: dict[str, Any] = dict(
         model=model, inputs={"pixels": pixels}, tokens=tokens, picture=Picture(bytes_, places, first), outputs=[0],
         reads=torch.eye(len(tokens))[:1] if first else torch.full((1, len(tokens)), 1 / len(tokens)),

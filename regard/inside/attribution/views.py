@@ -75,7 +75,8 @@ def show_tokens(question: Question, view: str) -> Shown:
     table = Table(values=weights.numpy(), rows=question.names, columns=question.tokens, title=titles[view])
     if question.picture is not None:
         maps = {f"{i} {name}" if len(weights) > 1 else view: weights[i] for i, name in enumerate(question.names)}
-        return said, lambda path: draw_on_picture(question.picture, maps, path, titles[view])
+        lead = question.names[0] if len(weights) == 1 else "the picture"
+        return said, lambda path: draw_on_picture(question.picture, maps, path, lead)
     return said, lambda path: draw_tables([table], path)
 
 
