@@ -142,6 +142,8 @@ def check_given(run: str, loaded: Any, text: str, way: str, given: dict[str, Any
     who = kind_of(loaded)
     if who != EYE and Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
         raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
+    if who != EYE and not text.strip():
+        raise ValueError("the text is empty; give it some words")
     for name in (name for name, value in given.items() if value is not None):
         known = TAKEN[name].get(who, ())
         if way in known:

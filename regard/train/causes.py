@@ -142,9 +142,10 @@ def large_scores(signs: Signs) -> Finding | None:
 
 def rate_too_high(signs: Signs) -> Finding | None:
     suffers, large = signs.rises or signs.stuck, signs.ratio > LARGE
-    if not (suffers and signs.ratio > LARGE / 3) and not (signs.stalls and large):
+    wild = signs.ratio > 3 * LARGE and signs.step >= 2 * RECENT and signs.now > 0.75 * signs.start
+    if not (suffers and signs.ratio > LARGE / 3) and not (signs.stalls and large) and not wild:
         return None
-    how = "rises" if signs.rises else "does not fall"
+    how = "rises" if signs.rises else "hardly falls"
     return Finding(
         "learning rate too high",
         f"a step moves the median matrix by {signs.ratio:.1%} of its size, and the loss {how} "

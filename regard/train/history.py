@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import read_toml
+from regard.train.causes import PATIENCE
 from regard.train.findings import Finding, as_dict, shortlist
 from regard.train.loop import read_metrics
 from regard.train.vitals import EVEN, SHARP
@@ -109,4 +110,8 @@ def render(found: dict[str, Any]) -> str:
     for number, finding in enumerate(found["findings"], 1):
         step = f" (step {finding['step']})" if "step" in finding else ""
         lines += [f"{number}. {finding['cause']}{step}: {finding['sentence']}", f"   cure: {finding['cure']}"]
-    return "\n".join(lines if found["findings"] else [*lines, "nothing wrong seen"])
+    if found["findings"]:
+        return "\n".join(lines)
+    if 0 < found["steps"] < PATIENCE:
+        lines.append(f"fewer than {PATIENCE} steps say little of a learning rate")
+    return "\n".join([*lines, "nothing wrong seen"])

@@ -29,6 +29,9 @@ def test_rates_are_judged_by_the_loss_too():
     assert rate_too_high(signs(rising, ratio=1e-3)) is None
     assert rate_too_high(signs([4.0] + [3.3] * 200, ratio=0.5)).cause == "learning rate too high"
     assert rate_too_high(signs([4.0] + [1.3] * 200, ratio=0.5)) is None, "a run that has learned may rest"
+    short = [4.0] + [3.4] * 40
+    assert rate_too_high(signs(short, ratio=0.5)).cause == "learning rate too high", "too short to stall, but wild"
+    assert rate_too_high(signs(short, ratio=0.2)) is None
     assert rate_too_low(signs([4.0] * 200, ratio=1e-6)).cause == "learning rate too low"
     assert rate_too_low(signs(falling, ratio=1e-6)) is None
 

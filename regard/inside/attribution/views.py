@@ -24,7 +24,7 @@ from regard.inside.attribution.rollout import rollout
 from regard.inside.capture import matching
 from regard.inside.views import short_names
 from regard.nn.weights import find_kernels
-from regard.tasks import Painter, PictureEncoder
+from regard.tasks import Encoder, Painter, PictureEncoder
 
 VIEWS = ("rollout", "gradient", "ablation", "lens", "patch", "agreement")
 Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
@@ -47,6 +47,10 @@ def explain(
     if isinstance(loaded, PictureEncoder | Painter) and view not in (known := seen_views(loaded)):
         why = f"use {' or '.join(known)}" if known else "leave out --view to see where it looks"
         raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r} of what it rests on; {why}")
+    if type(loaded) is Encoder and view in ("lens", "patch"):
+        raise ValueError(
+            f"a vector says nothing that a {view} could trace; use rollout, gradient, ablation or agreement"
+        )
     how: dict[str, Any] = dict(target=target, at=at, token=token)
     off = list(off)
     names = list(find_kernels(loaded.model)) if off else []

@@ -21,7 +21,8 @@ def padding(subject: Subject) -> str | Finding:
         raise InapplicableError(f"{T} positions are too few")
     real = torch.arange(T) < torch.tensor([T - 2 - row % (T - 4) for row in range(B)])[:, None]
     if hidden(subject, told, real):
-        return f"{told}: hidden from real tokens"
+        alone = told.kind != "token" and unused(subject, told, real)
+        return f"{told}: hidden from real tokens" + (" by their order; it changes nothing itself" if alone else "")
     turned = dataclasses.replace(told, real=told.hidden, hidden=told.real)
     if not told.sure and hidden(subject, turned, real):
         return f"{turned}: hidden from real tokens"
@@ -35,6 +36,12 @@ def padding(subject: Subject) -> str | Finding:
         "padding leak", f"with {told}, other padding changes the answers for real tokens",
         "hide padding as keys in every attention, and leave it out of means", 0.9,
     )  # fmt: skip
+
+
+def unused(subject: Subject, told: Padding, real: Bool[Tensor, "B T"]) -> bool:
+    """Whether no answer, not even one for padding, depends on what is told to be real."""
+    some, every = (subject.answer(**marked(subject, told, mask)) for mask in (real, torch.ones_like(real)))
+    return torch.equal(some.nan_to_num(), every.nan_to_num())
 
 
 def hidden(subject: Subject, told: Padding, real: Bool[Tensor, "B T"]) -> bool:

@@ -31,7 +31,7 @@ export const panel = {
       make("div", { class: "row" }, title, switches.element),
       make("div", { class: "views" }, ...(picture ? [picture.element] : []), lines.element, matrix.element),
       words?.element ?? null);
-    const note = make("p", { class: "note" }, `The deeper the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ${
+    const note = make("p", { class: "note" }, `The stronger the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ${
       ""}of each row's strongest; “Step by step” has them ${look.source.live ? "exactly" : "from q and k that this file rounds to 16 bits"}.`);
 
     function choose(kind) {

@@ -84,7 +84,7 @@ function drawLens({ outputs, layers }, look, say) {
   const right = outputs.filter((name, column) => layers.at(-1).top[column][0] === name).length;
   return { parts: [make("p", {}, outputs.length === 1 ? `The output asked about is “${outputs[0]}”.`
     : `At the end of the model, ${right} of ${outputs.length} tokens that follow in the text are its own first choice.`), heat.element,
-  note("Columns are the tokens to be said; bold: said behind this block already. The deeper the colour, the surer.")] };
+  note("Columns are the tokens to be said; bold: said behind this block already. The stronger the colour, the surer.")] };
 }
 
 function drawPatch(found, look, say) {
