@@ -247,7 +247,7 @@ def test_what_would_never_end_is_refused_before_it_is_tried(capsys, tmp_path):
     assert "--train.minutes" in line and not (tmp_path / "none").exists()
     for size in (8, 16, 28, 64):
         job_of(tmp_path, data__size=size)
-    with pytest.raises(ValueError, match=r"100,000 steps on 8 × 8 .* hours; use --train.steps \d+, patches"):
+    with pytest.raises(ValueError, match=r"8 × 8 .* hours, more than 3; use --train.steps \d+, patches"):
         job_of(tmp_path, train__steps=100_000)
     with pytest.raises(ValueError, match="hours"):
         job_of(tmp_path, data__size=28, train__epochs=1000)

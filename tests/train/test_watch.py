@@ -73,7 +73,7 @@ def state(out):
     return load_model(out).state_dict()
 
 
-@pytest.mark.parametrize("changes", [{"model": "seq2seq"}, {"train__accumulate": 2}])
+@pytest.mark.parametrize("changes", [{"model": "seq2seq", "train__accumulate": 2}])
 def test_watching_changes_no_bit_and_resumes(small, tmp_path, monkeypatch, changes):
     plan = small(**changes, model__dropout=0.1, train__watch=5)
     fit(plan, tmp_path / "watched", quiet=True)
