@@ -89,44 +89,70 @@ def spare(out: Path, images: tuple[str, ...]) -> None:
 @click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the pictures there.")
 @click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each picture.")
-@click.option(
-    "--temperature", type=click.FloatRange(0), default=1.0, show_default=True, help="Of the draws; 0: the likeliest."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--temperature", type=click.FloatRange(0), help="Of the draws; 0: the likeliest.  [default: 1]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws, or of what is hidden.")
 @quantize_option
 def complete(
-    run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float, seed: int,
+    run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float | None, seed: int,
     quantize: Any,
 ) -> None:  # fmt: skip
-    """Paint the lower part of each IMAGE with the model in RUN; without any, whole pictures.
+    """Paint what is missing of each IMAGE with the model in RUN.
 
-    A row of the drawing is what was kept, the completions, and the picture as it was.
+    A model of pixels paints the lower part or, without any IMAGE, whole pictures; a masked autoencoder the patches that
+    are hidden from it. A row of the drawing is what was shown, the completions, and the picture as it was.
     """
-    import numpy as np
-
     from regard.data.images import SUFFIXES
-    from regard.decode.sample import Sampling
     from regard.files import write_atomically
-    from regard.tasks import load_for
+    from regard.tasks import Restorer, load_for
     from regard.tasks.painter import sheet
 
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{out} has no suffix of a picture; use .png")
     spare(out, image)
-    painter = load_for("complete", run, quantize)
-    sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
-    if image:
-        given = painter.read(image)
-        kept = painter.pixels.rows // 2 if rows is None else rows
-        painted = painter.complete(given, rows=kept, count=count, sampling=sampling)
-        fronts = np.where(np.arange(given.shape[1])[:, None, None] < kept, given, 90)
-        shown = [[front, *some, one] for front, some, one in zip(fronts, painted, given, strict=True)]
-    elif rows:
-        raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
+    loaded = load_for("complete", run, quantize)
+    if isinstance(loaded, Restorer):
+        for name, given in (("rows", rows), ("temperature", temperature)):
+            if given is not None:
+                raise ValueError(f"{run} guesses patches that are hidden from it, once; leave out --{name}")
+        if not image:
+            raise ValueError(f"{run} restores pictures; give an IMAGE")
+        shown = restored(loaded, image, count, seed)
     else:
-        shown = [list(painter.paint(count, sampling=sampling))]
+        shown = painted(loaded, image, rows, count, 1.0 if temperature is None else temperature, seed)
     write_atomically(out, sheet(shown).save)
     click.echo(f"drawn: {out}", err=True)
+
+
+def painted(
+    painter: Any, images: tuple[str, ...], rows: int | None, count: int, temperature: float, seed: int
+) -> list[list[Any]]:
+    """What was kept of each picture, the completions, the picture; or whole pictures."""
+    import numpy as np
+
+    from regard.decode.sample import Sampling
+    from regard.tasks.restorer import BLANK
+
+    sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
+    if not images:
+        if rows:
+            raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
+        return [list(painter.paint(count, sampling=sampling))]
+    given = painter.read(images)
+    kept = painter.pixels.rows // 2 if rows is None else rows
+    found = painter.complete(given, rows=kept, count=count, sampling=sampling)
+    fronts = np.where(np.arange(given.shape[1])[:, None, None] < kept, given, BLANK)
+    return [[front, *some, one] for front, some, one in zip(fronts, found, given, strict=True)]
+
+
+def restored(restorer: Any, images: tuple[str, ...], count: int, seed: int) -> list[list[Any]]:
+    """What was shown of each picture and what was guessed, each time, and the picture."""
+    import numpy as np
+
+    from regard.tasks.pictures import opened
+
+    given = np.stack([restorer.preparation.fit(one) for one in opened(images)])
+    found = restorer.complete(given, count=count, seed=seed)
+    return [[*(one for pair in pairs for one in pair), whole] for pairs, whole in zip(found, given, strict=True)]
 
 
 @regard.command()

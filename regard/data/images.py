@@ -166,6 +166,13 @@ class Preparation:
             x = (x - np.array(self.mean, dtype=np.float32)) / np.array(self.std, dtype=np.float32)
         return np.ascontiguousarray(np.moveaxis(x, -1, -3))
 
+    def bytes_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The way back, for pictures that a model made: bytes (…, rows, columns, channels)."""
+        x: np.ndarray = np.moveaxis(numbers, -3, -1).astype(np.float64)
+        if self.mean:
+            x = x * np.array(self.std) + np.array(self.mean)
+        return (x / (1 if self.scale is None else self.scale)).round().clip(0, 255).astype(np.uint8)
+
 
 def short_side(size: tuple[int, int], shortest: int, longest: int | None = None) -> tuple[int, int]:
     """Rows and columns with the shorter side as asked for, or less where the other would become too long."""

@@ -142,8 +142,15 @@ class MAE(nn.Module):
         patches = cut(pixels, self.config.patch)
         if not self.config.normalized:
             return patches
-        spread = (patches.var(dim=-1, keepdim=True) + 1e-6).sqrt()
-        return (patches - patches.mean(dim=-1, keepdim=True)) / spread
+        mean, spread = level(patches)
+        return (patches - mean) / spread
+
+    def in_pixels(self, guesses: Float[Tensor, "B T P"], pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T P"]:
+        """Guesses as pixels. Normalized ones say nothing of a patch's mean and variance: they get the true ones."""
+        if not self.config.normalized:
+            return guesses
+        mean, spread = level(cut(pixels, self.config.patch))
+        return guesses * spread + mean
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
         """One vector for each image, of which everything is seen."""
@@ -152,3 +159,8 @@ class MAE(nn.Module):
 
 def taken(x: Float[Tensor, "B T D"], places: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
     return x.gather(1, places[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def level(patches: Float[Tensor, "B T P"]) -> tuple[Float[Tensor, "B T 1"], Float[Tensor, "B T 1"]]:
+    """The mean of each patch's pixels and their deviation."""
+    return patches.mean(dim=-1, keepdim=True), (patches.var(dim=-1, keepdim=True) + 1e-6).sqrt()

@@ -7,6 +7,8 @@ regard train mae --data.images mnist.npz --train.steps 800 --probe
     six minutes of one core, about 3 of two: 10.8 % of 10,000 others wrong with 1,000 labels, before training 42.6 %
 regard train mae --data.images FOLDER
     any folder of pictures, or an .npz of x
+regard complete runs/mae image.png --out done.png
+    what is hidden from it, and what it makes of the rest
 regard eval runs/mae --probe --labels 1000
 regard finetune runs/mae --data.images FOLDER
 """

@@ -24,6 +24,7 @@ from regard.decode.sample import Sampling
 from regard.recipes.base import Recipe
 from regard.recipes.clip import images
 from regard.recipes.examples import sides_of
+from regard.recipes.mae import HiddenConfig
 from regard.recipes.pixel import PixelsConfig
 from regard.recipes.scores import TEST_EXAMPLES, evaluate, held_out_pairs, pictures_of, render, score_pairs
 from regard.recipes.t5 import SpansConfig, TasksConfig
@@ -221,6 +222,17 @@ def tell_unlabelled(data: UnlabelledConfig, plan: Recipe, out: Path) -> Told:
     folder = data.images or "FOLDER"
     following = [f"regard eval {out} --probe", f"regard finetune {out} --data.images {folder}"]
     return {}, [], [*following, f"regard embed {out} image.png --out vectors.npy"]
+
+
+@tell.register
+def tell_hidden(data: HiddenConfig, plan: Recipe, out: Path) -> Told:
+    """What it guesses of a few pictures that it has not seen, of which most is hidden."""
+    given, picture = data.held_out().take(slice(6)).pixels, out / "done.png"
+    found = load(out).complete(given, count=2)
+    sheet([[*first, *second, one] for (first, second), one in zip(found, given, strict=True)]).save(picture)
+    print(f"pictures with most patches hidden, restored twice, beside the pictures: {picture}", file=sys.stderr)
+    scores, samples, following = tell_unlabelled(data, plan, out)
+    return scores, samples, [f"regard complete {out} image.png --out done.png", *following]
 
 
 @tell.register

@@ -9,7 +9,7 @@ from regard.hub.checkpoint import load_generation, load_model
 from regard.hub.images import load_preparation
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
-from regard.models import CLIP, DETR, Bert, Captioner
+from regard.models import CLIP, DETR, MAE, Bert, Captioner
 from regard.native import quantized
 from regard.tasks.captioner import CaptionWriter
 from regard.tasks.comparer import Comparer
@@ -18,6 +18,7 @@ from regard.tasks.encoder import Encoder
 from regard.tasks.painter import Painter
 from regard.tasks.pictures import PictureClassifier, PictureEncoder
 from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
+from regard.tasks.restorer import Restorer
 from regard.tasks.translator import Translator
 from regard.tasks.writer import Writer
 from regard.tokens import Tokenizer
@@ -82,6 +83,8 @@ def kind_of(model: Any) -> type[Any]:
         return Detector
     if isinstance(model, CLIP):
         return Comparer
+    if isinstance(model, MAE):
+        return Restorer
     if "pixels" in inspect.signature(model.forward).parameters:
         return PictureClassifier if getattr(model.config, "labels", ()) else PictureEncoder
     return Translator if hasattr(model, "encoder") else Writer

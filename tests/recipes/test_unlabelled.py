@@ -20,7 +20,8 @@ from regard.recipes.pixel import histogram_nats
 from regard.recipes.probe import features, probe
 from regard.recipes.run import prepare
 from regard.recipes.scores import evaluate
-from regard.tasks import Painter, PictureEncoder, load
+from regard.tasks import Painter, PictureEncoder, Restorer, load
+from regard.tasks.restorer import BLANK
 from regard.tokens.pixels import Pixels
 from regard.train.progress import Line
 from tests.cli.calling import call, fails, options, rows, said
@@ -60,7 +61,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", ["mae", "simclr"])
 def test_an_encoder_is_left_that_embeds_and_can_be_taught(runs, name, tmp_path):
     loaded = load(runs / name)
-    assert type(loaded) is PictureEncoder
+    assert type(loaded) is {"mae": Restorer, "simclr": PictureEncoder}[name]
     vectors = loaded.embed([Image.fromarray(one[..., 0]) for one in digits("test").pixels[:3]])
     assert vectors.shape == (3, 16) and vectors.norm(dim=1).tolist() == pytest.approx([1] * 3, abs=1e-5)
     assert load_model(runs / name).config.image == 8
@@ -213,13 +214,54 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "leaves nothing to paint" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
     assert "no suffix of a picture" in fails(capsys, *words, tmp_path / "c.txt")
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
-    assert "it does not complete" in fails(capsys, "complete", runs / "mae", tmp_path / "a.png")
+    assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")
     assert "completes pictures, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
     assert "pixel by pixel" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
     with pytest.raises(ValueError, match="says nothing of pixels"):
         Pixels.load(tmp_path / "broken")
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_hidden_patches_are_guessed_and_the_others_stay(normalized):
+    config = preset("mae", "tiny", image=(9, 12), channels=3, dim=16, heads=2, ffn_dim=24, normalized=normalized)
+    restorer = Restorer(build("mae", config), Preparation(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))
+    given = np.random.default_rng(1).integers(100, 255, (2, 9, 12, 3), dtype=np.uint8)  # not as dark as blanks
+    found = restorer.complete(given, count=3, seed=5)
+    for picture, pairs in zip(given, found, strict=True):
+        for shown, whole in pairs:
+            hidden = (shown == BLANK).all(-1)
+            patches = hidden[:8].reshape(2, 4, 3, 4).swapaxes(1, 2)
+            assert (patches == patches[:, :, :1, :1]).all() and not hidden[8].any()  # not the rest below
+            assert patches[:, :, 0, 0].sum() == 5  # of 6: int(6 · 0.25) is 1
+            assert (shown[~hidden] == picture[~hidden]).all() and (whole[~hidden] == picture[~hidden]).all()
+            assert (whole[hidden] != picture[hidden]).mean() > 0.9
+    assert len({shown.tobytes() for shown, _ in found[0]}) > 1
+    again = restorer.complete([Image.fromarray(one) for one in given], count=3, seed=5)
+    assert all(np.array_equal(a, b) for x, y in zip(found, again, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def test_perfect_guesses_give_the_picture_back():
+    """Whatever a patch's mean and variance, and whatever the numbers that a model reads."""
+    config = preset("mae", "tiny", image=8, channels=3, normalized=True)
+    how = Preparation(size=(8, 8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    restorer = Restorer(build("mae", config), how)
+    restorer.model.forward = lambda pixels, noise: restorer.model.targets(pixels)
+    given = np.random.default_rng(1).integers(0, 255, (1, 8, 8, 3), dtype=np.uint8)
+    assert np.array_equal(restorer.complete(given)[0][0][1], given[0])
+
+
+def test_restoring_at_the_command_line(capsys, runs, tmp_path):
+    Image.fromarray(digits("test").pixels[0, ..., 0]).save(tmp_path / "a.png")
+    words = ("complete", runs / "mae", tmp_path / "a.png", "--out", tmp_path / "done.png")
+    call(*words, "--count", 2)
+    drawn = Image.open(tmp_path / "done.png")
+    assert drawn.width == 5 * 100 + 4 and drawn.height == 104  # shown and guessed, twice, and the picture
+    capsys.readouterr()
+    assert "leave out --rows" in fails(capsys, *words, "--rows", 3)
+    assert "leave out --temperature" in fails(capsys, *words, "--temperature", 0.5)
+    assert "give an IMAGE" in fails(capsys, "complete", runs / "mae")
 
 
 def test_what_would_not_fit_is_refused_before_it_is_tried(capsys, tmp_path):
