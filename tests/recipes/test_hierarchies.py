@@ -13,9 +13,9 @@ from regard.hub.checkpoint import load_model, save_model
 from regard.hub.images import save_preparation
 from regard.models import MAE, MAEConfig, ViT, build, preset
 from regard.recipes import Recipe, fit, recipe
+from regard.recipes.base import fitting
 from regard.recipes.catalogue import show_fields
 from regard.recipes.scores import evaluate
-from regard.recipes.vit import fitting
 from regard.registry import models
 from regard.tasks import load
 from tests.cli.calling import call, fails, options

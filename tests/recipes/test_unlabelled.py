@@ -256,8 +256,11 @@ def test_restoring_at_the_command_line(capsys, runs, tmp_path):
     Image.fromarray(digits("test").pixels[0, ..., 0]).save(tmp_path / "a.png")
     words = ("complete", runs / "mae", tmp_path / "a.png", "--out", tmp_path / "done.png")
     call(*words, "--count", 2)
-    drawn = Image.open(tmp_path / "done.png")
-    assert drawn.width == 5 * 100 + 4 and drawn.height == 104  # shown and guessed, twice, and the picture
+    assert np.asarray(Image.open(tmp_path / "done.png")).shape == (
+        104,
+        504,
+        3,
+    )  # 5 pictures
     capsys.readouterr()
     assert "leave out --rows" in fails(capsys, *words, "--rows", 3)
     assert "leave out --temperature" in fails(capsys, *words, "--temperature", 0.5)
@@ -293,6 +296,9 @@ def test_what_would_never_end_is_refused_before_it_is_tried(capsys, tmp_path):
         job_of(tmp_path, train__steps=100_000)
     with pytest.raises(ValueError, match="hours"):
         job_of(tmp_path, data__size=28, train__epochs=1000)
+    job_of(tmp_path, data__size=28, train__batch_tokens=784, train__steps=30_000)  # of one picture each
+    with pytest.raises(ValueError, match="levels=0 .* use 2 to"):
+        job_of(tmp_path, data__levels=0)
     long = job_of(tmp_path, data__size=128, train__minutes=600)  # who insists is believed
     assert sum(len(batch.targets) for batch in long.valid()) == 75  # of 180; the hundred steps before it see 100
 
