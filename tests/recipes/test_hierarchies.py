@@ -164,6 +164,7 @@ def test_offsets_in_other_windows():
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", RECIPES)
 def test_digits_are_learned(name, tmp_path):
-    """The docstring's figures, with a little room for another machine."""
+    """The docstring's figures, with a little room for another machine; whole numbers cost half a point at most."""
     fit(recipe(name), tmp_path, quiet=True)
-    assert evaluate(tmp_path, {}).scores["accuracy"] >= 98
+    plain, whole = (evaluate(tmp_path, {}, quantize=how).scores["accuracy"] for how in (None, "int8"))
+    assert plain >= 98 and whole >= plain - 0.5

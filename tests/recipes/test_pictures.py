@@ -177,9 +177,10 @@ def test_pictures_are_read_as_by_what_one_starts_from(tmp_path, folder):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_digits_are_learned(tmp_path):
-    """The docstring's figure, with a little room for another machine."""
+    """The docstring's figure, with a little room for another machine; whole numbers cost half a point at most."""
     fit(recipe("vit"), tmp_path, quiet=True)
-    assert evaluate(tmp_path, {}).scores["accuracy"] >= 98
+    plain, whole = (evaluate(tmp_path, {}, quantize=how).scores["accuracy"] for how in (None, "int8"))
+    assert plain >= 98 and whole >= plain - 0.5
 
 
 def test_a_model_that_reads_is_given_no_picture(capsys, folder, tmp_path):

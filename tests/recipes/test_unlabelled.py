@@ -319,11 +319,12 @@ def test_validation_sees_all_where_it_can(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_pixels_of_digits_are_learned(tmp_path):
-    """Fewer bits than each pixel's own histogram, and than an LSTM of as many parameters in as many minutes."""
+    """Fewer bits than each pixel's own histogram, and than an LSTM of as many parameters in as many steps."""
     found = {}
     for name in ("gpt", "lstm"):
-        fit(recipe("pixel", {"model": name, "train.minutes": 2}), tmp_path / name, quiet=True)
+        fit(recipe("pixel", {"model": name}), tmp_path / name, quiet=True)
         found[name] = evaluate(tmp_path / name, {}).scores
     sizes = [sum(p.numel() for p in load_model(tmp_path / name).parameters()) for name in found]
     assert max(sizes) / min(sizes) < 1.02
-    assert found["gpt"]["bits_per_dimension"] < min(found["gpt"]["histograms"], found["lstm"]["bits_per_dimension"])
+    bits = {name: one["bits_per_dimension"] for name, one in found.items()}
+    assert bits["gpt"] < bits["lstm"] < found["gpt"]["histograms"] and bits["gpt"] < 1.75, found
