@@ -126,7 +126,7 @@ def describe(app: FastAPI, shelf: Shelf, keys: bool) -> dict[str, Any]:
             operation["responses"].pop("422", None)
             if path in NEEDS:
                 reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-                able = [one.name for one in shelf if NEEDS[path] in (*one.does, "tokenize")]
+                able = [one.name for one in shelf if NEEDS[path] in (*one.does, one.reads and "tokenize")]
                 schemas[reference.rsplit("/", 1)[1]]["properties"]["model"]["enum"] = able or ["none here"]
             if keys and path.startswith(("/v1/", "/metrics")):
                 operation["security"] = [{"key": []}]

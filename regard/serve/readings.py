@@ -147,6 +147,8 @@ def aligned(served: Served, text: str, ids: tuple[int, ...]) -> dict[str, Any]:
 async def tokenize(body: schemas.TokenizationRequest, request: Request) -> dict[str, Any]:
     """The tokens of a text."""
     served = state_of(request).shelf.find(body.model)
+    if not served.reads:
+        raise Refused(400, f"model {body.model!r} reads no texts; ask another", param="model")
     await served.load()
     served.check_length([body.text], "text")
     tokenizer = served.speaker.tokenizer

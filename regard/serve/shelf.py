@@ -43,8 +43,9 @@ class Served:
         self.name, self.path, self.settings, self.loaded = name, find(where), settings, loaded
         model = peek_model(self.path)
         self.does = abilities(self.path, model)
-        reads = hasattr(model.config, "vocab_size")  # of pictures, no number of tokens says what fits
-        self.context: int | None = getattr(model.config, "max_len", None) if reads else None
+        # Of pictures, no number of tokens says what fits.
+        self.reads = hasattr(model.config, "vocab_size") and not (self.path / PIXELS).is_file()
+        self.context: int | None = getattr(model.config, "max_len", None) if self.reads else None
         self.since = int(time.time())
         self.error: str | None = None
         self.speaker: Any = None

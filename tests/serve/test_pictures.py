@@ -70,6 +70,13 @@ def test_what_each_model_does_is_told(server):
     assert sorted(body["properties"]["model"]["enum"]) == sorted(SEE)
 
 
+def test_what_reads_no_texts_has_no_tokens(server):
+    for name in ("vit", "pixel"):
+        answer = server.post("/v1/tokenize", model=name, text="a")
+        assert answer.status == 400 and "reads no texts" in answer.error["message"]
+    assert server.post("/v1/tokenize", model="clip", text="a cat").json["tokens"]
+
+
 @pytest.mark.parametrize(
     ("changes", "param", "message"),
     [

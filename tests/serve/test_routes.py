@@ -229,6 +229,6 @@ def test_the_description_names_what_is_there(server):
     told = server.get("/openapi.json").json
     assert told["openapi"].startswith("3.1")
     wanted = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/translations", "/v1/classifications",
-              "/v1/tokenize", "/v1/models", "/v1/models/{model}", "/health", "/metrics"}  # fmt: skip
+              "/v1/tokenize", "/v1/pictures", "/v1/models", "/v1/models/{model}", "/health", "/metrics"}  # fmt: skip
     assert wanted == set(told["paths"])
     assert "422" not in json.dumps(told["paths"])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.hub import save_model
+from tests.inside.seeing import vit
 from tests.serve.running import serving
 
 KEY = "secret"
@@ -18,9 +20,12 @@ LEFT_OUT = [
 
 
 @pytest.fixture(scope="module")
-def server(made):
+def server(made, tmp_path_factory):
     """With a key, and models of every kind; short ones only, so that no text takes long."""
-    with serving({name: path for name, path in made.items() if name != "endless"}, "--api-key", KEY) as one:
+    short = {name: path for name, path in made.items() if name != "endless"}
+    sees = tmp_path_factory.mktemp("sees")
+    save_model(vit(labels=("a", "b")), sees)
+    with serving(short | {"sees": sees}, "--api-key", KEY) as one:
         yield one
 
 
@@ -33,7 +38,7 @@ def test_the_server_is_as_described(server, count, tmp_path):
     done = subprocess.run([command, *words], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     summary = done.stdout[done.stdout.find("= FAILURES =") :][:6000] + done.stdout[-1500:]
     assert done.returncode == 0, summary + done.stderr
-    assert "Tested: 10" in done.stdout, summary
+    assert "Tested: 11" in done.stdout, summary
     server.wait_until_idle("gpt", "chat", "t5", "translate", Authorization=f"Bearer {KEY}")
 
 
@@ -48,5 +53,6 @@ def test_names_and_neutral_fields_are_told(server):
     assert fields("/v1/translations")["model"]["enum"] == ["translate", "t5"]
     assert fields("/v1/embeddings")["model"]["enum"] == ["embed", "classify"]
     assert len(fields("/v1/tokenize")["model"]["enum"]) == 6
+    assert fields("/v1/pictures")["model"]["enum"] == ["sees"]
     assert fields("/v1/completions")["best_of"]["enum"] == [None, 1]
     assert fields("/v1/chat/completions")["tools"]["enum"] == [None, [], {}, False]
