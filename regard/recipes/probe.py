@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.arrays import is_arrays, read_arrays
+from regard.data.arrays import is_arrays, read_classes
 from regard.data.pictures import ImagesConfig, Pictures, list_pictures
 from regard.data.unlabelled import UnlabelledConfig
 from regard.hub.remote import find
@@ -59,7 +59,7 @@ def check_labels(data: Any) -> None:
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
         raise ValueError("a probe is for encoders of pictures; leave out --probe")
     if data.images is not None and is_arrays(data.images):
-        read_arrays(Path(data.images), "train")
+        read_classes(Path(data.images))
     elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
         raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
 
