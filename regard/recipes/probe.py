@@ -79,7 +79,7 @@ def labelled(
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
-    learn, test = learn.take(order), test.take(slice(limit))
+    learn, test = learn.take(order), test.draw(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
     return learn, test
