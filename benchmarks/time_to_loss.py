@@ -128,7 +128,7 @@ def main() -> None:
     rows = []
     for seed in range(options.rounds):
         contestants = {
-            name: Contestant(recipe("lm", shape | changes | {"train.seed": str(seed)}), learned, held_out)
+            name: Contestant(recipe("lm", changes | {"train.seed": str(seed)}, stored=shape), learned, held_out)
             for name, changes in settings.items() if options.only in (None, name)
         }  # fmt: skip
         race(contestants, options.target, options.turn)

@@ -80,7 +80,10 @@ def swin(config: SwinConfig, at: Setting) -> Count:
         noise = 2 * sizes.dim if config.dropout else 0
         kept += depth * B * T * (forward + 2 * norm_kept("layer", sizes.dim) + noise)
         kept += depth * attention_kept(own, OFFSETS, **layer)
-        moments = (attention_live(own, OFFSETS, **layer), B * T * feedforward_live(sizes.ffn_dim, activation="gelu"))
+        moments = (
+            attention_live(own, OFFSETS, **layer),
+            B * T * feedforward_live(sizes.ffn_dim, activation=sizes.activation),
+        )
         live = max(live, max(moments) + 4 * B * T * sizes.dim)
         grid = grid if last else pooled(grid, 2)
         if not last:

@@ -94,6 +94,7 @@ def mae(config: MAEConfig, at: Setting) -> Count:
         },
         flops_per_token={"any": stack_flops(decoder, depth=config.decoder_depth, keys=T, causal=False)},
         flops_per_sequence=once + seen * reads.forward,
+        attention_per_sequence=seen * reads.attention,
         activations=activations,
         attention_matrices={
             "encoder": B * config.heads * seen**2 * config.depth,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from regard.data.augment import Augmentation, centred
 from regard.data.batches import IGNORE, Batch, pad, shuffled
 from regard.data.images import Preparation
 from regard.data.pictures import (
-    DECIDED,
     Listed,
     PicturesConfig,
     Stream,
@@ -49,10 +48,6 @@ class Captioned:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionsConfig(PicturesConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
-
-    decides: ClassVar[dict[str, str]] = DECIDED | {
-        "model.vocab_size": "follows from the texts; use --data.vocab-size",
-    }
 
     images: str | None = None
     """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""

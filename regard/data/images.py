@@ -1,7 +1,7 @@
 """Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -140,6 +140,17 @@ class Preparation:
     def target(self) -> tuple[int, int] | None:
         """Rows and columns of the result, if they are the same for all pictures."""
         return self.crop or self.size
+
+    def at(self, target: tuple[int, int]) -> "Preparation":
+        """The same for results of another size; what is cut off around them stays in proportion."""
+        if self.crop is None:
+            return replace(self, size=target, shortest=None, longest=None)
+        times = min(target) / min(self.crop)
+        whole, shortest, longest = self.size, self.shortest, self.longest
+        return replace(
+            self, crop=target, size=whole and (round(whole[0] * times), round(whole[1] * times)),
+            shortest=shortest and round(shortest * times), longest=longest and round(longest * times),
+        )  # fmt: skip
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         """Channels, rows, columns."""

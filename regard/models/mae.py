@@ -57,6 +57,11 @@ class MAEConfig(ImageConfig):
         return self.encoder.tokens
 
     @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, and why."""
+        return self.encoder.idle
+
+    @property
     def encoder(self) -> ViTConfig:
         """The encoder's config: a ViT without labels."""
         return ViTConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageConfig)})

@@ -81,6 +81,11 @@ class ViTConfig(ImageConfig):
             raise ValueError("a teacher's head needs the names of its labels; use teacher=token without them")
 
     @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, and why."""
+        return {"max_len": f"image {self.image}"}
+
+    @property
     def first(self) -> int:
         """Tokens before the patches."""
         return (self.pooling == "cls") + (self.teacher != "none")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from regard.config import dotted, dump_toml, override, read_toml, to_dict
 from regard.files import write_atomically
 from regard.models import preset
+from regard.nn.patches import sides
 from regard.registry import models, recipes
 from regard.train.config import TrainConfig
 
@@ -60,7 +61,7 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
     given = {key.removeprefix("data.") for key, value in changes.items() if value not in EMPTY}
     plan = recipes[name](embedded=True)
     how: dict[str, Any] = {"base": changes["data.base"]} if "base" in given and hasattr(plan.data, "base") else {}
-    if "images" in plan.data.own:  # the model's size follows from that of the pictures
+    if hasattr(plan.data, "images"):  # the model's size follows from that of the pictures
         fields = {key: value for key, value in changes.items() if key.startswith("data.")}
         how |= {"given": {key.removeprefix("data."): value for key, value in fields.items()}}
     if any(how.values()) or given & set(plan.data.own):
@@ -70,11 +71,27 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
     return chosen
 
 
+IDLE: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
+    (("rank",), "tune", lambda tune: tune != "lora"),
+    (("kind", "vocab_size"), "tokenizer", bool),
+    (("kind", "vocab_size"), "base", bool),
+    (("count", "most"), "images", bool),
+    (("scenes", "things"), "coco", bool),
+    (("scenes", "things"), "voc", bool),
+]
+"""Fields of data that have no effect when another is so."""
+
+
 def check_effect(before: Recipe, after: Recipe, asked: Collection[str]) -> None:
     """An error if a field that is asked for would change nothing: the data decides it, or another field."""
-    idle = {f"model.{name}": why for name, why in getattr(after.model, "idle", {}).items()}
-    told = {key: f"has no effect with --model.{why}; leave it out" for key, why in idle.items()}
-    for key, why in (told | getattr(after.data, "decides", {})).items():
+    told = {f"model.{name}": f"model.{why}" for name, why in getattr(after.model, "idle", {}).items()}
+    for names, other, idle in IDLE:
+        if hasattr(after.data, other) and idle(value := getattr(after.data, other)):
+            told |= {f"data.{name}": f"data.{other} {value}" for name in names}
+    reasons = {key: f"has no effect with --{why}; leave it out" for key, why in told.items()}
+    if hasattr(after.data, "vocab_size"):
+        reasons["model.vocab_size"] = "follows from the texts; use --data.vocab-size"
+    for key, why in (reasons | getattr(after.data, "decides", {})).items():
         part, _, name = key.partition(".")
         values = [getattr(getattr(one, part), name, None) for one in (before, after)]
         if key in asked and values[0] != values[1]:
@@ -85,6 +102,27 @@ def fields_of(shape: tuple[int, int, int]) -> dict[str, Any]:
     """Rows, columns and channels of pictures as fields of the model that sees them."""
     rows, columns, channels = shape
     return dict(image=rows if rows == columns else (rows, columns), channels=channels)
+
+
+def fitting(family: str, rows: int, columns: int) -> dict[str, Any]:
+    """Sizes for such pictures. A ViT has about eight patches a side, and is deeper for larger pictures; the grid of the
+    others is finer, and halves until two to seven rows are left, which is then the window."""
+    side = min(rows, columns)
+    if family == "vit":
+        whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
+        patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
+        return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
+    if family not in ("swin", "mvit", "cnn-attention"):
+        return {}
+    patch = 1 if side < (20 if family == "cnn-attention" else 8) else 2 if side < 48 else 4
+    grid = -(-side // patch)
+    stages = 1 if grid < 4 else next((n for n in (2, 3) if grid <= 7 * 2 ** (n - 1)), 4)
+    sizes: dict[str, Any] = dict(patch=patch, depths=(1 if family == "cnn-attention" else 2,) * stages)
+    if family == "swin":
+        sizes |= dict(
+            heads=tuple(3 * 2**stage for stage in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1)))
+        )
+    return sizes | (dict(key_stride=2 ** (stages - 1)) if family == "mvit" else {})
 
 
 SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}
@@ -120,6 +158,8 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
             n for n in ("vocab_size", "dropout", "position", "max_len", "image", "channels") if n in fields - said
         ]
         kept = {name: getattr(base.model, name) for name in chosen}
+        if size is None and "image" in kept:
+            kept |= fitting(family, *sides(kept["image"]))
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
     assert isinstance(base.model, models[family].config_class)
     plan = override(base, changes)

@@ -9,16 +9,19 @@ regard train detr --data.base CHECKPOINT --data.coco annotations.json
     from trained weights, ours or published; their heads start anew for other labels
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from regard.config import override
 from regard.data.boxes import BoxesConfig, BoxStream
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.images import load_preparation
 from regard.hub.remote import find
 from regard.models import preset
+from regard.nn.patches import sides
 from regard.objectives.matching import matched_boxes
 from regard.recipes.base import Recipe
 from regard.recipes.run import Job, prepare
@@ -26,28 +29,31 @@ from regard.registry import models, register_recipe
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
-BATCH = 32
-"""Pictures in a batch."""
+BATCH, LARGE = 32, 256
+"""Pictures in a batch, and the side from which on there are fewer, for the sake of memory."""
 OWN: dict[str, Any] = dict(widths=(64, 96, 128), blocks=(1, 1, 1), queries=30)
 """A model for pictures that are larger than scenes."""
 
 
 @register_recipe("detr")
-def detr(*, embedded: bool = True, base: str | None = None) -> Recipe:
+def detr(*, embedded: bool = True, base: str | None = None, given: Mapping[str, Any] | None = None) -> Recipe:
     data = BoxesConfig(base=base) if embedded else BoxesConfig(base=base, crop=0.3, colour=0.2)
     train = TrainConfig(
         steps=4000, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=200, smoothing=0.0, eval_every=500,
         save_every=500,
     )  # fmt: skip
+    asked = override(BoxesConfig(), given or {})
     if base is not None:
         model = start_config(base)
+        model = replace(model, image=asked.size or model.image)
         data = replace(data, channels=model.channels)
         train = replace(train, epochs=20.0, optimizer="adamw", lr=5e-5, schedule="linear", beta2=0.999)
     else:
-        model = preset("detr", "tiny", **{} if embedded else dict(image=data.side, **OWN))
-    return Recipe(
-        name="detr", family="detr", model=model, data=data, train=replace(train, batch_tokens=BATCH * model.tokens)
-    )
+        model = preset("detr", "tiny", **{} if embedded else OWN, image=asked.side)
+    side = min(sides(model.image))
+    pictures = BATCH if side <= LARGE else max(4, round(BATCH * (LARGE / side) ** 2))
+    train = replace(train, batch_tokens=pictures * model.tokens)
+    return Recipe(name="detr", family="detr", model=model, data=data, train=train)
 
 
 def start_config(base: str) -> Any:

@@ -61,7 +61,8 @@ class PixelsConfig(UnlabelledConfig):
     def pixels(self) -> Pixels:
         """How these pictures become tokens."""
         rows, columns, channels = self.shape()
-        levels = self.levels or (16 if channels == 1 else 6)
+        usual = 16 if channels == 1 else 6
+        levels = usual if self.levels is None else self.levels
         return Pixels(rows=rows, columns=columns, channels=channels, levels=levels)
 
 
@@ -112,7 +113,9 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
         if position not in ("grid", model["position"]):
             raise ValueError(f"position={position}, but there are {size.columns} columns; use --model.position grid")
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
-    shape, tokens = (size.rows, size.columns), recipe.train.batch_tokens if rows > 1 else TOKENS
+    # A single picture may be more than a batch of this recipe has; of smaller ones there would be no more than that.
+    batch = recipe.train.batch_tokens
+    shape, tokens = (size.rows, size.columns), batch if rows > 1 else min(batch, TOKENS)
     check_room(recipe.model, shape, tokens)
     pictures, valid = data.split()
     stream = PixelStream(pictures, RAW, data, rows, seed=recipe.train.seed, pixels=size)

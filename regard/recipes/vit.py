@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from regard.config import override
-from regard.data.images import Preparation
 from regard.data.pictures import ImagesConfig, PictureStream, preparation_for
 from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
@@ -28,7 +27,7 @@ from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
-from regard.recipes.base import Recipe, fields_of
+from regard.recipes.base import Recipe, fields_of, fitting
 from regard.recipes.run import Job, prepare
 from regard.registry import models, register_recipe
 from regard.train.config import TrainConfig
@@ -76,27 +75,6 @@ def picture_recipe(
     return Recipe(name=name, family=family, model=model, data=data, train=train)
 
 
-def fitting(family: str, rows: int, columns: int) -> dict[str, Any]:
-    """Sizes for such pictures. A ViT has about eight patches a side, and is deeper for larger pictures; the grid of the
-    others is finer, and halves until two to seven rows are left, which is then the window."""
-    side = min(rows, columns)
-    if family == "vit":
-        whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
-        patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
-        return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
-    if family not in ("swin", "mvit", "cnn-attention"):
-        return {}
-    patch = 1 if side < (20 if family == "cnn-attention" else 8) else 2 if side < 48 else 4
-    grid = -(-side // patch)
-    stages = 1 if grid < 4 else next((n for n in (2, 3) if grid <= 7 * 2 ** (n - 1)), 4)
-    sizes: dict[str, Any] = dict(patch=patch, depths=(1 if family == "cnn-attention" else 2,) * stages)
-    if family == "swin":
-        sizes |= dict(
-            heads=tuple(3 * 2**stage for stage in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1)))
-        )
-    return sizes | (dict(key_stride=2 ** (stages - 1)) if family == "mvit" else {})
-
-
 def start_config(base: str, fields: Mapping[str, Any]) -> tuple[str, Any]:
     """The family and config of a checkpoint, for pictures of its own size or the one that is asked for."""
     model: Any = encoder_of(load_model(find(base)))
@@ -119,28 +97,26 @@ def start_config(base: str, fields: Mapping[str, Any]) -> tuple[str, Any]:
 def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads the pictures at the model's size; the model gets their classes."""
     config = recipe.model
-    fit, start = None, None
+    start = None
     if data.base is not None:  # what it starts from says what it reads
         start = load_preparation(find(data.base), config)
         if data.channels not in (None, config.channels):
             raise ValueError(f"{data.base} reads pictures of {config.channels} channels; leave out --data.channels")
         data = replace(data, channels=config.channels)
         recipe = replace(recipe, data=data)
-        shape = (*((data.size,) * 2 if data.size else sides(config.image)), config.channels)
-        fit = Preparation(channels=shape[2], size=shape[:2])
+        start = start.at(sides(config.image))
+        shape = (*sides(config.image), config.channels)
         if (own := replace(data, channels=None).shape()) != shape:
             kinds = [
                 f"{rows} × {columns} in {'grey' if depth == 1 else 'colours'}" for rows, columns, depth in (own, shape)
             ]
             line.say(f"pictures of {kinds[0]} become {kinds[1]}, as {data.base} reads them")
-    pictures, valid = data.split(fit)
+    pictures, valid = data.split(start)
     if data.examples is not None:
         pictures = pictures.draw(data.examples, recipe.train.seed)
     config = replace(config, **fields_of(pictures.pixels.shape[1:]), labels=pictures.names)
     recipe = replace(recipe, model=config)
-    preparation = preparation_for(pictures)
-    if start is not None:  # its weights know pixels on that scale
-        preparation = replace(preparation, scale=start.scale, mean=start.mean, std=start.std)
+    preparation = start or preparation_for(pictures)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
     stream = PictureStream(

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
@@ -11,7 +11,8 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from regard.serve.errors import Refused, broken
+from regard.serve.errors import Refused, broken, timed_out
+from regard.serve.state import state_of
 
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -43,6 +44,18 @@ async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
                 one.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await one
+
+
+async def asked(request: Request, work: Callable[[], Result]) -> Result:
+    """Work in turn with that of others, in time; a mistake of the user is an answer."""
+    shelf = state_of(request).shelf
+    try:
+        async with asyncio.timeout(shelf.settings.timeout):
+            return await unless_gone(request, shelf.read(work))
+    except TimeoutError:
+        raise timed_out(shelf.settings.timeout) from None
+    except ValueError as error:
+        raise Refused(400, str(error), param="input") from None
 
 
 async def stream(request: Request, records: AsyncGenerator[Record, None], limit: float) -> Response:

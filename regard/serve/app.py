@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from regard.serve import looks, readings, replies, texts
+from regard.serve import looks, pictures, readings, replies, texts
 from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
@@ -26,6 +26,7 @@ STATIC = Path(__file__).parent / "static"
 NEEDS = {
     "/v1/completions": "generate", "/v1/chat/completions": "chat", "/v1/embeddings": "embed",
     "/v1/translations": "translate", "/v1/classifications": "classify", "/v1/tokenize": "tokenize",
+    "/v1/pictures": "see",
 }  # fmt: skip
 """What a model must be able to do."""
 
@@ -39,6 +40,7 @@ def build_app(shelf: Shelf, settings: Settings, opening: tuple[Any, ...] = ()) -
     app.state.parts = state = State(settings, shelf, Metrics(shelf), looks.Looks(), opening)
     app.include_router(texts.router)
     app.include_router(readings.router)
+    app.include_router(pictures.router)
     app.include_router(looks.router)
     add_models(app)
     add_operations(app)

@@ -3,28 +3,22 @@
 These routes are the page's own; the API's description leaves them out.
 """
 
-import asyncio
-import base64
-import binascii
-import io
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Request
 
-from regard.data.images import read_image
 from regard.inside.page import Page
 from regard.serve import schemas
-from regard.serve.answers import unless_gone
-from regard.serve.errors import Refused, timed_out
+from regard.serve.answers import asked
+from regard.serve.errors import Refused
+from regard.serve.pictures import image_of
 from regard.serve.shelf import Served
 from regard.serve.state import state_of
 from regard.tasks import Painter, PictureEncoder
 
-Result = TypeVar("Result")
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
 ROOM = 512 * 2**20
 """Bytes for passes that are kept, the latest alone may have more; who comes back later has to look again."""
@@ -92,13 +86,7 @@ def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
         return tuple(texts)
     if body.picture is None:
         raise Refused(400, f"model {body.model!r} reads pictures; send picture, a data: URI", param="picture")
-    head, comma, data = body.picture.partition(",")
-    try:
-        if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
-            raise ValueError("picture is no data: URI of an image; send data:image/png;base64,…")
-        return read_image(io.BytesIO(base64.b64decode(data, validate=True))), *texts
-    except (ValueError, binascii.Error) as error:
-        raise Refused(400, str(error), param="picture") from None
+    return image_of(body.picture, "picture"), *texts
 
 
 @router.post("/layer")
@@ -146,15 +134,3 @@ async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
     if (count := page.copies(body.view)) > MOST_COPIES:
         raise Refused(400, f"this view tries the input {count:,} times, at most {MOST_COPIES:,}; give a shorter one")
     return await asked(request, lambda: page.view(body.view, at=body.at, against=body.against))
-
-
-async def asked(request: Request, work: Callable[[], Result]) -> Result:
-    """Work in turn with that of others, in time; a mistake of the user is an answer."""
-    shelf = state_of(request).shelf
-    try:
-        async with asyncio.timeout(shelf.settings.timeout):
-            return await unless_gone(request, shelf.read(work))
-    except TimeoutError:
-        raise timed_out(shelf.settings.timeout) from None
-    except ValueError as error:
-        raise Refused(400, str(error), param="input") from None

@@ -144,6 +144,31 @@ class Classifications(Reply):
     usage: ReadUsage
 
 
+class Thing(Label):
+    box: list[float]
+    """Left, top, right, bottom in pixels."""
+
+
+class Picture(Reply):
+    """One of these, as the model was trained to."""
+
+    object: Literal["picture"]
+    index: int
+    labels: list[Label] | None = None
+    """All of them, the likeliest first."""
+    things: list[Thing] | None = None
+    """The surest first."""
+    caption: str | None = None
+    embedding: list[float] | None = None
+    """Of length 1."""
+
+
+class Pictures(Reply):
+    object: Literal["list"]
+    model: str
+    data: list[Picture]
+
+
 class Alignment(Reply):
     """Which source pieces the model looked at for each target piece: a row each, which sums to 1."""
 

@@ -19,6 +19,8 @@ from regard.decode.sample import Sampling
 
 MOST_TEXTS = 2048
 """Inputs of one request."""
+MOST_PICTURES = 32
+"""Pictures of one request."""
 MOST_CHOICES = 128
 """Texts written for one request."""
 
@@ -235,6 +237,15 @@ class ClassificationRequest(Body):
     """For a model of pairs: the second text of each."""
     truncate: bool = False
     """Cut what is longer than the model's context, instead of refusing it."""
+
+
+class PicturesRequest(Body):
+    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PICTURES, fail_fast=True)]
+    """Pictures as data: URIs, `data:image/png;base64,…`."""
+    labels: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)] | None = None
+    """Texts that pictures are compared with, for a model that knows both; without, each becomes a vector."""
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Least probability of a thing that is found (0.5)."""
 
 
 class TokenizationRequest(Body):

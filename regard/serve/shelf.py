@@ -28,7 +28,7 @@ from regard.tokens.pixels import PIXELS
 
 VERBS = {
     "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",
-    "look": "be looked into",
+    "see": "see", "look": "be looked into",
 }  # fmt: skip
 """What can be asked of a model over HTTP."""
 
@@ -69,7 +69,7 @@ class Served:
         begin = time.monotonic()
         try:
             speaker = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
-            if hasattr(speaker, "engine") and self.does != ["look"]:
+            if {"generate", "translate"} & set(self.does):
                 how = self.settings
                 self.engine = speaker.engine = await asyncio.to_thread(
                     Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
@@ -133,8 +133,10 @@ class Served:
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
     kind = kind_of(model)
-    if (path / PIXELS).is_file() or issubclass(kind, PictureEncoder):  # its other words would be paths of files here
+    if (path / PIXELS).is_file():
         return ["look"]
+    if issubclass(kind, PictureEncoder):
+        return ["see", "look"]
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
         does.remove("generate")

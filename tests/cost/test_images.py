@@ -24,6 +24,13 @@ def test_parameters_and_flops(family, number):
     assert found.flops.forward == counter.get_total_flops()
 
 
+def test_hidden_patches_are_not_attended_to():
+    config = preset("mae", "tiny")
+    read = (config.visible + 1) ** 2 * config.dim * config.depth
+    written = config.tokens**2 * config.decoder_dim * config.decoder_depth
+    assert cost(config, batch=3).flops.attention == 3 * 4 * (read + written)  # scores, and what they mix
+
+
 def test_lecture_figures():
     config = preset("vit", "vit-b/16")
     found = cost(config, bytes_per_number=4)

@@ -203,9 +203,9 @@ def test_fields_of_the_other_decoder_are_refused(capsys, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_scenes_are_captioned(tmp_path, decoder):
+@pytest.mark.parametrize(("decoder", "gain"), [("recurrent", 12), ("transformer", 7)])
+def test_scenes_are_captioned(tmp_path, decoder, gain):
     """The docstring's figures, with a little room for another machine."""
     fit(recipe("captioner", {"model.decoder": decoder}), tmp_path, quiet=True)
     scores = evaluate(tmp_path, {}).scores
-    assert scores["bleu_4"] >= 95 and scores["gain"] >= 3 and scores["pictures"] == 1000, scores
+    assert scores["bleu_4"] >= 95 and scores["gain"] >= gain and scores["pictures"] == 1000, scores

@@ -330,4 +330,4 @@ def test_scenes_are_learned(tmp_path):
     """The docstring's figures, with a little room for another machine."""
     fit(recipe("clip"), tmp_path, quiet=True)
     scores = evaluate(tmp_path, {}).scores
-    assert scores["examples"] >= 1000 and scores["zero_shot_accuracy"] >= 95, json.dumps(scores)
+    assert scores["examples"] >= 1000 and scores["zero_shot_accuracy"] >= 97.5, json.dumps(scores)

@@ -29,6 +29,8 @@ SMALL = {
           for name in ("vit", "swin", "detr", "simclr")),
         ("captioner", "model.vocab-size", 50, "follows from the texts; use --data.vocab-size"),
         ("clip", "model.vocab_size", 50, "follows from the texts; use --data.vocab-size"),
+        *((name, "model.vocab_size", 50, "follows from the texts; use --data.vocab-size")
+          for name in ("lm", "bert", "translate", "t5", "classify")),
         ("pixel", "model.vocab_size", 50, "follows from the colours; use --data.levels"),
         ("pixel", "model.max_len", 50, "follows from the pictures; use --data.size"),
         *((name, "train.smoothing", 0.1, "has no effect where nothing is labelled; leave it out")
@@ -50,6 +52,9 @@ def test_what_the_data_decides_is_not_asked_for(name, field, value, cure):
         ("captioner", {"model.image": "64", "model.max_len": 80}),
         ("cnn-attention", {"model.attention": 0, "model.dim": 16}),
         ("swinv2", {"model.trained_windows": "2,2"}),
+        ("lm", {"data.vocab_size": 500, "data.kind": "word"}),
+        ("captioner", {"data.count": 100, "data.most": 2}),
+        ("detr", {"data.scenes": 5, "data.things": 1}),
     ],
 )
 def test_what_agrees_or_counts_is_accepted(name, changes):
@@ -62,11 +67,35 @@ def test_what_agrees_or_counts_is_accepted(name, changes):
         ("cnn-attention", {"model.attention": 0, "model.heads": 2}, "heads has no effect with --model.attention 0"),
         ("swin", {"model.trained_windows": "2,2"}, "--model.trained-windows has no effect with --model.offsets learn"),
         ("captioner", {"model.ffn_dim": 8}, "--model.ffn-dim has no effect with --model.decoder recurrent"),
+        ("vit", {"model.max_len": 7}, "--model.max-len has no effect with --model.image 8; leave"),
+        ("vit", {"data.rank": 3}, "--data.rank has no effect with --data.tune all; leave it out"),
+        ("classify", {"data.rank": 3}, "--data.rank has no effect with --data.tune all"),
+        ("lm", {"data.tokenizer": "a.json", "data.kind": "char"}, "kind has no effect with --data.tokenizer a.json"),
+        ("clip", {"data.tokenizer": "a.json", "data.vocab_size": 9}, "vocab-size has no effect with --data.tokenizer"),
+        ("detr", {"data.coco": "a.json", "data.things": 1}, "--data.things has no effect with --data.coco a.json"),
+        ("detr", {"data.voc": "a", "data.scenes": 5}, "--data.scenes has no effect with --data.voc a"),
     ],
 )  # fmt: skip
 def test_what_another_field_switches_off_is_refused(name, changes, message):
     with pytest.raises(ValueError, match=message):
         recipe(name, changes)
+
+
+def test_scenes_are_not_counted_where_pictures_are_given(tmp_path):
+    Image.new("RGB", (12, 12)).save(tmp_path / "a.png")
+    (tmp_path / "a.csv").write_text("path,caption\na.png,a thing\na.png,black\n")
+    for field in ("count", "most"):
+        with pytest.raises(ValueError, match=f"--data.{field} has no effect with --data.images"):
+            recipe("captioner", {"data.images": str(tmp_path / "a.csv"), f"data.{field}": 2})
+
+
+def test_a_batch_has_as_many_pictures_whatever_their_size():
+    def pictures(**changes):
+        plan = recipe("detr", {f"data.{key}": value for key, value in changes.items()})
+        return plan.train.batch_tokens / plan.model.tokens
+
+    assert pictures() == pictures(size=128) == pictures(size=256) == pictures(coco="a.json", size=200) == 32
+    assert pictures(size=512) == 8 and pictures(size=2048) == 4  # memory
 
 
 def test_a_place_that_is_taken_is_known_before_anything_is_read(tmp_path):

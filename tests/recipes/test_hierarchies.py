@@ -13,9 +13,9 @@ from regard.hub.checkpoint import load_model, save_model
 from regard.hub.images import save_preparation
 from regard.models import MAE, MAEConfig, ViT, build, preset
 from regard.recipes import Recipe, fit, recipe
+from regard.recipes.base import fitting
 from regard.recipes.catalogue import show_fields
 from regard.recipes.scores import evaluate
-from regard.recipes.vit import fitting
 from regard.registry import models
 from regard.tasks import load
 from tests.cli.calling import call, fails, options
@@ -164,6 +164,7 @@ def test_offsets_in_other_windows():
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", RECIPES)
 def test_digits_are_learned(name, tmp_path):
-    """The docstring's figures, with a little room for another machine."""
+    """The docstring's figures, with a little room for another machine; whole numbers cost half a point at most."""
     fit(recipe(name), tmp_path, quiet=True)
-    assert evaluate(tmp_path, {}).scores["accuracy"] >= 98
+    plain, whole = (evaluate(tmp_path, {}, quantize=how).scores["accuracy"] for how in (None, "int8"))
+    assert plain >= 98 and whole >= plain - 0.5
