@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +56,7 @@ def import_own(name: str) -> ModuleType:
 
 def main() -> None:
     """The entry point: turns mistakes into one line and an exit code."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged notes in pictures, and of large ones
     try:
         regard(standalone_mode=False)
     except click.ClickException as error:

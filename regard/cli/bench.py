@@ -151,7 +151,7 @@ def error(draws: int, out: Path | None, as_json: bool) -> None:
 @bench.command(context_settings=OVERRIDES)
 @click.argument("run")
 @click.option("--data", type=PATH, multiple=True, help="Score on this text; for translations two files, again --data.")
-@click.option("--limit", type=click.IntRange(1), help="Only the first examples, sentences, or characters of a text.")
+@click.option("--limit", type=click.IntRange(1), help="Only so many examples, sentences, or characters of a text.")
 @quiet_option
 @json_option
 @click.pass_context

@@ -149,7 +149,9 @@ def recipes(as_json: bool) -> None:
 @click.argument("run")
 @beam_option
 @penalty_option
-@click.option("--limit", type=click.IntRange(1), help="Only the first examples.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="Only so many examples: the first; of pictures, with labels or not, a draw."
+)
 @click.option("--lowercase", is_flag=True, help="BLEU without regard to case.")
 @click.option("--few-shot", type=click.IntRange(0), help="Classify by so many examples in a prompt.")
 @click.option("--probe", is_flag=True, help="Instead: a linear classifier on every layer of a model that sees.")

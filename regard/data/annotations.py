@@ -1,7 +1,7 @@
 """What others drew boxes around: files of COCO's and of VOC's kind, with errors that say where."""
 
 import json
-import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +51,8 @@ def find_picture(name: str, folders: Iterable[Path], where: str) -> Path:
 def as_box(values: Any, where: str) -> Box:
     """Four finite numbers."""
     good = isinstance(values, (list, tuple)) and len(values) == 4
-    if not good or not all(isinstance(one, (int, float)) and math.isfinite(one) for one in values):
-        raise ValueError(f"{where}: a box is four numbers, got {values!r}; correct it or leave it out")
+    if not good or not all(isinstance(one, (int, float)) and abs(one) <= sys.float_info.max for one in values):
+        raise ValueError(f"{where}: a box is four numbers, got {str(values)[:80]}; correct it or leave it out")
     return tuple(map(float, values))
 
 
@@ -60,7 +60,7 @@ def as_size(columns: Any, rows: Any) -> tuple[int, int] | None:
     """Two whole numbers, or nothing if they say nothing."""
     try:
         return (int(columns), int(rows)) if int(columns) > 0 and int(rows) > 0 else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # of int(inf)
         return None
 
 
@@ -97,7 +97,7 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
             things[one["image_id"]].append((names[one["category_id"]], (left, top, left + width, top + height)))
     near = [path.parent, path.parent / "images", path.parent.parent / "images"]
     near += [path.parent.parent / path.stem.rpartition("_")[2]]  # annotations/instances_val2017.json, val2017/1.jpg
-    folders, found = [images] if images is not None else near, []
+    folders, found = near if images is None else [images, *near], []
     for one in stored["images"]:
         where = f"{path}, image {one['id']}"
         file = find_picture(str(known(one, "file_name", path, "image")), folders, where)
@@ -122,7 +122,7 @@ def one_json(source: Path) -> Path:
 def read_coco(path: Path) -> dict[str, list[Any]]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is not valid JSON: {error}; write it again or restore it from a copy") from None
     for part in ("images", "annotations", "categories"):
         if not isinstance(stored, dict) or not isinstance(stored.get(part), list):
@@ -134,7 +134,7 @@ def read_coco(path: Path) -> dict[str, list[Any]]:
 
 
 def known(one: Any, key: str, path: Path, what: str) -> Any:
-    if not isinstance(one, dict) or key not in one or isinstance(one[key], (list, dict)):
+    if not isinstance(one, dict) or not isinstance(one.get(key), (int, float, str)):
         named = f" {one['id']}" if isinstance(one, dict) and "id" in one else ""
         raise ValueError(f"{path}, {what}{named}: no {key!r}, got {str(one)[:80]}")
     return one[key]
@@ -152,8 +152,8 @@ def list_voc(source: Path, images: Path | None = None) -> tuple[list[Annotated],
     files = sorted(folder.glob("*.xml"))
     if not files:
         raise ValueError(f"{folder} holds no .xml files; VOC's kind has one for each picture")
-    near = [images] if images is not None else [source / "JPEGImages", source / "images", source, folder]
-    found = [read_voc(path, near) for path in files]
+    near = [source / "JPEGImages", source / "images", source, folder]
+    found = [read_voc(path, near if images is None else [images, *near]) for path in files]
     names = tuple(sorted({label for one in found for label, _ in one.things}))
     if not names:
         raise ValueError(f"{folder}: none of {len(files):,} files names an object")

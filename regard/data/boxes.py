@@ -110,7 +110,7 @@ class BoxesConfig:
     voc: str | None = None
     """A folder of .xml files of VOC's kind, or one with a folder Annotations."""
     images: str | None = None
-    """The folder of the pictures (none: near the annotations)."""
+    """The folder of the pictures; those that it lacks are looked for near the annotations."""
     valid: str | None = None
     """The same kind of file or folder for validation (nothing given: every tenth picture is held out)."""
     test: str | None = None

@@ -1,7 +1,6 @@
 """Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -15,37 +14,41 @@ PIXELS = 1 << 27
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the photographs that published backbones have seen."""
-GREY = ("1", "L", "I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+"""Modes of grey with more than 8 bits."""
 
 Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filter.__args__}  # type: ignore[attr-defined]
 
 
-def read_image(path: str | Path | BytesIO) -> Image.Image:
-    """An image file as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
-    name = str(path) if isinstance(path, str | Path) else "the picture"
-    if isinstance(path, str | Path) and Path(path).is_dir():
+def read_image(picture: str | Path | BytesIO | Image.Image) -> Image.Image:
+    """A picture as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+    if isinstance(picture, Image.Image):
+        return plain(upright(picture))
+    name = str(picture) if isinstance(picture, str | Path) else "the picture"
+    if isinstance(picture, str | Path) and Path(picture).is_dir():
         raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
-    if isinstance(path, str | Path) and not Path(path).is_file():
+    if isinstance(picture, str | Path) and not Path(picture).is_file():
         raise ValueError(f"no such image: {name}")
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # ours is checked, with the path in the message
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as opened:  # of notes that are damaged
+        with Image.open(picture) as opened:
             columns, rows = opened.size
             if rows * columns > PIXELS:
                 raise ValueError(
                     f"{name} has {rows:,} × {columns:,} pixels, at most {PIXELS:,} are read; make it smaller"
                 )
             opened.load()
-            return plain(upright(opened))
+            found = plain(upright(opened))
+            found.info["path"] = name  # for errors
+            return found
     except UnidentifiedImageError:
         raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
-    except (OSError, SyntaxError, EOFError, MemoryError, ValueError) as error:
+    except Image.DecompressionBombError:  # before its size can be asked for
+        raise ValueError(f"{name} has too many pixels, at most {PIXELS:,} are read; make it smaller") from None
+    except (OSError, SyntaxError, EOFError, MemoryError, ValueError, Warning) as error:  # where these are errors
         if str(error).startswith(str(name)):
             raise
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
 
 
 def is_image(name: str) -> bool:
@@ -75,20 +78,19 @@ def upright(image: Image.Image) -> Image.Image:
 
 def plain(image: Image.Image) -> Image.Image:
     """Any mode as L or RGB."""
-    if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
-        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-        return seen.getchannel(0) if grey else seen.convert("RGB")
-    if image.mode in ("L", "RGB"):
-        return image
-    if image.mode == "1":
-        return image.convert("L")
-    if image.mode in GREY:  # convert("L") would cut off at 255
+    if image.mode in WIDE:  # convert("L") would cut off at 255
         values = np.asarray(image, dtype=np.float64)
         bytes_ = image.mode in ("F", "I") and values.max() <= 255
         most = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0 if bytes_ or image.mode == "F" else 65535.0
-        return Image.fromarray((values.clip(0, most) * (255 / most)).round().astype(np.uint8))
-    return image.convert("RGB")
+        grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
+        return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
+    if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        was_grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
+        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+        return seen.getchannel(0) if was_grey else seen.convert("RGB")
+    if image.mode in ("L", "RGB"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGB")
 
 
 def as_array(image: Image.Image, channels: int) -> np.ndarray:
@@ -161,8 +163,8 @@ class Preparation:
         if size is not None:
             if size[0] * size[1] > PIXELS:
                 raise ValueError(
-                    f"a picture of {image.size[1]:,} × {image.size[0]:,} pixels would become one of {size[0]:,} × "
-                    f"{size[1]:,}, at most {PIXELS:,} are read; cut it"
+                    f"{image.info.get('path', 'a picture')} of {image.size[1]:,} × {image.size[0]:,} pixels would "
+                    f"become one of {size[0]:,} × {size[1]:,}, at most {PIXELS:,} are read; cut it"
                 )
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
         found = as_array(image, self.channels)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.arrays import is_arrays, read_arrays
+from regard.data.arrays import has_test, is_arrays, read_arrays, read_classes
 from regard.data.augment import Augmentation, centred, mix
 from regard.data.batches import Batch, shuffled
-from regard.data.images import Preparation, list_images, read_image
+from regard.data.images import Preparation, is_image, list_images, read_image
 from regard.data.tables import TABLES, read_table
 
 LARGEST = 64
@@ -69,10 +69,9 @@ class Listed:
 
 def list_folder(folder: Path) -> list[Listed]:
     """A sub-folder a class; files that are no pictures by their name are passed over."""
-    classes = sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+    inside = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+    classes = [one for one in inside if one.is_dir()]
     if not classes:
-        if not list_images(folder):
-            raise ValueError(f"{folder} has no pictures in it; put those of each class into a folder with its name")
         raise ValueError(f"{folder} has no folders; put the pictures of each class into a folder with its name")
     files = {one: list_images(one) for one in classes}
     if not any(path.parent == one for one in classes for path in files[one]):
@@ -81,13 +80,20 @@ def list_folder(folder: Path) -> list[Listed]:
             f"the folders of {folder} ({parts}) hold folders, no pictures; name the one for training: "
             f"--data.images {classes[0]}, and others as --data.valid and --data.test"
         )
+    if loose := [one.name for one in inside if one not in classes and is_image(one.name)]:
+        count = "a picture lies" if len(loose) == 1 else f"{len(loose):,} pictures lie"
+        raise ValueError(f"{folder}: {count} beside its folders ({loose[0]}); put each into the folder of its class")
     return [Listed(path, one.name) for one in classes for path in files[one]]
 
 
-def list_table(table: Path) -> list[Listed]:
-    """Rows of path and label; paths are relative to the table."""
-    rows = read_table(table, "label")
-    return [Listed(table.parent / path, said[0], f"{table}, line {number}: ") for number, path, said in rows]
+def list_table(table: Path, what: str = "label") -> list[Listed]:
+    """Rows of path and label or, with nothing asked for, of paths; they are relative to the table."""
+    if table.suffix.lower() not in TABLES or not table.exists():
+        kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
+        missing = f"no such {'file' if table.suffix else 'folder'}: {table}; give {kinds}"
+        raise ValueError(f"{table}: pictures are {kinds}" if table.exists() else missing)
+    rows = read_table(table, what)
+    return [Listed(table.parent / path, "".join(said[:1]), f"{table}, line {number}: ") for number, path, said in rows]
 
 
 def digits(split: str) -> Pictures:
@@ -157,8 +163,8 @@ class ImagesConfig(PicturesConfig):
     """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
-    tune: str = "all"
-    """What is trained of it: all, the head alone, or the head and low-rank detours (lora)."""
+    tune: Literal["all", "head", "lora"] = "all"
+    """What is trained of it: everything, the head alone, or the head and low-rank detours (LoRA)."""
     rank: int = 8
     """Width of those detours."""
     examples: int | None = None
@@ -174,8 +180,6 @@ class ImagesConfig(PicturesConfig):
 
     def __post_init__(self) -> None:
         PicturesConfig.__post_init__(self)
-        if self.tune not in ("all", "head", "lora"):
-            raise ValueError(f"tune takes all|head|lora, got {self.tune!r}")
         if self.base is None and self.tune != "all":
             raise ValueError(f"tune={self.tune!r} needs weights to start from; give --data.base")
         for name in ("rank", "examples"):
@@ -190,9 +194,7 @@ class ImagesConfig(PicturesConfig):
         if self.images is None:
             rows, columns, channels = 8, 8, 1
         elif is_arrays(self.images):
-            found = read_arrays(Path(self.images), "train")
-            assert found is not None
-            rows, columns, channels = found[0].shape[1:]
+            rows, columns, channels = suited(*read_arrays(Path(self.images), "train")[0].shape[1:])
         else:
             rows, columns, channels = shape_of(list_pictures(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
@@ -204,9 +206,8 @@ class ImagesConfig(PicturesConfig):
             found = digits(part)
             return Pictures(resized(found.pixels, how), found.labels, found.names)
         if is_arrays(source):
-            arrays = read_arrays(Path(source), part)
-            assert arrays is not None
-            return Pictures(resized(arrays[0], how), *arrays[1:])
+            pixels, labels, names = read_arrays(Path(source), part)
+            return Pictures(resized(pixels, how), labels, names)
         listed = list_pictures(source)
         names = tuple(sorted({one.label for one in listed}))
         place = {name: i for i, name in enumerate(names)}
@@ -222,28 +223,24 @@ class ImagesConfig(PicturesConfig):
         if len(pictures.names) < 2:
             raise ValueError(f"{self.images} has only the class {pictures.names[0]!r}; give pictures of another, too")
         if self.valid is not None:
-            return pictures, named_as(self.read(self.valid, how=how), pictures.names, self.valid)
+            return pictures, named_as(self.read(self.valid, "valid", how), pictures.names, self.valid)
         held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
     def held_out(self, how: Preparation | None = None) -> Pictures:
         """The pictures for the scores at the end."""
-        how = how or self.fitting()
         if self.images is None:
             return self.read(None, "test", how)
-        if self.test is not None:
-            return named_as(self.read(self.test, how=how), self.names(), self.test)
-        if is_arrays(self.images) and read_arrays(Path(self.images), "test"):
-            return named_as(self.read(self.images, "test", how), self.names(), self.images)
-        return self.split(how)[1]
+        if self.test is None and not has_test(self.images):
+            return self.split(how)[1]
+        source = self.test or self.images
+        return named_as(self.read(source, "test", how), self.names(), source)
 
     def names(self) -> tuple[str, ...]:
         """The classes of one's own pictures for training."""
         assert self.images is not None
         if is_arrays(self.images):
-            found = read_arrays(Path(self.images), "train")
-            assert found is not None
-            return found[2]
+            return read_classes(Path(self.images))
         return tuple(sorted({one.label for one in list_pictures(self.images)}))
 
 
@@ -257,6 +254,11 @@ def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
         if len(sizes) > 1 and channels == 3:
             break
     rows, columns = sizes.pop() if len(sizes) == 1 else (LARGEST, LARGEST)
+    return suited(rows, columns, channels)
+
+
+def suited(rows: int, columns: int, channels: int) -> tuple[int, int, int]:
+    """The same where it is small."""
     return (rows, columns, channels) if max(rows, columns) <= LARGEST else (LARGEST, LARGEST, channels)
 
 
@@ -297,13 +299,7 @@ def check_room(source: str, count: int, shape: tuple[int, int, int], times: int 
 def list_pictures(source: str) -> list[Listed]:
     """The files of a folder or a table."""
     path = Path(source)
-    if path.is_dir():
-        return list_folder(path)
-    if path.suffix.lower() not in TABLES or not path.exists():
-        kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
-        missing = f"no such {'file' if path.suffix else 'folder'}: {source}; give {kinds}"
-        raise ValueError(f"{source}: pictures are {kinds}" if path.exists() else missing)
-    return list_table(path)
+    return list_folder(path) if path.is_dir() else list_table(path)
 
 
 def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
@@ -325,7 +321,8 @@ def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Picture
     """The same with the classes' numbers of another set; a class that it does not know is an error."""
     for name in pictures.names:
         if name not in names:
-            raise ValueError(f"{source}: the class {name!r} does not occur in training; known: {', '.join(names)}")
+            known = ", ".join(names[:20]) + ", …" * (len(names) > 20)
+            raise ValueError(f"{source}: the class {name!r} does not occur in training; known: {known}")
     places = np.array([names.index(name) for name in pictures.names])
     return Pictures(pictures.pixels, places[pictures.labels], names)
 

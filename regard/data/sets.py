@@ -9,10 +9,12 @@ import numpy as np
 from PIL import Image
 
 from regard.config import nearest
+from regard.data.arrays import read_arrays
 from regard.data.examples import read_examples
+from regard.data.images import is_image
 from regard.data.languages import LANGUAGES, languages
 from regard.data.pairs import read_lines
-from regard.data.pictures import digits, list_folder, list_table, read_arrays
+from regard.data.pictures import digits, list_folder, list_table
 from regard.data.tables import TABLES, lists_images
 from regard.data.unlabelled import list_any
 
@@ -93,15 +95,14 @@ def of_pictures(path: Path) -> Examples:
     """A folder with or without a folder a class, a table of paths and labels, or arrays with or without labels."""
     if path.suffix.lower() == ".npz":
         try:
-            found = read_arrays(path, "train")
+            pixels, classes, names = read_arrays(path, "train")
         except ValueError:
-            found = read_arrays(path, "train", labelled=False)
-        assert found is not None
-        pixels, classes, names = found
+            pixels, classes, names = read_arrays(path, "train", labelled=False)
         return of_arrays(pixels, [names[i] for i in classes] if names != ("",) else [])
     if path.is_dir():
-        sorted_in = any(one.is_dir() and not one.name.startswith(".") for one in path.iterdir())
-        listed = list_folder(path) if sorted_in else list_any(str(path))
+        inside = [one for one in path.iterdir() if not one.name.startswith(".")]
+        heap = any(is_image(one.name) for one in inside) or not any(one.is_dir() for one in inside)
+        listed = list_any(str(path)) if heap else list_folder(path)
     else:
         listed = list_table(path)
     labels = [one.label for one in listed if one.label]

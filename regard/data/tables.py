@@ -1,7 +1,7 @@
-"""Tables of pictures: in each row of a .csv, .tsv or .jsonl a path, and its label or its captions."""
+"""Tables of pictures: in each row of a .csv, .tsv or .jsonl a path, and perhaps its label or its captions."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ KNOWN = {
     "label": ("label", "class", "category", "target"),
     "caption": ("caption", "text", "sentence", "description", "comment", "title"),
 }
-"""The same of what is said of a picture; of captions also in the plural, or several with numbers: caption1 …"""
+"""The same of what is said of a picture, the first that occurs; of captions also in the plural, or several with
+numbers: caption1 …"""
 Rows = Iterator[tuple[int, str, list[str]]]
 
 
@@ -33,10 +34,10 @@ def lists_images(table: Path) -> bool:
 
 
 def read_table(table: Path, what: str) -> Rows:
-    """Line, path, and what is said of each picture: its `label`, or one `caption` or several."""
+    """Line, path, and what is said of each picture: its `label`, one `caption` or several, or ("") nothing."""
     found = False
     for number, path, said in (object_rows if table.suffix.lower() == ".jsonl" else cell_rows)(table, what):
-        if not path or not said:
+        if not path or what and not said:
             empty = what if path else "path"
             raise ValueError(f"{table}, line {number}: the {empty} is empty; fill it, or leave out the line")
         found = True
@@ -52,8 +53,8 @@ def object_rows(table: Path, what: str) -> Rows:
         path = next((row[key] for key in row if key.lower() in PATHS), None)
         if not isinstance(path, str):
             raise ValueError(where + missing("path", PATHS, row))
-        values = [row[key] for key in row if says(key, what)]
-        if not values:
+        values = [list(row.values())[i] for i in places_of(row, what)]
+        if what and not values:
             raise ValueError(where + missing(what, KNOWN[what], row))
         if what == "label":
             values = [json.dumps(one) if isinstance(one, int) else one for one in values[:1]]
@@ -72,32 +73,33 @@ def cell_rows(table: Path, what: str) -> Rows:
     number, first = next(rows)
     names = [cell.strip().lower() for cell in first]
     place = next((i for i, name in enumerate(names) if name in PATHS), None)
-    said = [i for i, name in enumerate(names) if says(name, what)]
+    said = places_of(names, what)
     unknown = place is None and not said
     if any(map(is_image, first)) or unknown and (table.parent / first[0].strip()).is_file():
-        if len(first) < 2 or len(first) > 2 and what == "label":
+        if what and len(first) < 2 or what == "label" and len(first) > 2:
             count = "one column" if len(first) < 2 else f"{len(first)} columns"
             raise ValueError(f"{table}, line {number}: got {count}; give the path and the {what}")
         place, said = 0, list(range(1, len(first)))
         yield number, first[0].strip(), [cell.strip() for cell in first[1:] if cell.strip()]
-    elif place is None or not said:
+    elif place is None or what and not said:
         lacks = missing("path", PATHS, names) if place is None else missing(what, KNOWN[what], names)
         raise ValueError(f"{table}, line {number}: the header has {lacks}")
     for number, cells in rows:
         if len(cells) != len(first):
             raise ValueError(
                 f"{table}, line {number}: got {len(cells)} columns, but {len(first)} in the first line; "
-                f"put {what}s with commas in quotes"
+                f"put {what or 'text'}s with commas in quotes"
             )
         yield number, cells[place].strip(), [cells[i].strip() for i in said if cells[i].strip()]
 
 
-def says(name: str, what: str) -> bool:
-    """Whether a column of this name holds it: label; caption, captions, Caption 3 …"""
-    name = name.lower()
+def places_of(names: Iterable[str], what: str) -> list[int]:
+    """Which of these columns hold it: label; caption, captions, Caption 3 …"""
+    stems = [name.lower() for name in names]
     if what == "caption":
-        name = name.rstrip("0123456789").rstrip("_ -").removesuffix("s")
-    return name in KNOWN[what]
+        stems = [name.rstrip("0123456789").rstrip("_ -").removesuffix("s") for name in stems]
+    word = next((word for word in KNOWN.get(what, ()) if word in stems), None)
+    return [i for i, stem in enumerate(stems) if stem == word]
 
 
 def missing(what: str, known: Sequence[str], names: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.arrays import is_arrays, read_arrays
+from regard.data.arrays import has_test, is_arrays, read_arrays
 from regard.data.augment import centred
 from regard.data.batches import Batch
 from regard.data.images import Preparation, list_images
@@ -19,10 +19,11 @@ from regard.data.pictures import (
     PictureStream,
     digits,
     every_tenth,
-    list_pictures,
+    list_table,
     read_listed,
     resized,
     shape_of,
+    suited,
 )  # fmt: skip
 
 
@@ -31,13 +32,13 @@ class UnlabelledConfig(PicturesConfig):
     """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
 
     images: str | None = None
-    """A folder of pictures, with or without sub-folders, a .csv, .tsv or .jsonl of path and label, or an .npz of x."""
+    """A folder of pictures, with or without sub-folders, a .csv, .tsv or .jsonl of paths, or an .npz of x."""
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""
         rows, columns, channels = 8, 8, 1
         if self.images is not None and is_arrays(self.images):
-            rows, columns, channels = stored(self.images, "train").shape[1:]
+            rows, columns, channels = suited(*read_arrays(Path(self.images), "train", labelled=False)[0].shape[1:])
         elif self.images is not None:
             rows, columns, channels = shape_of(list_any(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
@@ -48,8 +49,8 @@ class UnlabelledConfig(PicturesConfig):
         if source is not None and not is_arrays(source):
             pixels = read_listed(list_any(source), how, source)
         else:
-            found = digits(part).pixels if source is None else stored(source, part)
-            pixels = resized(found, how)
+            found = digits(part) if source is None else Pictures(*read_arrays(Path(source), part, labelled=False))
+            pixels = resized(found.pixels, how)
         return Pictures(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
 
     def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
@@ -57,37 +58,23 @@ class UnlabelledConfig(PicturesConfig):
         how = how or self.fitting()
         pictures = self.read(self.images, how=how)
         if self.images is None or self.valid is not None:
-            return pictures, self.read(self.valid, "valid" if self.images is None else "train", how)
+            return pictures, self.read(self.valid, "valid", how)
         held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
     def held_out(self, how: Preparation | None = None) -> Pictures:
         """The pictures for the scores at the end."""
-        how = how or self.fitting()
         if self.images is None or self.test is not None:
-            return self.read(self.test, "test" if self.images is None else "train", how)
-        if is_arrays(self.images) and has_test(self.images):
-            return self.read(self.images, "test", how)
-        return self.split(how)[1]
+            return self.read(self.test, "test", how)
+        return self.read(self.images, "test", how) if has_test(self.images) else self.split(how)[1]
 
 
 def list_any(source: str) -> list[Listed]:
-    """The pictures of a folder, wherever in it they lie, or of a table."""
-    folder = Path(source)
-    if not folder.is_dir():
-        return list_pictures(source)
-    return [Listed(path, "") for path in list_images(folder)]
-
-
-def stored(source: str, part: str) -> np.ndarray:
-    """The pictures of an .npz, which needs no labels."""
-    found = read_arrays(Path(source), part, labelled=False)
-    assert found is not None
-    return found[0]
-
-
-def has_test(source: str) -> bool:
-    return read_arrays(Path(source), "test", labelled=False) is not None
+    """The pictures of a folder, wherever in it they lie, or of a table, each once whatever it says of them."""
+    path = Path(source)
+    if path.is_dir():
+        return [Listed(one, "") for one in list_images(path)]
+    return list({one.path: one for one in list_table(path, "")}.values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from regard.config import parse
 from regard.data.images import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preparation
 from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
@@ -25,6 +26,8 @@ KINDS: dict[str, dict[str, Any]] = {
     ),
 }  # fmt: skip
 """What each of their processors does where the file leaves it out."""
+SIZES = ("height", "width"), ("shortest_edge",), ("shortest_edge", "longest_edge")
+"""What a size may say."""
 
 
 def load_preparation(directory: str | Path, config: Any) -> Preparation:
@@ -42,8 +45,10 @@ def load_preparation(directory: str | Path, config: Any) -> Preparation:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
-def read_preparation(fields: dict[str, Any], channels: int) -> Preparation:
+def read_preparation(fields: Any, channels: int) -> Preparation:
     """Their fields as ours; ValueError for what we cannot do."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"image_processor={fields!r} is no object {{…}}; write it again")
     named = str(fields.get("image_processor_type") or fields.get("feature_extractor_type") or "ViTImageProcessor")
     kind = (
         named.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
@@ -55,38 +60,45 @@ def read_preparation(fields: dict[str, Any], channels: int) -> Preparation:
     if told.get("do_pad") and kind != "Detr":  # there smaller pictures of a batch are filled up, and said to be
         raise ValueError("do_pad=True cannot be read here; only pictures that end up with one size can")
     filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
-    if told["resample"] not in filters:
+    if told["resample"] not in list(filters):  # which may be asked for anything
         raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")
     size = told["size"] if told.get("do_resize", True) else None
     if isinstance(size, int) and kind == "Detr":
         size = {"shortest_edge": size, "longest_edge": told.get("max_size", 1333)}
-    if isinstance(size, int):
-        size = {"shortest_edge": size} if kind == "CLIP" else {"height": size, "width": size}
-    ways = [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}]
-    if size is not None and {key for key, value in size.items() if value is not None} not in ways:
-        raise ValueError(f"size={size} cannot be read here; only height and width, or the shortest_edge, can")
-    centred = told.get("do_normalize", True)
+    if isinstance(size, int) and kind == "CLIP":
+        size = {"shortest_edge": size}
+    lengths = {} if size is None else read_size("size", size, SIZES)
+    crop = read_size("crop_size", told["crop_size"], SIZES[:1]) if told.get("do_center_crop", False) else None
+    scale, centred = told.get("rescale_factor", 1 / 255), told.get("do_normalize", True)
     return Preparation(
         channels=channels,
-        size=both(size) if size is not None and "height" in size else None,
-        shortest=size.get("shortest_edge") if size is not None else None,
-        longest=size.get("longest_edge") if size is not None else None,
-        crop=both(told["crop_size"]) if told.get("do_center_crop", False) else None,
+        size=(lengths["height"], lengths["width"]) if "height" in lengths else None,
+        shortest=lengths.get("shortest_edge"),
+        longest=lengths.get("longest_edge"),
+        crop=(crop["height"], crop["width"]) if crop is not None else None,
         filter=filters[told["resample"]],
-        scale=told.get("rescale_factor", 1 / 255) if told.get("do_rescale", True) else None,
-        mean=each(told["image_mean"], channels) if centred else (),
-        std=each(told["image_std"], channels) if centred else (),
+        scale=parse(scale, float, "rescale_factor") if told.get("do_rescale", True) else None,
+        mean=each("image_mean", told["image_mean"], channels) if centred else (),
+        std=each("image_std", told["image_std"], channels) if centred else (),
     )
 
 
-def both(size: Any) -> tuple[int, int]:
-    """Rows and columns; older files have one number."""
-    return (size, size) if isinstance(size, int) else (size["height"], size["width"])
+def read_size(name: str, size: Any, known: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    """Lengths by what they are called; two without names are height and width, one is both."""
+    pair = [size, size] if isinstance(size, int) else size
+    if isinstance(pair, list) and len(pair) == 2:
+        size = dict(zip(known[0], pair, strict=True))
+    told = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
+    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in told.items()}
+    if set(lengths) not in map(set, known) or min(lengths.values()) < 1:
+        ways = ", or ".join(" and ".join(way) for way in known)
+        raise ValueError(f"{name}={size} cannot be read here; give {ways}, above 0")
+    return lengths
 
 
-def each(value: Any, channels: int) -> tuple[float, ...]:
+def each(name: str, value: Any, channels: int) -> tuple[float, ...]:
     """A number for every channel; older files have one for all."""
-    return (float(value),) * channels if isinstance(value, (int, float)) else tuple(map(float, value))
+    return parse([value] * channels if isinstance(value, int | float) else value, tuple[float, ...], name)
 
 
 def save_preparation(directory: str | Path, how: Preparation) -> None:

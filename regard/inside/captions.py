@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 
 from regard.data.batches import pad
 from regard.data.images import read_image
@@ -87,7 +86,7 @@ def draw_words(
         check_suffix(path)
     pixels = loaded.pixels([picture])
     caption = caption or loaded.caption_pixels(pixels)[0][0]
-    image = (picture if isinstance(picture, Image.Image) else read_image(picture)).convert("RGB")
+    image = read_image(picture).convert("RGB")
     image.thumbnail((LARGEST, LARGEST))
     shown = np.asarray(image)
     ((words, maps),) = word_maps(loaded, pixels, [caption.ids])

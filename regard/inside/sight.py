@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image
 from torch import Tensor, nn
 
 from regard.data.images import read_image
@@ -273,7 +272,7 @@ def prepared(loaded: Any, picture: Any) -> tuple[np.ndarray, Tensor]:
     if isinstance(loaded, Painter):
         ids = loaded.pixels.encode(loaded.read([picture]))
         return loaded.pixels.decode(ids)[0], torch.tensor([[loaded.pixels.start, *ids[0]]])
-    bytes_ = loaded.preparation.fit(picture if isinstance(picture, Image.Image) else read_image(picture))
+    bytes_ = loaded.preparation.fit(read_image(picture))
     numbers = torch.from_numpy(loaded.preparation.numbers(bytes_))[None]
     return bytes_, numbers.to(next(loaded.model.parameters()))
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.arrays import is_arrays, read_arrays
+from regard.data.arrays import is_arrays, read_classes
 from regard.data.pictures import ImagesConfig, Pictures, list_pictures
 from regard.data.unlabelled import UnlabelledConfig
 from regard.hub.remote import find
@@ -59,7 +59,7 @@ def check_labels(data: Any) -> None:
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
         raise ValueError("a probe is for encoders of pictures; leave out --probe")
     if data.images is not None and is_arrays(data.images):
-        read_arrays(Path(data.images), "train")
+        read_classes(Path(data.images))
     elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
         raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
 
@@ -79,7 +79,7 @@ def labelled(
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
-    learn, test = learn.take(order), test.take(slice(limit))
+    learn, test = learn.take(order), test.draw(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
     return learn, test

@@ -19,7 +19,7 @@ from regard.data.labelled import ExamplesConfig
 from regard.data.masking import MaskedConfig
 from regard.data.paired import PairedConfig
 from regard.data.pairs import Pairs, PairsConfig, embedded, read_pairs
-from regard.data.pictures import ImagesConfig
+from regard.data.pictures import ImagesConfig, Pictures, named_as
 from regard.data.tasks import PREFIXES, tasks
 from regard.data.text import TextConfig, read_text
 from regard.hub.remote import find
@@ -62,6 +62,8 @@ from regard.tasks.scores import (
 
 TEST_EXAMPLES = 1000
 HIDDEN_TEXTS = 200
+READING = ("lowercase", "max_len", "rate", "whole_words")
+"""Fields of data that say how texts are read, not which."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +102,15 @@ def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
     base: Any = own if isinstance(own, kind) else kind()
     given = {key.removeprefix("data."): value for key, value in changes.items()}
     other = isinstance(base, ExamplesConfig) and given.setdefault("task", base.task) != base.task
-    if other or any(field in given for field in base.own):  # nothing that belongs to the run's own data stays
-        base = kind()
+    if other or any(field in given and not same(given[field], getattr(base, field)) for field in base.own):
+        # Nothing that belongs to the run's own data stays.
+        base = kind(**{field: getattr(base, field) for field in READING if hasattr(kind, field)})
     return override(base, given)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two names are those of the same file or folder."""
+    return isinstance(one, str) and isinstance(other, str) and Path(one).resolve() == Path(other).resolve()
 
 
 def sized(loaded: Any) -> Preparation:
@@ -116,16 +124,24 @@ def sized(loaded: Any) -> Preparation:
 def pictures_of(
     loaded: Any, run: Path, kind: type, changes: Mapping[str, Any], limit: int | None = None, **more: Any
 ) -> tuple[Any, Any]:
-    """The data's config, and pictures prepared for the model: all of those that are named, or else what is held out."""
+    """The data's config, and pictures prepared for the model: all of those that are named, or else what is held out.
+
+    Of what the run was trained on it is what was held out, too. At most `limit`: a draw, or, with captions or boxes,
+    the first.
+    """
     data, given = data_of(run, kind, changes), {key.removeprefix("data.") for key in changes}
+    if "valid" in given and "test" not in given:
+        data = replace(data, test=data.valid)
     how = sized(loaded)
     for name, own in (("size", how.shortest or how.target), ("channels", how.channels)):
         asked = getattr(data, name)
         if name in given and asked is not None and own not in (asked, (asked, asked)):
             raise ValueError(f"{run} says itself how pictures are read; leave out --data.{name}")
-    whole = given & set(data.own) and not given & {"valid", "test"}
-    found = data.read(data.source, how=how, **more) if whole else data.held_out(how)
-    return data, found.take(slice(limit))
+    known = same(data.source, data_of(run, kind, {}).source) or given & {"valid", "test"}
+    found = data.read(data.source, how=how, **more) if given & set(data.own) and not known else data.held_out(how)
+    if limit is None:
+        return data, found
+    return data, found.draw(limit, 0) if isinstance(found, Pictures) else found.take(slice(limit))
 
 
 def examples_of(run: Path, task: str, changes: Mapping[str, Any], limit: int | None) -> list[Any]:
@@ -214,7 +230,8 @@ def of_pictures(
     loaded: PictureClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
 ) -> Scored:
     """Accuracy on held-out pictures; of those that are named, all."""
-    _, pictures = pictures_of(loaded, run, ImagesConfig, changes, limit)
+    data, pictures = pictures_of(loaded, run, ImagesConfig, changes, limit, part="test")
+    pictures = named_as(pictures, loaded.model.config.labels, data.source or "the embedded digits")
     found = [best[0].label for best in loaded.classify_arrays(pictures.pixels)]
     return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
 
@@ -232,7 +249,7 @@ def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: 
 
 def of_painter(loaded: Painter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Bits a number of held-out pictures; of those that are named, all. The histograms are of the training's."""
-    _, pictures = pictures_of(loaded, run, PixelsConfig, changes, limit)
+    _, pictures = pictures_of(loaded, run, PixelsConfig, changes, limit, part="test")
     known = data_of(run, PixelsConfig, {}).split(loaded.preparation)[0]
     return Scored(scores=pixel_scores(loaded, pictures, known), outputs=[])
 

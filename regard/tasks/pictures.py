@@ -20,11 +20,11 @@ Picture = str | Path | Image.Image
 
 
 def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
-    """Image files, or images of Pillow's, as these."""
+    """Image files, or images of Pillow's, as `read_image` gives them."""
     if isinstance(pictures, (str, Path, Image.Image)):
         name = "image" if isinstance(pictures, Image.Image) else repr(str(pictures))
         raise ValueError(f"pictures is a list; put a single one in brackets: [{name}]")
-    return [one if isinstance(one, Image.Image) else read_image(one) for one in pictures]
+    return [read_image(one) for one in pictures]
 
 
 class PictureEncoder:
@@ -100,16 +100,16 @@ class PictureEncoder:
         paths = list_images(folder)
         names, parts = [], []
         for first in range(0, len(paths), BATCH):
-            images = []
+            pixels = []
             for path in paths[first : first + BATCH]:
                 try:
-                    images.append(read_image(path))
+                    pixels += self.pixels([path])
                     names.append(str(path))
                 except ValueError as error:
                     if skipped is None:
                         raise
                     skipped.append(str(error))
-            parts.append(self.embed(images))
+            parts.append(self.embedded(pixels, True))
         return names, torch.cat(parts)
 
 

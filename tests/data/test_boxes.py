@@ -51,6 +51,17 @@ def test_coco(tmp_path):
         assert np.allclose(shares[1], [0, 0.875, 0.75, 0.25, 0.5], atol=1e-6)  # cut at the border
 
 
+def test_pictures_for_validation_may_lie_beside_their_own_file(tmp_path):
+    train, valid = coco(tmp_path / "train"), coco(tmp_path / "valid")
+    (tmp_path / "train" / "images").rename(tmp_path / "pictures")
+    save_picture(tmp_path / "valid" / "images" / "c.png")
+    stored = json.loads((tmp_path / "valid" / "boxes.json").read_text())
+    stored["images"][0]["file_name"] = "c.png"
+    (tmp_path / "valid" / "boxes.json").write_text(json.dumps(stored))
+    data = BoxesConfig(coco=train, images=str(tmp_path / "pictures"), valid=valid, test=valid)
+    assert [len(part) for part in data.split()] == [2, 2] and len(data.held_out()) == 2
+
+
 def test_ids_may_be_numbers_and_words(tmp_path):
     named = [{"id": "x", "name": "cat"}, {"id": 1, "name": "dog"}]
     things = [{"image_id": 7, "category_id": "x", "bbox": [1, 1, 5, 5]}]
@@ -86,6 +97,9 @@ def test_voc(tmp_path):
         (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [9, 9, -3, 1]}]),
          "annotation 5: the box has size -3.0 × 1.0"),
         (dict(annotations=[7]), "annotation: no 'image_id', got 7"),
+        (dict(categories=[{"id": None, "name": "a"}]), "category None: no 'id', got"),
+        (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [10**400, 0, 1, 1]}]),
+         "annotation 5: a box is four numbers, got .1000"),
         (dict(categories=[{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]), "category 2: the name 'a' occurs twice"),
         (dict(images=[{"id": 7, "file_name": "c.png"}], annotations=[]),
          "image 7: no such image: .*c.png; name the folder of the pictures: --data.images"),

@@ -32,6 +32,9 @@ WAYS = {
     "d.tsv": "pictures/0.png\tone, two\tfour\npictures/1.png\tthree\t\n",
     "e.jsonl": '{"path": "pictures/0.png", "captions": ["one, two", "four"]}\n\n'
     '{"filename": "pictures/1.png", "text": "three"}\n',
+    "g.csv": 'title,path,captions,caption2\nbad,pictures/0.png,"one, two",four\nworse,pictures/1.png,three,\n',
+    "h.jsonl": '{"comment": "bad", "path": "pictures/0.png", "captions": ["one, two", "four"]}\n'
+    '{"title": "worse", "path": "pictures/1.png", "text": "three"}\n',
     "f.csv": '\ufeffpath,sentence\r\npictures/0.png,"one, two"\r\npictures/1.png,three\r\npictures/0.png,four\r\n',
 }
 

@@ -1,6 +1,7 @@
 """Image files of every kind, good and bad: the right picture, or one line with the path."""
 
 import struct
+import warnings
 import zlib
 
 import numpy as np
@@ -56,6 +57,13 @@ def test_sixteen_bits(tmp_path):
     assert np.abs(np.asarray(found) - values / 257).max() <= 0.5 + 1e-9
 
 
+def test_sixteen_bits_of_which_one_value_is_transparent(tmp_path):
+    values = np.linspace(0, 65535, 23 * 37).reshape(23, 37).astype(np.uint16)
+    values[3:5] = 1000
+    found = np.asarray(read_image(saved(tmp_path / "a.png", Image.fromarray(values), transparency=1000)))
+    assert (found[3:5] == 255).all() and np.abs(found[6:] - values[6:] / 257).max() <= 0.5 + 1e-9
+
+
 def test_floats(tmp_path):
     values = np.linspace(0, 1, 23 * 37).reshape(23, 37).astype(np.float32)
     found = np.asarray(read_image(saved(tmp_path / "a.tiff", Image.fromarray(values))))
@@ -96,8 +104,28 @@ def test_grey_stays_grey(tmp_path):
 
 
 def test_a_thread_of_pixels_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"):
-        Preparation(shortest=224, crop=(224, 224))(Image.new("L", (60_000, 1)))
+    how, thread = Preparation(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
+    wanted = " of 1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"
+    with pytest.raises(ValueError, match=f"^a picture{wanted}"):
+        how(thread)
+    with pytest.raises(ValueError, match=f"long.png{wanted}"):
+        how(read_image(saved(tmp_path / "long.png", thread)))
+
+
+def test_an_open_image_is_read_as_its_file(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    see_through = Image.fromarray(np.dstack([smooth(), smooth()[..., 0]]))
+    wide = Image.fromarray(smooth()[..., 0].astype(np.uint16) * 257)
+    for path in (
+        saved(tmp_path / "turned.png", Image.fromarray(smooth()), exif=exif),
+        saved(tmp_path / "transparent.png", see_through),
+        saved(tmp_path / "palette.png", see_through.quantize(16)),
+        saved(tmp_path / "wide.png", wide, transparency=257),
+    ):
+        wanted, found = read_image(path), read_image(Image.open(path))
+        assert found.mode == wanted.mode and np.array_equal(np.asarray(found), np.asarray(wanted))
+        assert np.array_equal(np.asarray(read_image(found)), np.asarray(wanted))
 
 
 def test_a_bomb_of_notes(tmp_path):
@@ -124,12 +152,14 @@ def png_that_claims(rows, columns):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("text.png", b"no picture at all\n", "is no image in a format that is known"),
         ("empty.png", b"", "is no image in a format that is known"),
-        ("bomb.png", png_that_claims(60_000, 60_000), "has 60,000 × 60,000 pixels, at most 134,217,728 are read"),
+        ("bomb.png", png_that_claims(60_000, 60_000), "has too many pixels, at most 134,217,728 are read"),
+        ("large.png", png_that_claims(13_000, 13_000), "has 13,000 × 13,000 pixels, at most 134,217,728 are read"),
         ("hollow.png", png_that_claims(50, 50), "is cut short or damaged"),
     ],
 )
@@ -171,10 +201,14 @@ def test_what_is_not_there(tmp_path):
         read_image(tmp_path)
 
 
-def test_the_limit_of_pillow_is_put_back(tmp_path):
-    before = Image.MAX_IMAGE_PIXELS
-    read_image(saved(tmp_path / "a.png", Image.new("L", (3, 3))))
-    assert before == Image.MAX_IMAGE_PIXELS
+def test_what_others_share_stays_as_it_is(tmp_path, monkeypatch):
+    """Pillow's limit and Python's warnings belong to all threads: nobody may find them changed meanwhile."""
+    seen, path = [], saved(tmp_path / "a.png", Image.new("L", (3, 3)))
+    before = (Image.MAX_IMAGE_PIXELS, warnings.filters)
+    state = lambda image: seen.append((Image.MAX_IMAGE_PIXELS, warnings.filters)) or image  # noqa: E731
+    monkeypatch.setattr(images, "upright", state)
+    read_image(path)
+    assert seen[0][0] == before[0] and seen[0][1] is before[1]
 
 
 def test_sizes():

@@ -8,8 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
+from regard.data import arrays
 from regard.data.augment import Augmentation
 from regard.data.captions import CaptionsConfig
+from regard.data.images import Preparation
 from regard.data.pictures import ImagesConfig, Pictures, PictureStream, digits, preparation_for
 
 
@@ -61,6 +63,11 @@ def test_held_out_classes_have_the_numbers_of_training(folder, tmp_path):
     for valid in (None, str(tmp_path / "a.npz")):
         found = ImagesConfig(images=str(tmp_path / "a.npz"), valid=valid).held_out()
         assert found.names == ("0", "1", "2") and found.labels.tolist() == [1, 2, 1, 2]
+    for fields in (dict(test=str(tmp_path / "a.npz")), dict(valid=str(tmp_path / "a.npz"))):
+        data = ImagesConfig(images=str(tmp_path / "b.npz"), **fields)
+        np.savez(tmp_path / "b.npz", x=x, y=np.arange(6) % 3)
+        assert data.held_out().labels.tolist() == [1, 2, 1, 2], "a file that is named for scores gives its test set"
+    assert len(ImagesConfig(images=str(tmp_path / "a.npz"), test=str(tmp_path / "b.npz")).held_out()) == 6
     paint(tmp_path / "test" / "red" / "1.png", "red", (9, 7))
     found = ImagesConfig(images=str(folder), test=str(tmp_path / "test")).held_out()
     assert found.names == ("blue", "red") and found.labels.tolist() == [1]
@@ -121,6 +128,8 @@ def test_sizes_and_channels(folder, tmp_path):
     paint(tmp_path / "grey" / "a" / "1.png", 7, (100, 100), "L")
     paint(tmp_path / "grey" / "b" / "1.png", 9, (100, 100), "L")
     assert ImagesConfig(images=str(tmp_path / "grey")).shape() == (64, 64, 1)
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 100, 90), np.uint8), y=np.arange(3))
+    assert ImagesConfig(images=str(tmp_path / "a.npz")).shape() == (64, 64, 1)
     assert ImagesConfig().shape() == (8, 8, 1) and ImagesConfig(size=12).split()[0].pixels.shape[1:] == (12, 12, 1)
 
 
@@ -136,6 +145,22 @@ def test_arrays(tmp_path, layout, kind):
     found = ImagesConfig(images=str(tmp_path / "a.npz")).read(str(tmp_path / "a.npz"))
     assert np.array_equal(found.pixels, pixels)
     assert found.names == ("0", "10", "20", "30") and found.labels.tolist() == [i % 4 for i in range(20)]
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.int64, np.float32])
+def test_masks_are_black_and_white(tmp_path, kind):
+    mask = np.random.default_rng(1).integers(0, 2, (6, 5, 7)).astype(kind)
+    np.savez(tmp_path / "a.npz", x=mask, y=np.arange(6) % 2)
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    assert np.array_equal(found.pixels[..., 0], mask * 255.0)
+
+
+def test_arrays_are_decoded_once(tmp_path, monkeypatch):
+    path, x = tmp_path / "a.npz", np.zeros((20, 6, 6), np.uint8)
+    np.savez(path, x_train=x, y_train=np.arange(20) % 2, x_test=x[:7], y_test=np.arange(7) % 2)
+    seen = []
+    monkeypatch.setattr(arrays, "as_bytes", lambda x, of=arrays.as_bytes: seen.append(len(x)) or of(x))
+    assert len(ImagesConfig(images=str(path)).held_out(Preparation(channels=1, size=(6, 6)))) == 7 and seen == [7]
 
 
 def test_arrays_with_a_test_set_and_names(tmp_path):
@@ -166,6 +191,10 @@ def bad(tmp_path, what):
     if what == "no classes":
         paint(tmp_path / "1.png", "red")
         return tmp_path
+    if what == "beside":
+        for path in ("a/1.png", "b/2.png", "loose.png", "more.png"):
+            paint(tmp_path / path, "red")
+        return tmp_path
     if what == "one class":
         paint(tmp_path / "a" / "1.png", "red")
         return tmp_path
@@ -185,6 +214,9 @@ def bad(tmp_path, what):
         return tmp_path / "set.tar"
     if what == "no zip":
         (tmp_path / "a.npz").write_text("text")
+    elif what == "one array":
+        np.save(tmp_path / "a.npy", np.zeros((2, 3, 3)))
+        (tmp_path / "a.npy").rename(tmp_path / "a.npz")
     elif what == "pickle":
         np.savez(tmp_path / "a.npz", x=np.array([object()]), y=np.zeros(1, int))
     elif what == "names":
@@ -203,12 +235,14 @@ def bad(tmp_path, what):
     [
         ("empty class", r"b holds no pictures \(.png.*; fill it or remove it"),
         ("no classes", "has no folders; put the pictures of each class into a folder"),
+        ("beside", r"2 pictures lie beside its folders \(loose.png\); put each into the folder of its class"),
         ("one class", "has only the class 'a'"),
         ("text", r"2.png is no image"),
         ("missing file", r"list.csv, line 3: no such image: .*2.png"),
         ("nothing", "no such folder: .*nowhere"),
         ("other kind", "set.tar: pictures are a folder"),
-        ("no zip", "a.npz"),
+        ("no zip", "a.npz cannot be read as .npz"),
+        ("one array", "a.npz cannot be read as .npz"),
         ("pickle", "a.npz: .*[Oo]bject arrays"),
         ("names", "a.npz: no arrays x and y, only images"),
         ("shape", r"a.npz: x has shape \(2, 3\)"),
@@ -233,7 +267,6 @@ def test_a_class_that_training_never_shows(folder, tmp_path):
     [
         (dict(valid="x"), "validation pictures without training pictures"),
         (dict(tune="lora"), "needs weights to start from"),
-        (dict(tune="some"), "tune takes"),
         (dict(channels=2), "channels=2 must be 1"),
         (dict(size=0), "size=0 must be at least 1"),
         (dict(zoom=1.0), "zoom=1.0 must be below 1"),

@@ -28,10 +28,12 @@ def test_pictures_of_every_kind(tmp_path):
     np.savez(tmp_path / "named.npz", x=pixels, y=np.array(["a", "b", "a", "b"]))
     np.savez(tmp_path / "plain.npz", x=pixels)
     (tmp_path / "table.csv").write_text("path,label\nheap/0.png,a\nheap/1.png,b\n")
+    Image.fromarray(pixels[0]).save(tmp_path / "0.png")
     labels = {"classes": ["a", "a", "b", "b"], "heap": [], "named.npz": ["a", "b"] * 2, "plain.npz": []}
     for name, wanted in (labels | {"table.csv": ["a", "b"]}).items():
         found = find_examples(tmp_path / name, sees=True, reads=False)
         assert found.pictures and found.labels == wanted
+    assert len(find_examples(tmp_path, sees=True, reads=False)) == 9, "what lies beside folders, too"
     both = find_examples(tmp_path / "table.csv", sees=True, reads=True)
     assert both.pictures, "a model that does both takes a table of image files for pictures"
     assert (np.asarray(find_examples(tmp_path / "plain.npz", sees=True, reads=False).items[3]) == pixels[3]).all()

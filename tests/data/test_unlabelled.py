@@ -26,8 +26,31 @@ def test_where_pictures_come_from(tmp_path):
     train, valid = UnlabelledConfig(images=str(tmp_path)).split()
     assert train.pixels.shape == (18, 4, 5, 1) and len(valid) == 2
     assert len(UnlabelledConfig(images=str(tmp_path), valid=str(tmp_path / "1")).split()[1]) == 7
-    np.savez(tmp_path / "a.npz", x_train=np.zeros((30, 4, 4), np.uint8), x_test=np.ones((7, 4, 4), np.uint8))
-    assert UnlabelledConfig(images=str(tmp_path / "a.npz")).held_out().pixels.sum() == 7 * 16
+    np.savez(tmp_path / "a.npz", x_train=np.zeros((30, 4, 4), np.uint8), x_test=np.full((7, 4, 4), 2, np.uint8))
+    for fields in (dict(), dict(test=str(tmp_path / "a.npz"))):
+        assert UnlabelledConfig(images=str(tmp_path / "a.npz"), **fields).held_out().pixels.sum() == 7 * 32
+    assert len(UnlabelledConfig(images=str(tmp_path), valid=str(tmp_path / "a.npz")).split()[1]) == 7
+    np.savez(tmp_path / "large.npz", x=np.zeros((9, 100, 100), bool))
+    assert UnlabelledConfig(images=str(tmp_path / "large.npz")).split()[0].pixels.shape == (8, 64, 64, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "1/1.png\n1/4.png\n"),
+        ("b.csv", "path\n1/1.png\n1/4.png\n"),
+        ("c.csv", "path,caption\n1/1.png,one\n1/1.png,again\n1/4.png,four\n"),
+        ("d.csv", "1/1.png,one,two\n1/4.png,four,five\n"),
+        ("e.csv", "label,path\n,1/1.png\na,1/4.png\n"),
+        ("f.jsonl", '{"path": "1/1.png"}\n{"path": "1/4.png", "label": 3}\n'),
+    ],
+)
+def test_a_table_needs_no_labels(tmp_path, name, text):
+    (tmp_path / "1").mkdir()
+    for number in (1, 4):
+        Image.new("L", (5, 4), number).save(tmp_path / "1" / f"{number}.png")
+    (tmp_path / name).write_text(text)
+    assert UnlabelledConfig().read(str(tmp_path / name)).pixels[:, 0, 0, 0].tolist() == [1, 4]
 
 
 def test_mistakes(tmp_path):

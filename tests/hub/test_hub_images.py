@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from regard.data.images import Preparation
-from regard.hub.images import PREPROCESSOR, load_preparation, save_preparation
+from regard.hub.images import PREPROCESSOR, PROCESSOR, load_preparation, save_preparation
 from regard.models import ViTConfig
 
 transformers = pytest.importorskip("transformers")
@@ -87,6 +87,7 @@ def test_colours_are_made_of_grey_and_grey_of_colours():
          Preparation(shortest=224, crop=(224, 224), filter="bicubic", mean=(0.1,) * 3, std=(1.0,) * 3)),
         (dict(image_processor_type="ViTImageProcessorFast", image_mean=0.5, image_std=0.25),
          Preparation(size=(224, 224), mean=(0.5,) * 3, std=(0.25,) * 3)),
+        (dict(size=[64, 48]), Preparation(size=(64, 48), mean=(0.5,) * 3, std=(0.5,) * 3)),
     ],
 )  # fmt: skip
 def test_older_and_newer_files(tmp_path, fields, wanted):
@@ -108,9 +109,23 @@ def test_without_a_file_the_model_says_its_size(tmp_path):
         (dict(resample=9), "resample=9 is not known"),
         (dict(image_mean=[0.5], image_std=[0.5]), "must have a number for each of 3 channels"),
         (dict(image_std=[0, 1, 1]), "must be above 0"),
+        (dict(size=[64, 48, 3]), "size=.* cannot be read here; give height and width, or shortest_edge"),
+        (dict(size="large"), "size=large cannot be read"),
+        (dict(size={"height": "a", "width": 5}), "size.height takes int, got 'a'"),
+        (dict(size={"height": 0, "width": 5}), "size=.* cannot be read here; give .*, above 0"),
+        (dict(do_center_crop=True, crop_size={"shortest_edge": 5}), "crop_size=.* give height and width, above 0"),
+        (dict(resample=[3]), r"resample=\[3\] is not known"),
+        (dict(rescale_factor="x"), "rescale_factor takes float, got 'x'"),
+        (dict(image_mean=[None] * 3), "image_mean takes float,…, got"),
     ],
 )
 def test_what_cannot_be_read(tmp_path, fields, message):
     (tmp_path / PREPROCESSOR).write_text(json.dumps(fields))
     with pytest.raises(ValueError, match=f"{PREPROCESSOR}: .*{message}"):
+        load_preparation(tmp_path, CONFIG)
+
+
+def test_a_part_that_is_no_object(tmp_path):
+    (tmp_path / PROCESSOR).write_text(json.dumps(dict(image_processor="ViT")))
+    with pytest.raises(ValueError, match=f"{PROCESSOR}: image_processor='ViT' is no object"):
         load_preparation(tmp_path, CONFIG)

@@ -74,7 +74,8 @@ def test_a_run_is_loaded_and_finds(run, folder):
 def test_scores(run, folder):
     scores = evaluate(run, {}).scores
     assert scores["examples"] == 2 and 0 <= scores["ap"] <= scores["ap50"] <= 100
-    everything = evaluate(run, {"data.coco": str(folder / "boxes.json")})
+    assert evaluate(run, {"data.coco": str(folder / "boxes.json")}).scores == scores, "it was trained on the others"
+    everything = evaluate(run, {"data.coco": str(folder)})
     assert everything.scores["examples"] == 20 == len(everything.outputs)
     assert evaluate(run, {"data.coco": str(folder)}, limit=3).scores["examples"] == 3
 

@@ -5,11 +5,12 @@ import pytest
 import torch
 from PIL import Image
 
+from regard.data.captions import CaptionsConfig
 from regard.data.scenes import COLOURS, SHAPES, scenes
 from regard.hub import load_model
 from regard.inside.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.scores import evaluate, render
+from regard.recipes.scores import data_of, evaluate, render
 from regard.tasks import CaptionWriter, load
 from regard.tasks.scores import caption_scores
 from tests.cli.calling import call, fails, rows, said
@@ -73,7 +74,17 @@ def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
     scores = evaluate(runs / decoder, {}).scores
     assert scores["pictures"] == 3 and scores["exact_match"] == 100 and scores["bleu_4"] == 100
     assert "BLEU-4 100.00   exact match 100.0 %" in render(scores) and "gain" not in scores
-    assert evaluate(runs / decoder, {"data.images": str(table)}, limit=20).scores["pictures"] == 20
+    again = table.with_name("again.csv")
+    again.write_text(table.read_text())
+    assert evaluate(runs / decoder, {"data.images": str(again)}, limit=20).scores["pictures"] == 20
+
+
+def test_other_data_is_read_as_the_run_reads(tmp_path):
+    plan = recipe("captioner", {"data.lowercase": False, "data.max_len": 30})
+    plan.with_data(images="own.csv", valid="valid.csv").save(tmp_path / "recipe.toml")
+    other = data_of(tmp_path, CaptionsConfig, {"data.images": "other.csv"})
+    assert (other.images, other.valid, other.lowercase, other.max_len) == ("other.csv", None, False, 30)
+    assert data_of(tmp_path, CaptionsConfig, {"data.images": "./own.csv"}).valid == "valid.csv"
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

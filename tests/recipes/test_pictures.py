@@ -95,7 +95,29 @@ def test_a_run_is_loaded_and_knows_colours(run, folder):
     with pytest.raises(ValueError, match="put a single one in brackets"):
         loaded.classify("a.png")
     assert evaluate(run, {}).scores["examples"] == 6
-    assert evaluate(run, {"data.images": str(folder)}).scores["examples"] == 60
+    assert evaluate(run, {"data.images": str(folder)}).scores["examples"] == 6, "it was trained on the others"
+
+
+def test_what_is_named_is_scored(run, folder, tmp_path):
+    """All of another set, the test set of arrays, and never a class that the model cannot say."""
+    pixels = np.zeros((9, 12, 16, 3), np.uint8)
+    (tmp_path / "set").mkdir()
+    for name in ("red", "green"):
+        (tmp_path / "set" / name).symlink_to(folder / name)
+    assert evaluate(run, {"data.images": str(tmp_path / "set")}).scores["examples"] == 40
+    drawn = evaluate(run, {"data.images": str(tmp_path / "set")}, limit=6)
+    assert len(drawn.outputs) == 6 and set(drawn.outputs) == {"red", "green"}, "the first would be of one class"
+    pixels[:3, ..., 0] = 200
+    pixels[3:, ..., 1] = 200
+    names = np.array(["red"] * 3 + ["green"] * 6)
+    np.savez(tmp_path / "both.npz", x=pixels[:3], y=names[:3], x_test=pixels[3:], y_test=names[3:])
+    for field in ("images", "valid", "test"):
+        assert evaluate(run, {f"data.{field}": str(tmp_path / "both.npz")}).scores["examples"] == 6
+    np.savez(tmp_path / "all.npz", x=pixels, y=names)
+    assert evaluate(run, {"data.images": str(tmp_path / "all.npz")}).scores["examples"] == 9
+    np.savez(tmp_path / "numbers.npz", x=pixels, y=np.arange(9) % 2)
+    with pytest.raises(ValueError, match="numbers.npz: the class '0' does not occur in training; known: blue, green"):
+        evaluate(run, {"data.images": str(tmp_path / "numbers.npz")})
 
 
 def test_at_the_command_line(capsys, run, folder, tmp_path):
@@ -104,7 +126,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     found = rows(capsys, "classify", run, red, blue)
     assert [max(row["labels"], key=row["labels"].get) for row in found] == ["red", "blue"]
     scores = rows(capsys, "eval", run, "--data.images", folder)[0]
-    assert scores["examples"] == 60 and scores["accuracy"] > 80
+    assert scores["examples"] == 6 and scores["accuracy"] > 80
     (tmp_path / "text.png").write_text("text")
     assert "text.png is no image" in fails(capsys, "classify", run, tmp_path / "text.png")
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png")

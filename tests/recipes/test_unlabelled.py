@@ -1,6 +1,7 @@
 """Pictures without labels: hidden patches, two views, pixels one by one; and what a linear probe reads off them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from regard.cost.pixels import PixelConfig, check_room, machine_memory
 from regard.data.batches import Batch
 from regard.data.images import Preparation
 from regard.data.pictures import digits
+from regard.data.unlabelled import UnlabelledConfig
 from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
@@ -146,6 +148,9 @@ def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
     assert "add --probe" in fails(capsys, "eval", runs / "mae", "--labels", 10)
     assert "regard eval --probe" in fails(capsys, "eval", runs / "mae")
     words = ("train", "mae", "--probe", "--data.images", folder, "--out", tmp_path / "none")
+    assert "4 pictures lie beside its folders" in fails(capsys, *words, *options(STEPS))
+    shutil.copytree(folder, tmp_path / "one" / "class")
+    words = ("train", "mae", "--probe", "--data.images", tmp_path / "one", "--out", tmp_path / "none")
     assert "has no two classes to tell apart" in fails(capsys, *words, *options(STEPS))
     assert not (tmp_path / "none").exists()
     assert "leave out --probe" in fails(capsys, "train", "lm", "--probe", "--out", tmp_path / "none")
@@ -190,7 +195,7 @@ def test_a_picture_is_completed(runs, name):
 
 def test_bits_per_dimension_are_the_models_own(runs):
     scores = evaluate(runs / "pixel", {}, limit=20).scores
-    painter, pictures = load(runs / "pixel"), digits("test").pixels[:20]
+    painter, pictures = load(runs / "pixel"), UnlabelledConfig().held_out().draw(20, 0).pixels
     ids = torch.from_numpy(painter.pixels.encode(pictures))
     start = torch.full((20, 1), painter.pixels.start)
     with torch.no_grad():
