@@ -112,8 +112,9 @@ def locked(servers):
     return servers[1]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Of one file: as long as it is open, an event loop runs, and other tests have their own."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=PATIENCE)

@@ -289,7 +289,11 @@ def test_the_page_tells_the_truth_about_the_leak(here, capsys, monkeypatch):
 def test_the_page_trains_uses_and_looks_and_nothing_is_imported_that_was_not_named(here, capsys, monkeypatch):
     (here / "my_kernels.py").write_text(CODE[0])
     monkeypatch.setattr(scores, "TEST_EXAMPLES", 4)
-    fields = [word for key, value in (SMALL | {"train.steps": 2}).items() for word in (f"--{key}", value)]
+    fields = [
+        word
+        for key, value in (SMALL | {"train.steps": 2, "data.epoch_size": 300}).items()
+        for word in (f"--{key}", value)
+    ]
     train = ["train", "translate", "--model.kernel", "votes", "--out", "runs/votes", "--quiet", *fields]
     missing = "unknown kernel 'votes'; known: additive, "
     assert missing in fails(capsys, *train)

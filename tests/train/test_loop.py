@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.hub.checkpoint import load_model
-from regard.recipes import fit
+from regard.recipes import fit, recipe
 from regard.recipes.run import prepare
 from regard.train import checkpoint
 from regard.train import loop as loop_module
@@ -156,7 +156,10 @@ def test_average_is_the_mean_of_the_last_checkpoints(small, tmp_path):
 
 
 def test_best_weights_are_kept_and_patience_stops(small, tmp_path):
-    plan = small(train__steps=200, train__eval_every=1, train__patience=2, train__lr=1.0, train__schedule="constant")
+    plan = small(
+        train__steps=200, train__eval_every=1, train__patience=2, train__lr=1.0, train__schedule="constant",
+        train__average=1,
+    )  # fmt: skip
     fitted = fit(plan, tmp_path, quiet=True)
     values = {r["step"]: r["valid_loss"] for r in read_metrics(tmp_path / "metrics.jsonl") if "valid_loss" in r}
     best = min(values, key=values.get)
@@ -178,12 +181,18 @@ def test_seeds_change_the_run(small, tmp_path):
     assert losses(tmp_path / "0") != losses(tmp_path / "1")
 
 
-def command(out, *more):
+@pytest.fixture
+def command(pairs):
+    """The words of a run in a process of its own."""
+    return lambda out, *more: words_of(out, "--data.pairs", str(pairs), *more)
+
+
+def words_of(out, *more):
     fields = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
     return [sys.executable, "-m", "regard.cli", "train", "translate", "--out", str(out), "--json", *fields, *more]
 
 
-def test_full_disk_while_saving_loses_nothing(tmp_path):
+def test_full_disk_while_saving_loses_nothing(command, tmp_path):
     """The operating system refuses to let files grow past 30 kB: one line, and what was there stays readable."""
     fit_small = command(tmp_path / "run", "--train.steps", "10")
     subprocess.run(fit_small, check=True, capture_output=True)
@@ -207,7 +216,7 @@ def test_full_disk_while_saving_loses_nothing(tmp_path):
     assert finished.returncode == 0, finished.stderr
 
 
-def kill_at_random(tmp_path, kills, steps, rng):
+def kill_at_random(command, tmp_path, kills, steps, rng):
     """Runs to the end through `kills` SIGKILLs at random moments; returns the losses."""
     out = tmp_path / "killed"
     left = kills
@@ -243,16 +252,16 @@ def readable(path):
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
-def test_sigkill_at_any_moment(tmp_path, kills):
+def test_sigkill_at_any_moment(command, tmp_path, kills):
     steps = 100 * kills
-    got = kill_at_random(tmp_path, kills, steps, random.Random(kills))
+    got = kill_at_random(command, tmp_path, kills, steps, random.Random(kills))
     fields = ["--train.steps", str(steps), "--train.save-every", "3", "--train.eval-every", "5"]
     subprocess.run(command(tmp_path / "whole", *fields), check=True, capture_output=True)
     assert got == losses(tmp_path / "whole")
 
 
-def test_embedded_epochs_are_fresh(small, tmp_path):
-    plan = small()
+def test_embedded_epochs_are_fresh(tmp_path):
+    plan = recipe("translate", SMALL | {"data.epoch_size": 300})
     stream = prepare(plan.data, plan, tmp_path, False, Line(quiet=True)).stream
     first, second = stream.epoch(0), stream.epoch(1)
     assert len(first) == len(second) == plan.data.epoch_size
