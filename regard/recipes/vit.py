@@ -3,7 +3,7 @@
 regard train vit
     scikit-learn's 8 × 8 digits: 1,500 steps, one to two minutes on two cores, 98.6 % of 360 held-out digits right
 regard train vit --data.images mnist.npz
-    8,000 steps, 31 minutes of one core, about 17 of two: 99.3 % of 10,000 others
+    8,000 steps, 28 minutes of one core, about 15 of two: 99.1 % of 10,000 others
 regard train vit --data.images FOLDER
     a sub-folder a class; or a .csv of path and label, or an .npz of x and y. Patch and depth follow from the pictures
 regard finetune runs/vit --data.images FOLDER --data.size 96 --tune lora
