@@ -22,9 +22,8 @@ router = APIRouter(prefix="/v1", tags=["pictures"])
 async def pictures(body: schemas.PicturesRequest, request: Request) -> dict[str, Any]:
     """What a model says of pictures, as it was trained to."""
     served = await state_of(request).shelf.take(body.model, "see")
-    compares = isinstance(served.speaker, Comparer)
     if body.labels is not None:
-        if not compares:
+        if not isinstance(served.speaker, Comparer):
             raise Refused(400, f"model {body.model!r} compares nothing with texts; leave out labels", param="labels")
         served.check_length(body.labels, "labels")
     if body.threshold is not None and not isinstance(served.speaker, Detector):
