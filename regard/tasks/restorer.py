@@ -34,9 +34,8 @@ class Restorer(PictureEncoder):
         noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
         hidden = self.model.order(noise)[1][:, :, None]
         guessed = torch.where(hidden, self.model.in_pixels(self.model(x, noise), x), patches)
-        seen = self.preparation.bytes_of(self.pasted(x, patches).numpy())
         blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).numpy() > 0
-        whole = self.preparation.bytes_of(self.pasted(x, guessed).numpy())
+        seen, whole = (self.preparation.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
 
     def pasted(self, x: Float[Tensor, "B C Y X"], patches: Float[Tensor, "B T P"]) -> Float[Tensor, "B C Y X"]:
