@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ class Annotated:
     where: str
     size: tuple[int, int] | None = None
     """Columns and rows of the picture that the boxes were drawn on, if it was said."""
+    crowds: tuple[tuple[str, Box], ...] = ()
+    """Around many of a kind at once: nothing is learned from them, and what is found in them is no mistake."""
 
     def read(self) -> Image.Image:
         try:
@@ -68,16 +71,19 @@ def as_size(columns: Any, rows: Any) -> tuple[int, int] | None:
 
 
 def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated], tuple[str, ...]]:
-    """All pictures of a file, and the names of its categories in the order of their ids. Crowds are left out."""
+    """All pictures of a file, and the names of its categories in the order of their ids."""
     path = one_json(source)
     stored = read_coco(path)
     names: dict[Any, str] = {}
     for one in stored["categories"]:
         number, name = (known(one, key, path, "category") for key in ("id", "name"))
+        if number in names:
+            raise ValueError(f"{path}, category {number}: the id occurs twice; give each category its own")
         if name in names.values():
             raise ValueError(f"{path}, category {number}: the name {name!r} occurs twice; rename one of them")
         names[number] = str(name)
     things: dict[Any, list[tuple[str, Box]]] = {}
+    crowds: dict[Any, list[tuple[str, Box]]] = defaultdict(list)
     for one in stored["images"]:
         if known(one, "id", path, "image") in things:
             raise ValueError(f"{path}, image {one['id']}: the id occurs twice; give each image its own")
@@ -93,8 +99,8 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
         left, top, width, height = as_box(one.get("bbox"), where)
         if min(width, height) < 0:
             raise ValueError(f"{where}: the box has size {width} × {height}; COCO's are left, top, width, height")
-        if not one.get("iscrowd"):
-            things[one["image_id"]].append((names[one["category_id"]], (left, top, left + width, top + height)))
+        kind = crowds if one.get("iscrowd") else things
+        kind[one["image_id"]].append((names[one["category_id"]], (left, top, left + width, top + height)))
     near = [path.parent, path.parent / "images", path.parent.parent / "images"]
     near += [path.parent.parent / path.stem.rpartition("_")[2]]  # annotations/instances_val2017.json, val2017/1.jpg
     folders, found = near if images is None else [images, *near], []
@@ -102,7 +108,7 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
         where = f"{path}, image {one['id']}"
         file = find_picture(str(known(one, "file_name", path, "image")), folders, where)
         size = as_size(one.get("width"), one.get("height"))
-        found.append(Annotated(file, tuple(things[one["id"]]), where, size))
+        found.append(Annotated(file, tuple(things[one["id"]]), where, size, tuple(crowds[one["id"]])))
     return found, tuple(names[number] for number in sorted(names, key=lambda number: (isinstance(number, str), number)))
 
 

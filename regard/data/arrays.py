@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.images import FRACTIONS
+
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
 SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
 """What arrays in an .npz may be called; of a file that is named for scores it is the test set, if it has one."""
@@ -70,11 +72,13 @@ def names_in(files: list[str], part: str, labelled: bool) -> tuple[str, str]:
 
 def told_in(stored: Any) -> tuple[str, ...]:
     """The classes' names, if they are stored."""
-    return tuple(map(str, stored["labels"])) if "labels" in stored.files else ()
+    return tuple(map(str, np.ravel(stored["labels"]))) if "labels" in stored.files else ()
 
 
-def as_bytes(x: np.ndarray) -> np.ndarray:
-    """Arrays N Y X, N Y X C or N C Y X, of numbers from 0 to 255 or, if none is above 1, from 0 to 1."""
+def as_bytes(x: Any) -> np.ndarray:
+    """Arrays N Y X, N Y X C or N C Y X, of numbers from 0 to 255 or, if none is above 1 or so, from 0 to 1."""
+    if not isinstance(x, np.ndarray):
+        raise ValueError("x is no array")
     if x.ndim == 3:
         x = x[..., None]
     if x.ndim == 4 and x.shape[-1] not in (1, 3) and x.shape[1] in (1, 3):
@@ -85,7 +89,8 @@ def as_bytes(x: np.ndarray) -> np.ndarray:
         raise ValueError("x holds other numbers than 0 … 255 or fractions 0 … 1; scale it")
     if x.dtype.kind != "f":
         x = x.astype(np.uint8, copy=False)
-    return x if x.dtype == np.uint8 and x.max() > 1 else (x * (1 if x.max() > 1 else 255)).round().astype(np.uint8)
+        return x * np.uint8(255) if x.max() <= 1 else x
+    return (x.clip(0, 1) * 255 if x.max() < FRACTIONS else x).round().astype(np.uint8)
 
 
 def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -33,6 +33,8 @@ class Boxed:
     pixels: np.ndarray
     labels: np.ndarray
     boxes: np.ndarray
+    crowds: tuple[np.ndarray, np.ndarray] = (np.zeros(0, np.int64), np.zeros((0, 4)))
+    """The same of boxes around many things at once, where the picture is whole: for scores alone."""
 
     def target(self) -> np.ndarray:
         """Label, centre (column, row), width and height of each thing; all but the label in shares of the sides."""
@@ -220,10 +222,14 @@ def fit(one: Annotated, names: tuple[str, ...], how: Preparation) -> Boxed:
     image = one.read()
     pixels = how.fit(image)
     ratio = np.array(pixels.shape[1::-1] * 2) / np.array(image.size * 2)
-    boxes = np.array([box for _, box in one.things], dtype=np.float64).reshape(-1, 4)
-    boxes = clipped(boxes * ratio, *pixels.shape[:2])
-    labels, kept = np.array([names.index(name) for name, _ in one.things], dtype=np.int64), area(boxes) > 0
-    return Boxed(pixels, labels[kept], boxes[kept])
+
+    def fitted(things: Sequence[tuple[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        boxes = np.array([box for _, box in things], dtype=np.float64).reshape(-1, 4)
+        boxes = clipped(boxes * ratio, *pixels.shape[:2])
+        labels, kept = np.array([names.index(name) for name, _ in things], dtype=np.int64), area(boxes) > 0
+        return labels[kept], boxes[kept]
+
+    return Boxed(pixels, *fitted(one.things), fitted(one.crowds))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+FRACTIONS = 2
+"""Floats below are meant to go from 0 to 1, give or take a rounding; as bytes they would all be black."""
 PIXELS = 1 << 27
 """Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
+"""What these files are in truth, as Pillow calls it; others, such as PostScript, it would hand to other programs."""
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the photographs that published backbones have seen."""
 WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
@@ -31,7 +35,7 @@ def read_image(picture: str | Path | BytesIO | Image.Image) -> Image.Image:
     if isinstance(picture, str | Path) and not Path(picture).is_file():
         raise ValueError(f"no such image: {name}")
     try:
-        with Image.open(picture) as opened:
+        with Image.open(picture, formats=FORMATS) as opened:
             columns, rows = opened.size
             if rows * columns > PIXELS:
                 raise ValueError(
@@ -80,8 +84,11 @@ def plain(image: Image.Image) -> Image.Image:
     """Any mode as L or RGB."""
     if image.mode in WIDE:  # convert("L") would cut off at 255
         values = np.asarray(image, dtype=np.float64)
-        bytes_ = image.mode in ("F", "I") and values.max() <= 255
-        most = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0 if bytes_ or image.mode == "F" else 65535.0
+        if not np.isfinite(values).all():
+            raise ValueError("some of its pixels are no numbers")
+        most = 255.0 if image.mode == "F" or image.mode == "I" and values.max() <= 255 else 65535.0
+        if image.mode == "F" and values.max() < FRACTIONS:
+            most = 1.0
         grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
         return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
     if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
@@ -192,9 +199,10 @@ def short_side(size: tuple[int, int], shortest: int, longest: int | None = None)
     (columns, rows), exact = size, float(shortest)
     if longest is not None and max(size) / min(size) * shortest > longest:
         exact = longest * min(size) / max(size)
-        shortest = max(1, round(exact))
+        shortest = round(exact)
         if min(size) == shortest:
             return rows, columns
+        shortest = max(1, shortest)
     long = int(exact * max(size) / min(size))
     return (long, shortest) if columns <= rows else (shortest, long)
 

@@ -22,7 +22,7 @@ from regard.nn.reversible import Streams
 from regard.recipes.base import Recipe
 from regard.recipes.scores import data_of, sized
 from regard.registry import models
-from regard.tasks import PictureEncoder, load
+from regard.tasks import Detector, PictureEncoder, load
 
 LABELS = 1000
 """Labelled pictures that the classifier learns from, unless told otherwise."""
@@ -32,7 +32,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
     path = find(run)
     loaded = load(path)
-    if not (isinstance(loaded, PictureEncoder) and hasattr(loaded.model, "embed")):
+    if not (isinstance(loaded, PictureEncoder) and hasattr(loaded.model, "embed")) or isinstance(loaded, Detector):
         raise ValueError(f"{run} has no vector for a picture; a probe is for encoders of pictures")
     learn, test = labelled(loaded, path, changes, labels or LABELS, limit)
     untrained = PictureEncoder(fresh(loaded.model), loaded.preparation)

@@ -54,6 +54,9 @@ def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> J
 def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
     check_free(Path(out), resume)  # before anything is read
+    test = getattr(recipe.data, "test", None)
+    if test is not None and not Path(test).exists():  # it would be missed only after the training
+        raise ValueError(f"no such file or folder: {test}; correct --data.test, or leave it out")
     job = prepare(recipe.data, recipe, Path(out), resume, Line(quiet))
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 

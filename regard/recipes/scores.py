@@ -260,7 +260,8 @@ def of_detector(loaded: Detector, run: Path, changes: Mapping[str, Any], limit: 
     found = loaded.detect_arrays([one.pixels for one in boxes.pictures])
     truth = [one.labels for one in boxes.pictures], [one.boxes for one in boxes.pictures]
     said = ["; ".join(f"{one.label} {one.score:.2f}" for one in row if one.score >= 0.5) for row in found]
-    return Scored(scores=detection_scores(found, *truth, boxes.names), outputs=said)
+    crowds = [one.crowds for one in boxes.pictures]
+    return Scored(scores=detection_scores(found, *truth, boxes.names, crowds), outputs=said)
 
 
 def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:

@@ -58,11 +58,12 @@ class Detector(PictureEncoder):
 
 def detection_scores(
     found: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
-    names: Sequence[str],
+    names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
 
-    `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows.
+    `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows; what is
+    found in its `crowds`, labels and boxes too, counts neither way.
     """
     try:
         from pycocotools.coco import COCO
@@ -76,8 +77,9 @@ def detection_scores(
         return dict(image_id=image, category_id=name, bbox=[left, top, width, height], area=width * height) | more
 
     wanted = [
-        record(image, int(label), box, iscrowd=0)
-        for image, rows in enumerate(zip(labels, boxes, strict=True))
+        record(image, int(label), box, iscrowd=crowd)
+        for crowd, shown in enumerate((zip(labels, boxes, strict=True), crowds))
+        for image, rows in enumerate(shown)
         for label, box in zip(*rows, strict=True)
     ]
     place = {name: i for i, name in enumerate(names)}

@@ -46,6 +46,8 @@ def test_coco(tmp_path):
         first, second = boxes.pictures
         assert first.pixels.shape == (34, 67, 3)  # twice the size, but for the longer side
         assert first.labels.tolist() == [1, 0] and len(second.labels) == 0 and second.boxes.shape == (0, 4)
+        labels, around = first.crowds
+        assert labels.tolist() == [0] and np.allclose(around, [[0, 0, 67, 34]]) and len(second.crowds[0]) == 0
         shares = first.target()
         assert np.allclose(shares[0], [1, 0.5, 0.5, 0.5, 0.5], atol=1e-6)
         assert np.allclose(shares[1], [0, 0.875, 0.75, 0.25, 0.5], atol=1e-6)  # cut at the border
@@ -60,6 +62,12 @@ def test_pictures_for_validation_may_lie_beside_their_own_file(tmp_path):
     (tmp_path / "valid" / "boxes.json").write_text(json.dumps(stored))
     data = BoxesConfig(coco=train, images=str(tmp_path / "pictures"), valid=valid, test=valid)
     assert [len(part) for part in data.split()] == [2, 2] and len(data.held_out()) == 2
+
+
+def test_an_id_of_two_categories(tmp_path):
+    twice = [{"id": 1, "name": "cat"}, {"id": 1, "name": "dog"}]
+    with pytest.raises(ValueError, match="boxes.json, category 1: the id occurs twice; give each category its own"):
+        BoxesConfig(coco=coco(tmp_path, categories=twice)).split()
 
 
 def test_ids_may_be_numbers_and_words(tmp_path):

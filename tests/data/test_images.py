@@ -70,6 +70,11 @@ def test_floats(tmp_path):
     assert np.abs(found - values * 255).max() <= 0.5 + 1e-4
     found = np.asarray(read_image(saved(tmp_path / "b.tiff", Image.fromarray(values * 200))))
     assert np.abs(found - values * 200).max() <= 0.5 + 1e-4
+    found = np.asarray(read_image(saved(tmp_path / "c.tiff", Image.fromarray(values * 1.001))))  # a rounding above 1
+    assert np.abs(found - values * 255).max() <= 1
+    values[3, 4] = np.nan
+    with pytest.raises(ValueError, match="d.tiff is cut short or damaged .some of its pixels are no numbers"):
+        read_image(saved(tmp_path / "d.tiff", Image.fromarray(values)))
 
 
 def test_print_colours(tmp_path):
@@ -157,6 +162,7 @@ def png_that_claims(rows, columns):
     ("name", "content", "message"),
     [
         ("text.png", b"no picture at all\n", "is no image in a format that is known"),
+        ("script.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "is no image in a format"),
         ("empty.png", b"", "is no image in a format that is known"),
         ("bomb.png", png_that_claims(60_000, 60_000), "has too many pixels, at most 134,217,728 are read"),
         ("large.png", png_that_claims(13_000, 13_000), "has 13,000 × 13,000 pixels, at most 134,217,728 are read"),
@@ -212,6 +218,7 @@ def test_what_others_share_stays_as_it_is(tmp_path, monkeypatch):
 
 
 def test_sizes():
+    assert short_side((3000, 1), 32, 53) == (1, 53) and short_side((1, 3000), 32, 53) == (53, 1)
     assert short_side((30, 20), 10) == (10, 15) and short_side((20, 30), 10) == (15, 10)
     pixels = np.arange(5 * 7 * 1).reshape(5, 7, 1)
     assert np.array_equal(centre(pixels, (3, 3)), pixels[1:4, 2:5])

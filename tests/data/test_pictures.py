@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -153,6 +154,21 @@ def test_masks_are_black_and_white(tmp_path, kind):
     np.savez(tmp_path / "a.npz", x=mask, y=np.arange(6) % 2)
     found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
     assert np.array_equal(found.pixels[..., 0], mask * 255.0)
+
+
+def test_fractions_may_be_a_rounding_above_one(tmp_path):
+    x = np.linspace(0, 1.0001, 6 * 5 * 7).reshape(6, 5, 7)
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(6) % 2)
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    assert np.abs(found.pixels[..., 0] - x * 255).max() < 1
+
+
+def test_other_things_than_arrays(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as stored:
+        stored.writestr("x", b"no array")
+        stored.writestr("y", b"none")
+    with pytest.raises(ValueError, match="a.npz: x is no array"):
+        ImagesConfig(images=str(tmp_path / "a.npz")).split()
 
 
 def test_arrays_are_decoded_once(tmp_path, monkeypatch):

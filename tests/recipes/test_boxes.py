@@ -93,6 +93,21 @@ def test_average_precision_is_that_of_coco():
     assert detection_scores([[], []], labels, boxes, NAMES)["ap50"] == 0
     wrong = [[Detection("light", 0.9, one.box) for one in right[0][:1]], []]
     assert detection_scores(wrong, labels, boxes, NAMES)["ap50"] == 0
+    more = [[Detection("dark", 0.95, (50.0, 50.0, 60.0, 60.0)), *right[0]], right[1]]
+    crowds = [(np.array([0]), np.array([[45.0, 45.0, 90.0, 90.0]])), (np.zeros(0, int), np.zeros((0, 4)))]
+    assert detection_scores(more, labels, boxes, NAMES)["ap50"] == 75  # one mistake before what is right
+    assert detection_scores(more, labels, boxes, NAMES, crowds)["ap50"] == 100  # in a crowd it is none
+
+
+def test_a_wrong_test_set_is_known_before_the_training(folder, tmp_path):
+    plan = recipe("detr", SMALL | {"data.coco": str(folder / "boxes.json"), "data.test": str(tmp_path / "none.json")})
+    with pytest.raises(ValueError, match="no such file or folder: .*none.json; correct --data.test"):
+        fit(plan, tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_boxes_are_not_probed(capsys, run):
+    assert "has no vector for a picture; a probe is for encoders" in fails(capsys, "eval", run, "--probe")
 
 
 def test_at_the_command_line(capsys, run, folder, tmp_path):
