@@ -29,7 +29,7 @@ export const view = {
     let input = {}; // what was sent to be looked at: the server keeps only the latest passes
     let turn = 0; // of all answers that are on their way only the last one counts
 
-    const sees = () => context.model.does.length === 1; // other models can do more than be looked into
+    const sees = () => context.model.does.every((one) => one === "see" || one === "look"); // those that read do more
 
     function arrange() {
       inputs.replaceChildren(...(sees() ? [picture, texts.element] : [text.element, second.element]));
