@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.pairs import PairsConfig, embedded
+from regard.data.sets.pairs import PairsConfig, embedded
+from regard.eval.scores import data_of, held_out_pairs
 from regard.inside.attribution import aligners, ask
 from regard.inside.attribution.rollout import weights_seen
-from regard.recipes.scores import data_of, held_out_pairs
 from regard.tasks import load
 
 ROUNDS = 8

@@ -18,12 +18,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from regard.doctor.exam import examine_module  # noqa: E402
+from regard.doctor.watch import Watch  # noqa: E402
 from regard.recipes import recipe  # noqa: E402
-from regard.recipes.run import fit_job, prepare  # noqa: E402
+from regard.runs.fit import fit_job, prepare  # noqa: E402
 from regard.train import loop  # noqa: E402
-from regard.train.exam import examine_module  # noqa: E402
 from regard.train.progress import Line  # noqa: E402
-from regard.train.watch import Watch  # noqa: E402
 from tests.train.broken import FAULTS as MODULES  # noqa: E402
 from tests.train.faults import FAULTS, HEALTHY, examine  # noqa: E402
 

@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, window_batch
+from regard.data.sets.batches import Batch, window_batch
 from regard.models import build, preset
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN

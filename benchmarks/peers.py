@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batches import IGNORE, Batch, IdPair, Stream, pair_collate
+from regard.data.sets.batches import IGNORE, Batch, IdPair, Stream, pair_collate
 from regard.decode import beam_search, generate
 from regard.models import build, preset
 from regard.objectives.next_token import next_token

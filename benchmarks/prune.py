@@ -12,8 +12,8 @@ import random
 from pathlib import Path
 
 from regard.cli import overrides
-from regard.recipes.prune import held_out_loss, removable, remove, sift
-from regard.recipes.scores import held_out_pairs, score_pairs
+from regard.eval.prune import held_out_loss, removable, remove, sift
+from regard.eval.scores import held_out_pairs, score_pairs
 from regard.tasks import load
 from regard.tasks.translator import Translator
 from regard.train.progress import Line

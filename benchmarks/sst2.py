@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from regard.data.examples import read_examples
+from regard.data.readers.examples import read_examples
+from regard.eval.scores import evaluate
 from regard.recipes import fit, recipe
-from regard.recipes.scores import evaluate
 
 RATES = {"all": 2e-4, "head": 4e-3, "lora": 2e-3}  # the best of TRIED on dev.tsv after one epoch
 TRIED = {"all": (1e-4, 2e-4), "head": (1e-3, 4e-3, 1.6e-2), "lora": (1e-3, 2e-3, 4e-3)}

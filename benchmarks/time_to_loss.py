@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.batches import TextStream, text_batches
+from regard.data.sets.batches import TextStream, text_batches
 from regard.models import build
 from regard.objectives.next_token import next_token
 from regard.recipes import recipe
-from regard.recipes.base import Recipe
+from regard.runs.recipe import Recipe
 from regard.train.loop import evaluate
 from regard.train.optim import build_optimizers
 from regard.train.schedule import SCHEDULES

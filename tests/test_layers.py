@@ -16,8 +16,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Each imports only from those before it. `regard/__init__.py` is the front door: it names what lives anywhere.
 ORDER = [
     "config", "files", "registry",
-    "data", "tokens", "nn", "native", "models", "objectives", "train", "decode", "hub", "tasks", "inside", "serve",
-    "cost", "recipes", "bench",
+    "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
+    "runs", "inside", "cost", "eval", "recipes", "bench", "serve",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

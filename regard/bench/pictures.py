@@ -14,14 +14,14 @@ import torch
 
 from regard.bench.measure import Died, counted, in_child, line_up, median, show_seconds, timed
 from regard.bench.quality import store, stored
-from regard.data.pictures import ImagesConfig
+from regard.data.sets.images import ImagesConfig
+from regard.eval.scores import evaluate
 from regard.inside.curves import Panel, draw_growth
 from regard.inside.views import Target
 from regard.nn.patches import sides
 from regard.recipes import Recipe, recipe
-from regard.recipes.run import fit_job, prepare
-from regard.recipes.scores import evaluate
 from regard.recipes.vit import BATCH
+from regard.runs.fit import fit_job, prepare
 from regard.tasks import load
 from regard.train.loop import read_metrics
 from regard.train.progress import Line

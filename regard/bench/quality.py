@@ -14,8 +14,8 @@ from regard.files import write_atomically
 from regard.hub.checkpoint import load_model
 from regard.models import build
 from regard.recipes import Recipe, recipe
-from regard.recipes.run import fit_job, prepare
 from regard.registry import kernels
+from regard.runs.fit import fit_job, prepare
 from regard.train.loop import read_metrics
 from regard.train.progress import Line
 

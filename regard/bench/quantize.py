@@ -10,19 +10,19 @@ import numpy as np
 
 from regard.bench.measure import counted, line_up, median
 from regard.cost.report import decimal_size
-from regard.data.batches import bucket, pair_batch, text_batches
-from regard.data.docs import summaries
-from regard.data.labelled import ExamplesConfig
-from regard.data.pairs import Pairs, PairsConfig, read_lines
-from regard.data.tasks import tasks
-from regard.data.text import TextConfig, read_text
+from regard.data.generated.docs import summaries
+from regard.data.generated.text_tasks import tasks
+from regard.data.sets.batches import bucket, pair_batch, text_batches
+from regard.data.sets.labelled import ExamplesConfig
+from regard.data.sets.pairs import Pairs, PairsConfig, read_lines
+from regard.data.sets.text import TextConfig, read_text
+from regard.eval.scores import data_of, held_out_pairs, held_out_text, score
 from regard.hub.remote import find
 from regard.native.quantized import size_of
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
 from regard.recipes.lm import encode
-from regard.recipes.scores import data_of, held_out_pairs, held_out_text, score
 from regard.recipes.t5 import TasksConfig
+from regard.runs.recipe import Recipe
 from regard.tasks import Encoder, Filler, Translator, Writer, load
 from regard.tasks.loading import Quantize
 from regard.train.loop import evaluate

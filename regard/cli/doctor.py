@@ -50,7 +50,7 @@ def doctor(
         return
     if out is not None:
         raise ValueError("--out is a page about a run; name its directory: regard doctor runs/lm --out page.html")
-    from regard.train.doctor import examine, examine_machine
+    from regard.doctor.kernels import examine, examine_machine
 
     if target is not None:
         sys.exit(see_module(target, causal, as_json))
@@ -64,7 +64,7 @@ def doctor(
 
 def see_module(target: str, causal: bool, as_json: bool) -> int:
     """Examines what MODULE:NAME makes; 1 if something is wrong."""
-    from regard.train.exam import examine_module, make
+    from regard.doctor.exam import examine_module, make
 
     name, _, attribute = target.partition(":")
     found = examine_module(make(import_own(name), attribute), target, causal=causal)
@@ -74,7 +74,7 @@ def see_module(target: str, causal: bool, as_json: bool) -> int:
 
 def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
     """What the doctor saw in a run, printed and, if asked for, as a page."""
-    from regard.train.history import History, render
+    from regard.doctor.history import History, render
 
     history = History.read(run)
     if out is not None:

@@ -32,9 +32,9 @@ def cost(
     regard cost vit:vit-b/16 --image 384
     regard cost pixel --image 128
     """
+    from regard.cli.catalogue import find_config
     from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost
     from regard.cost import cost as count
-    from regard.recipes.catalogue import find_config
 
     changes = {name.removeprefix("model."): value for name, value in overrides(ctx.args).items()}
     config = find_config(what, changes)
@@ -70,7 +70,7 @@ def prune(
     regard prune RUN --heads 24 --data.valid-source dev.en --data.valid-target dev.de
     regard eval PRUNED
     """
-    from regard.recipes import prune as pruning
+    from regard.eval import prune as pruning
 
     path = out or Path(f"{run.rstrip('/')}-pruned")
     emit(pruning.prune(run, heads, path, overrides(ctx.args), seed=seed, quiet=quiet), as_json, pruning.render)

@@ -53,8 +53,8 @@ def train(
     stored = told if "name" in told else {}  # a run's whole recipe, which says what followed from its data
     changes = ({} if stored else told) | overrides(ctx.args)
     if wants_help:
+        from regard.cli.catalogue import show_fields
         from regard.recipes import recipe
-        from regard.recipes.catalogue import show_fields
 
         click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes, stored)))
         return
@@ -66,9 +66,9 @@ def run_recipe(
     stored: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Trains, or goes on with it, and says what came of it."""
+    from regard.eval.report import report
     from regard.recipes import Recipe, configure, fit, recipe
-    from regard.recipes.base import check_effect
-    from regard.recipes.report import report
+    from regard.runs.recipe import check_effect
     from regard.train.loop import Interrupted
 
     if resume and not (out / "recipe.toml").exists():
@@ -82,7 +82,7 @@ def run_recipe(
     if plan.name != name:
         raise ValueError(f"{out} is a run of {plan.name}, not of {name}; go on with regard train {plan.name} --resume")
     if probe:
-        from regard.recipes import probe as linear
+        from regard.eval import probe as linear
 
         linear.check_labels(plan.data)  # before the training
     try:
@@ -140,7 +140,7 @@ def finetune(
 @json_option
 def recipes(as_json: bool) -> None:
     """List what can be trained, with minutes and score."""
-    from regard.recipes.catalogue import list_recipes
+    from regard.cli.catalogue import list_recipes
 
     click.echo(list_recipes(as_json))
 
@@ -180,12 +180,12 @@ def evaluate(
     if labels is not None and not probe:
         raise ValueError("--labels are for a linear classifier; add --probe")
     if probe:
-        from regard.recipes import probe as linear
+        from regard.eval import probe as linear
 
         emit(linear.probe(run, overrides(ctx.args), labels=labels, limit=limit), as_json, linear.render)
         return
+    from regard.eval import scores
     from regard.files import write_atomically
-    from regard.recipes import scores
 
     how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
     found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **how)
@@ -213,8 +213,8 @@ def compare(
 
     By source length, translators show the bottleneck of a fixed vector; by time, language models race.
     """
+    from regard.eval import compare as side_by_side
     from regard.inside.canvas import check_suffix
-    from regard.recipes import compare as side_by_side
 
     if out is not None:
         check_suffix(out)

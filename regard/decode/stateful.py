@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import pad
+from regard.data.sets.batches import pad
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
 from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batches import pad
-from regard.data.images import read_image
-from regard.data.scenes import COLOURS, SHAPES, Scene
+from regard.data.generated.scenes import COLOURS, SHAPES, Scene
+from regard.data.readers.images import read_image
+from regard.data.sets.batches import pad
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import crossing
 from regard.inside.pictures import as_rgb, grid_of_pictures, overlay

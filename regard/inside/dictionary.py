@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.data.sets import Examples
+from regard.data.sets.collection import Examples
 from regard.inside.canvas import INK, SOFT, check_suffix, fit, new_figure, pen, place, ramp, readable, save
 from regard.inside.pictures import grid_of_pictures, overlay
 from regard.inside.sight import prepared

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.sets import Examples
+from regard.data.sets.collection import Examples
 from regard.inside.states import behind, blocks_of, moved
 from regard.tasks import CaptionWriter, Translator
 from regard.tasks.speaker import Speaker

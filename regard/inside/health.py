@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from statistics import median
 
-from regard.train.history import History, Number, Points, render
-from regard.train.vitals import layer_of
+from regard.doctor.history import History, Number, Points, render
+from regard.doctor.vitals import layer_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600

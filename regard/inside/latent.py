@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.sets import Examples
+from regard.data.sets.collection import Examples
 from regard.inside.canvas import INK, SOFT, chart, check_suffix, colors, families, fit, new_figure, pen, save, tidy
 from regard.inside.direction import REACH, STOPS, Direction
 from regard.inside.states import block_at, blocks_of, has_own, vectors_of

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.data.batches import pad
-from regard.data.sets import Examples, find_examples
+from regard.data.sets.batches import pad
+from regard.data.sets.collection import Examples, find_examples
 from regard.models import CLIP, DETR, MAE, Captioner
 from regard.nn.convolution import Eye
 from regard.nn.recurrent import Recurrent

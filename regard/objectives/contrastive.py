@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
 
 SHARPEST = 0.01
 """The temperature that learning does not go below."""

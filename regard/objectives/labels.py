@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import IGNORE, Batch
+from regard.data.sets.batches import IGNORE, Batch
 
 TEMPERATURE = 0.05
 """Of the softmax over the other texts of a batch."""

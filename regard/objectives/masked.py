@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import IGNORE, Batch
+from regard.data.sets.batches import IGNORE, Batch
 from regard.objectives.next_token import head_cross_entropy
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.batches import IGNORE, Batch
+from regard.data.sets.batches import IGNORE, Batch
 from regard.nn.heads import apart
 
 

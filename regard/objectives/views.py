@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
 from regard.objectives.contrastive import contrastive
 
 

@@ -16,7 +16,7 @@ from regard.recipes import (  # noqa: F401  importing registers them
     translate,
     vit,
 )
-from regard.recipes.base import Recipe, configure, recipe
-from regard.recipes.run import fit
+from regard.runs.fit import fit
+from regard.runs.recipe import Recipe, configure, recipe
 
 __all__ = ["Recipe", "configure", "fit", "recipe"]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batches import IGNORE, Batch, Stream, pad
-from regard.data.masking import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.batches import IGNORE, Batch, Stream, pad
+from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.models import preset
 from regard.objectives.masked import masked_tokens
-from regard.recipes.base import Recipe
-from regard.recipes.run import Job, get_tokenizer, prepare, with_vocabulary
 from regard.registry import register_recipe
+from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
+from regard.runs.recipe import Recipe
 from regard.tasks.encoder import reading
 from regard.tokens import Framed, Tokenizer
 from regard.train.config import TrainConfig

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
-from regard.data.captions import HELD_OUT, Captioned, CaptionsConfig, CaptionStream
-from regard.data.pictures import preparation_for
-from regard.data.scenes import scenes
+from regard.data.generated.scenes import scenes
+from regard.data.sets.captions import HELD_OUT, Captioned, CaptionsConfig, CaptionStream
+from regard.data.sets.images import preparation_for
 from regard.inside.captions import gains, word_maps
 from regard.models import preset
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe, fields_of
-from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
+from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.recipe import Recipe, fields_of
 from regard.tasks import CaptionWriter
 from regard.tasks.scores import caption_scores
 from regard.tokens import Tokenizer

@@ -17,15 +17,15 @@ from typing import Any
 from PIL import Image
 
 from regard.config import override
-from regard.data.captions import Captioned
-from regard.data.paired import PairedConfig, PairStream
-from regard.data.pictures import preparation_for
+from regard.data.sets.captions import Captioned
+from regard.data.sets.images import preparation_for
+from regard.data.sets.paired import PairedConfig, PairStream
 from regard.models import preset
 from regard.objectives.contrastive import pictures_and_texts
-from regard.recipes.base import Recipe, fields_of
 from regard.recipes.captioner import check_length
-from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
+from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.recipe import Recipe, fields_of
 from regard.tasks.comparer import Comparer
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
-from regard.data.boxes import BoxesConfig, BoxStream
+from regard.data.sets.boxes import BoxesConfig, BoxStream
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.images import load_preparation
@@ -23,9 +23,9 @@ from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import sides
 from regard.objectives.matching import matched_boxes
-from regard.recipes.base import Recipe
-from regard.recipes.run import Job, prepare
 from regard.registry import models, register_recipe
+from regard.runs.fit import Job, prepare
+from regard.runs.recipe import Recipe
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from regard.config import nearest
-from regard.data.batches import IGNORE, Batch, IdPair, Stream, pad
-from regard.data.labelled import Examples, ExamplesConfig
+from regard.data.sets.batches import IGNORE, Batch, IdPair, Stream, pad
+from regard.data.sets.labelled import Examples, ExamplesConfig
 from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.objectives.labels import likeness, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
-from regard.recipes.run import Job, get_tokenizer, prepare, with_vocabulary
+from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
+from regard.runs.recipe import Recipe
 from regard.tasks.encoder import reading as read
 from regard.tasks.readers import first_tokens
 from regard.tasks.writer import front_of

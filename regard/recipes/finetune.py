@@ -12,12 +12,12 @@ regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid d
 from dataclasses import replace
 from typing import Any
 
-from regard.data.labelled import ExamplesConfig
+from regard.data.sets.labelled import ExamplesConfig
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
-from regard.recipes.base import Recipe
 from regard.registry import models, register_recipe
+from regard.runs.recipe import Recipe
 from regard.train.config import TrainConfig
 
 HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}

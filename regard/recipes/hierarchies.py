@@ -16,9 +16,9 @@ regard finetune runs/swin --data.images FOLDER --data.size 96 --tune lora
 
 from typing import Any
 
-from regard.recipes.base import Recipe
 from regard.recipes.vit import picture_recipe
 from regard.registry import register_recipe
+from regard.runs.recipe import Recipe
 
 
 @register_recipe("swin")

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.batches import TextStream, text_batches
-from regard.data.text import TextConfig
+from regard.data.sets.batches import TextStream, text_batches
+from regard.data.sets.text import TextConfig
 from regard.models import preset
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
-from regard.recipes.run import Job, get_tokenizer, prepare, with_vocabulary
 from regard.registry import register_recipe
+from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
+from regard.runs.recipe import Recipe
 from regard.tasks import Writer
 from regard.tokens import Tokenizer
 from regard.tokens.corpus import corpus

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.config import override
-from regard.data.pictures import DECIDED, NO_LABELS, preparation_for
-from regard.data.unlabelled import HiddenStream, UnlabelledConfig
+from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
+from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig
 from regard.models import preset
 from regard.objectives.pixels import hidden_pixels
-from regard.recipes.base import Recipe, fields_of, fitting
-from regard.recipes.run import Job, prepare
 from regard.registry import register_recipe
+from regard.runs.fit import Job, prepare
+from regard.runs.recipe import Recipe, fields_of, fitting
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 

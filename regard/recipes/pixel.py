@@ -20,18 +20,18 @@ import torch
 
 from regard.config import override
 from regard.cost.pixels import check_room, check_time
-from regard.data.augment import Augmentation
-from regard.data.batches import Batch
-from regard.data.images import Preparation
-from regard.data.pictures import Pictures, PictureStream
-from regard.data.unlabelled import UnlabelledConfig
+from regard.data.readers.images import Preparation
+from regard.data.sets.augment import Augmentation
+from regard.data.sets.batches import Batch
+from regard.data.sets.images import Pictures, PictureStream
+from regard.data.sets.unlabelled import UnlabelledConfig
 from regard.hub.checkpoint import save_model
 from regard.models import preset
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
 from regard.recipes.lm import MODERN
-from regard.recipes.run import Job, prepare, with_steps
 from regard.registry import register_recipe
+from regard.runs.fit import Job, prepare, with_steps
+from regard.runs.recipe import Recipe
 from regard.tasks import Painter
 from regard.tokens.pixels import Pixels
 from regard.train.config import TrainConfig

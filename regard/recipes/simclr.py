@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.data.pictures import DECIDED, NO_LABELS, preparation_for
-from regard.data.unlabelled import UnlabelledConfig, ViewStream
+from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
+from regard.data.sets.unlabelled import UnlabelledConfig, ViewStream
 from regard.hub.checkpoint import save_model
 from regard.models import build
 from regard.models.simclr import SimCLR
 from regard.objectives.views import two_views
-from regard.recipes.base import Recipe
 from regard.recipes.mae import BATCH, shaped, sized
-from regard.recipes.run import Job, prepare
 from regard.registry import register_recipe
+from regard.runs.fit import Job, prepare
+from regard.runs.recipe import Recipe
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 

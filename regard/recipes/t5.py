@@ -14,21 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.batches import IdPair, Stream, pair_collate
-from regard.data.labelled import HELD_OUT
-from regard.data.pairs import Pairs, PairsConfig
-from regard.data.tasks import corrupt, tasks
-from regard.data.text import TextConfig
+from regard.data.generated.text_tasks import corrupt, tasks
+from regard.data.sets.batches import IdPair, Stream, pair_collate
+from regard.data.sets.labelled import HELD_OUT
+from regard.data.sets.pairs import Pairs, PairsConfig
+from regard.data.sets.text import TextConfig
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
 from regard.recipes.lm import encode as encode_text
-from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.recipes.translate import encode
 from regard.registry import models, register_recipe
+from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.recipe import Recipe
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line

@@ -9,13 +9,13 @@ regard train translate --data.source train.en --data.target train.de
 
 from pathlib import Path
 
-from regard.data.batches import IdPair, Stream, pair_collate
-from regard.data.pairs import Pairs, PairsConfig, embedded
+from regard.data.sets.batches import IdPair, Stream, pair_collate
+from regard.data.sets.pairs import Pairs, PairsConfig, embedded
 from regard.models import preset
 from regard.objectives.next_token import next_token
-from regard.recipes.base import Recipe
-from regard.recipes.run import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.registry import register_recipe
+from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.recipe import Recipe
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from regard.config import override
-from regard.data.pictures import ImagesConfig, PictureStream, preparation_for
+from regard.data.sets.images import ImagesConfig, PictureStream, preparation_for
 from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
 from regard.hub.images import load_preparation
@@ -27,9 +27,9 @@ from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
-from regard.recipes.base import Recipe, fields_of, fitting
-from regard.recipes.run import Job, prepare
 from regard.registry import models, register_recipe
+from regard.runs.fit import Job, prepare
+from regard.runs.recipe import Recipe, fields_of, fitting
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.tasks.pictures import Picture, PictureEncoder

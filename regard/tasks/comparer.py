@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import bucket, pad
-from regard.data.images import Preparation, is_image
+from regard.data.readers.images import Preparation, is_image
+from regard.data.sets.batches import bucket, pad
 from regard.tasks.encoder import BATCH_TOKENS
 from regard.tasks.pictures import Picture, PictureEncoder
 from regard.tasks.readers import Label

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import bucket, pad
+from regard.data.sets.batches import bucket, pad
 from regard.tokens import Framed, Tokenizer
 
 BATCH_TOKENS = 8192

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.pictures import Picture, opened

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.images import Preparation, list_images, read_image
+from regard.data.readers.images import Preparation, list_images, read_image
 from regard.tasks.encoder import Found
 from regard.tasks.readers import Label
 

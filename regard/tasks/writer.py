@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import IGNORE, pad
+from regard.data.sets.batches import IGNORE, pad
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate

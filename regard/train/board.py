@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.train.findings import Finding
+from regard.doctor.findings import Finding
 
 
 class Board:

@@ -15,16 +15,16 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
+from regard.doctor.findings import Finding, as_dict
+from regard.doctor.watch import Watch
 from regard.train import checkpoint
 from regard.train.board import Board
 from regard.train.checkpoint import Progress
 from regard.train.config import TrainConfig
-from regard.train.findings import Finding, as_dict
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
 from regard.train.schedule import SCHEDULES
-from regard.train.watch import Watch
 
 
 @runtime_checkable

@@ -7,9 +7,9 @@ import pytest
 from regard.bench import pictures
 from regard.bench.measure import Died
 from regard.bench.pictures import PicturesConfig, draw_pictures, measure_pictures, render_pictures
-from regard.data.pictures import digits
+from regard.data.sets.images import digits
+from regard.eval.scores import evaluate
 from regard.recipes import Recipe
-from regard.recipes.scores import evaluate
 from tests.cli.calling import call, fails
 
 SMALL = {"train.warmup": 1, "model.dim": 12}

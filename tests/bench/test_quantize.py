@@ -11,9 +11,9 @@ import torch
 from scipy.stats import spearmanr
 
 from regard.bench import quantize as bench
-from regard.recipes.scores import evaluate
+from regard.doctor.laws import close
+from regard.eval.scores import evaluate
 from regard.tasks import Encoder, load
-from regard.train.laws import close
 from tests.cli.calling import call, fails
 from tests.recipes.tiny import shared
 

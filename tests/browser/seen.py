@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.hub import save_generation, save_model
 from regard.hub.images import save_preparation
 from regard.models import CLIP, GPT, Captioner

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.cli import overrides
-from regard.recipes import scores
+from regard.eval import scores
 from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.hub.checkpoint import save_model
 from regard.hub.images import save_preparation
 from regard.serve import run, shelf

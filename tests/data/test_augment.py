@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.augment import Augmentation, mix
+from regard.data.sets.augment import Augmentation, mix
 
 B, C, Y, X = 5, 3, 11, 13
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batches import (
+from regard.data.sets.batches import (
     IGNORE,
     Batch,
     IdPair,

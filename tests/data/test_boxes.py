@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.batches import IGNORE
-from regard.data.boxes import Boxed, Boxes, BoxesConfig, BoxStream
-from regard.data.scenes import SHAPES, scenes
+from regard.data.generated.scenes import SHAPES, scenes
+from regard.data.sets.batches import IGNORE
+from regard.data.sets.boxes import Boxed, Boxes, BoxesConfig, BoxStream
 
 VOC = """<annotation><filename>{name}</filename><size><width>40</width></size>{objects}</annotation>"""
 OBJECT = """<object><name>{label}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin><xmax>{box[2]}</xmax>

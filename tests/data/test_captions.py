@@ -5,11 +5,11 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.augment import Augmentation
-from regard.data.batches import IGNORE
-from regard.data.captions import Captioned, CaptionsConfig, CaptionStream, list_captions
-from regard.data.images import Preparation
-from regard.data.scenes import scenes
+from regard.data.generated.scenes import scenes
+from regard.data.readers.images import Preparation
+from regard.data.sets.augment import Augmentation
+from regard.data.sets.batches import IGNORE
+from regard.data.sets.captions import Captioned, CaptionsConfig, CaptionStream, list_captions
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from regard.data.docs import SPLITS, _docstrings, documentation, documentation_hash, summaries
+from regard.data.generated.docs import SPLITS, _docstrings, documentation, documentation_hash, summaries
 
 
 def everything() -> str:
@@ -62,7 +62,7 @@ def test_long_paragraphs_keep_to_their_split():
 def test_the_hash_is_that_of_the_text_and_the_same_in_another_process():
     here = hashlib.sha256("\0".join(map(documentation, SPLITS)).encode()).hexdigest()
     code = (
-        "import sys; from regard.data.docs import documentation_hash; print(documentation_hash())\n"
+        "import sys; from regard.data.generated.docs import documentation_hash; print(documentation_hash())\n"
         "assert 'torch' not in sys.modules and 'tkinter' not in sys.modules and 'turtle' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -91,7 +91,7 @@ def test_mistakes_name_their_cure():
 
 
 def test_a_python_without_sources_says_so(monkeypatch, tmp_path):
-    from regard.data import docs
+    from regard.data.generated import docs
 
     monkeypatch.setattr(docs.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(ValueError, match="without the sources of its standard library; give a text of your own"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.data.examples import Entity, Instruction, Labelled, Question, Similar, Tagged, read_examples
+from regard.data.readers.examples import Entity, Instruction, Labelled, Question, Similar, Tagged, read_examples
 
 
 def write(path, content):

@@ -12,11 +12,11 @@ from string import Formatter
 
 import pytest
 
-from regard.data.events import EVENTS, PLAIN, THINGS
-from regard.data.examples import Question
-from regard.data.facts import SPLITS, _fill, _Value, paraphrases, questions, tagged
-from regard.data.phrases import Draw
-from regard.data.values import DAY_STYLES, LABEL_OF, draw_value, value_split, write_day, write_value
+from regard.data.generated.events import EVENTS, PLAIN, THINGS
+from regard.data.generated.facts import SPLITS, _fill, _Value, paraphrases, questions, tagged
+from regard.data.generated.phrases import Draw
+from regard.data.generated.values import DAY_STYLES, LABEL_OF, draw_value, value_split, write_day, write_value
+from regard.data.readers.examples import Question
 
 LABELS = ("DATE", "PLACE", "AMOUNT", "NAME")
 
@@ -260,7 +260,7 @@ def test_streams_have_random_access_and_differ_by_seed(stream):
 
 def test_streams_are_the_same_in_another_process_and_need_no_torch():
     code = (
-        "import hashlib, sys; from regard.data.facts import tagged, questions, paraphrases\n"
+        "import hashlib, sys; from regard.data.generated.facts import tagged, questions, paraphrases\n"
         "text = repr([make(split, 50) for make in (tagged, questions, paraphrases) for split in ('train', 'test')])\n"
         "assert 'torch' not in sys.modules\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from regard.data import images
-from regard.data.images import Preparation, centre, read_image, short_side
+from regard.data.readers import images
+from regard.data.readers.images import Preparation, centre, read_image, short_side
 
 
 def smooth(rows=23, columns=37):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.data import labelled
-from regard.data.labelled import EMBEDDED, ExamplesConfig
+from regard.data.sets import labelled
+from regard.data.sets.labelled import EMBEDDED, ExamplesConfig
 
 FIELDS = {
     "classify": ("text", "label"), "tag": ("text", "entities"), "answer": ("question", "passage", "answer"),

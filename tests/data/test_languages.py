@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from regard.data import languages as module
-from regard.data.languages import LANGUAGES, SPLITS, _names, languages
+from regard.data.generated import languages as module
+from regard.data.generated.languages import LANGUAGES, SPLITS, _names, languages
 
 pytest.importorskip("emoji")
 

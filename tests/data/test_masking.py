@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batches import IGNORE
-from regard.data.masking import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.batches import IGNORE
+from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.recipes import recipe
 from regard.recipes.bert import hidden
-from regard.recipes.run import prepare
+from regard.runs.fit import prepare
 from regard.tokens import Tokenizer
 from regard.train.progress import Line
 

@@ -11,7 +11,7 @@ from datetime import date, time
 import pytest
 from num2words import num2words
 
-from regard.data.phrases import KINDS, SHOWCASE, SPLITS, Phrase, _item, phrases, renderings, split_of
+from regard.data.generated.phrases import KINDS, SHOWCASE, SPLITS, Phrase, _item, phrases, renderings, split_of
 
 # All expectations in these tables were written by hand.
 NUMBERS = {
@@ -185,7 +185,7 @@ def test_streams_differ_by_seed_and_split():
 
 def test_stream_is_the_same_in_another_process_and_needs_no_torch():
     code = (
-        "import hashlib, sys; from regard.data.phrases import phrases\n"
+        "import hashlib, sys; from regard.data.generated.phrases import phrases\n"
         "text = repr([phrases(split, 200, seed=3) for split in ('train', 'test')])\n"
         "assert 'torch' not in sys.modules\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"

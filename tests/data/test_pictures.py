@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data import arrays
-from regard.data.augment import Augmentation
-from regard.data.captions import CaptionsConfig
-from regard.data.images import Preparation
-from regard.data.pictures import ImagesConfig, Pictures, PictureStream, digits, preparation_for
+from regard.data.readers import arrays
+from regard.data.readers.images import Preparation
+from regard.data.sets.augment import Augmentation
+from regard.data.sets.captions import CaptionsConfig
+from regard.data.sets.images import ImagesConfig, Pictures, PictureStream, digits, preparation_for
 
 
 def paint(path, colour, size=(9, 7), mode="RGB"):
@@ -368,9 +368,9 @@ def test_pictures_are_held_once():
 def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
     """Split by copying, pictures are there twice for a moment; arrays that are enlarged count as well."""
     bytes_ = 24 * 7 * 9 * 3
-    monkeypatch.setattr("regard.data.pictures.ROOM", 2 * bytes_)
+    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_)
     assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
-    monkeypatch.setattr("regard.data.pictures.ROOM", 2 * bytes_ - 1)
+    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_ - 1)
     with pytest.raises(ValueError, match="24 pictures of 7 × 9 take .* GiB, more than .*; lower --data.size"):
         ImagesConfig(images=str(folder)).split()
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.data.scenes import APART, COLOURS, SHAPES, VISIBLE, scene, scenes, stream_scenes
+from regard.data.generated.scenes import APART, COLOURS, SHAPES, VISIBLE, scene, scenes, stream_scenes
 
 FEW = scenes("train", 60, most=4)
 

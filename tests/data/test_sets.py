@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.sets import Examples, find_examples
+from regard.data.sets.collection import Examples, find_examples
 
 
 def test_texts_of_every_kind(tmp_path):

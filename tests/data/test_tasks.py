@@ -9,10 +9,10 @@ from dateutil import parser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.docs import summaries
-from regard.data.languages import LANGUAGES, languages
-from regard.data.phrases import phrases, split_of
-from regard.data.tasks import PREFIXES, SHARES, Task, corrupt, tasks
+from regard.data.generated.docs import summaries
+from regard.data.generated.languages import LANGUAGES, languages
+from regard.data.generated.phrases import phrases, split_of
+from regard.data.generated.text_tasks import PREFIXES, SHARES, Task, corrupt, tasks
 
 pytest.importorskip("emoji")
 SPLITS = ("train", "valid", "test")

@@ -5,9 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.augment import Augmentation
-from regard.data.pictures import Pictures, preparation_for
-from regard.data.unlabelled import HiddenStream, UnlabelledConfig, ViewStream
+from regard.data.sets.augment import Augmentation
+from regard.data.sets.images import Pictures, preparation_for
+from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig, ViewStream
 
 
 @pytest.fixture

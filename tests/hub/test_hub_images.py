@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.hub.images import PREPROCESSOR, PROCESSOR, load_preparation, save_preparation
 from regard.models import ViTConfig
 

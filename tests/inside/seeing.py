@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.models import DETR, CNNAttention, CNNAttentionConfig, DETRConfig, MViT, MViTConfig, Swin, SwinConfig, ViT
 from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.vit import ViTConfig

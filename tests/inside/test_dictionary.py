@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.sets import Examples
+from regard.data.sets.collection import Examples
 from regard.inside import dictionary
 from regard.inside.dictionary import draw, learn, render, study
 from tests.inside import loaded as texts

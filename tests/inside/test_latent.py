@@ -9,7 +9,7 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
-from regard.data.sets import Examples
+from regard.data.sets.collection import Examples
 from regard.inside.direction import find_direction, steered, walk, write
 from regard.inside.latent import Map, Space, agreement, by_chance, draw_space, pca
 from regard.inside.states import behind, block_at, blocks_of, moved, opened, token_states, vectors_of

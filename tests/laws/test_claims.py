@@ -2,9 +2,9 @@
 
 import pytest
 
+from regard.doctor.kernels import LAWS, ask
 from regard.nn.kernels import build_kernel
 from regard.registry import kernels
-from regard.train.doctor import LAWS, ask
 from tests.laws.cases import KERNELS
 
 ELSEWHERE = ("future", "padding", "single", "cached")

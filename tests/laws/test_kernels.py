@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.doctor import kernel_claims, kernel_laws, laws
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import causal
 from regard.nn.positions import Alibi, RelativeBias
 from regard.registry import kernels
-from regard.train import kernel_claims, kernel_laws, laws
 from tests.laws.cases import KERNEL_CASES
 from tests.laws.rules import LITERAL, MASKS, PLAIN, B, N, table
 

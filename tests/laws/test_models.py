@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from regard.data.batches import IGNORE
+from regard.data.sets.batches import IGNORE
+from regard.doctor import laws
 from regard.nn.block import BlockConfig
 from regard.nn.kernels import build_kernel
 from regard.nn.stack import build_position
 from regard.registry import kernels, models
-from regard.train import laws
 from tests.laws.cases import CASES, PRODUCT, ROWS, SMALL, VOCAB, encoder_of, example, has, make, padded, sees, written
 from tests.laws.test_kernels import FORMULAS, plain
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from regard.doctor import kernel_laws
+from regard.doctor import kernels as doctor
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import Mask
 from regard.registry import kernels
-from regard.train import doctor, kernel_laws
 from tests.laws.cases import KERNEL_CASES
 
 CAUSAL = [case for case in KERNEL_CASES if kernels[case].causal]

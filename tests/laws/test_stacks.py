@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from regard.doctor.laws import close, differs, direction
 from regard.nn import masks
 from regard.nn.block import BlockConfig
 from regard.nn.stack import Stack, build_position
 from regard.registry import kernels, positions
-from regard.train.laws import close, differs, direction
 from tests.laws.cases import KERNEL_CASES, KNOW_ORDER
 from tests.laws.test_kernels import FORMULAS, plain
 

@@ -4,10 +4,10 @@ from collections import Counter
 
 import torch
 
+from regard.doctor.laws import close, differs
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import Full
 from regard.nn.positions import Position, Sinusoidal
-from regard.train.laws import close, differs
 
 PHRASE = "The transformer generalized to unseen words."
 

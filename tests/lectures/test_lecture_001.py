@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from regard.cost import CONVNETS, convnet_cost
+from regard.doctor.laws import close, differs
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.gates import (
@@ -27,7 +28,6 @@ from regard.nn.masks import causal
 from regard.nn.norm import build_norm
 from regard.nn.positions import sinusoids
 from regard.nn.recurrent import Recurrent
-from regard.train.laws import close, differs
 
 
 def gru_gates(layer: nn.GRU, x, h):

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batches import pair_batch
+from regard.data.sets.batches import pair_batch
+from regard.doctor.laws import close, differs
 from regard.models import Seq2Seq, Seq2SeqConfig
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.block import Block, BlockConfig
 from regard.nn.feedforward import FeedForward
 from regard.nn.kernels import Additive, Full, attend
 from regard.nn.positions import Grid, Position, RelativeBias, sinusoids
-from regard.train.laws import close, differs
 from regard.train.schedule import inverse_sqrt
 
 # "The cat sat on the mat"; the features are animal, action, object, definite.

@@ -2,9 +2,9 @@
 
 import torch
 
+from regard.doctor.laws import close
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import Full, General, attend
-from regard.train.laws import close
 
 
 def test_softmax_has_a_plus_sign():

@@ -2,11 +2,11 @@
 
 import torch
 
+from regard.doctor.laws import close
 from regard.models import Transformer, TransformerConfig
 from regard.nn.block import BlockConfig
 from regard.nn.kernels import attend
 from regard.nn.masks import causal
-from regard.train.laws import close
 
 WORDS = ["YOUR", "CAT", "IS", "A", "LOVELY", "CAT"]
 TABLE = torch.tensor(

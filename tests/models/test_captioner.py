@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.batches import IGNORE, pad
+from regard.data.sets.batches import IGNORE, pad
 from regard.decode import Sampling, beam_search, generate
 from regard.inside.capture import crossing, look
 from regard.models import Captioner, CaptionerConfig

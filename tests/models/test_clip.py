@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from regard.cost import cost
+from regard.doctor import laws
 from regard.models import preset
 from regard.models.clip import TEMPERATURE
-from regard.train import laws
 from tests.laws.cases import SMALL, VOCAB, make
 
 T, LENGTHS = 11, torch.tensor([4, 7, 2, 11, 5])

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from regard.doctor.laws import close, differs
 from regard.inside.capture import look
 from regard.models import DETR, DETRConfig
 from regard.native.quantized import quantize
 from regard.nn.heads import apart
 from regard.nn.lora import add_low_rank
 from regard.nn.places import PlacedAttention, waves_of
-from regard.train.laws import close, differs
 from tests.laws.cases import make
 
 SIZES = dict(

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
+from regard.doctor import laws
 from regard.models import MAEConfig
 from regard.nn.patches import cut
 from regard.objectives.pixels import hidden_pixels
-from regard.train import laws
 from tests.laws.cases import SMALL, example, make
 
 

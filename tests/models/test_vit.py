@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from regard.doctor import laws
 from regard.models import ViT, ViTConfig, preset
 from regard.nn.patches import PatchEmbedding, cut, grid_of, paste, resample, sides
-from regard.train import laws
 from tests.laws.cases import SMALL, make
 
 SIZES = dict(SMALL["vit"][0])

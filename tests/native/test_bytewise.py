@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from regard.doctor.laws import close
 from regard.native import compiled
 from regard.native.bytewise import MOST_COLUMNS, suits_bytes, whole_bytes
 from regard.native.program import Columns, Embed, Program, Unsupported, Weight
 from regard.native.quantized import QuantizedLinear, apply, pack, quantize, rows_of, size_of, whole_numbers
 from regard.nn.windows import KeysUnbiased
-from regard.train.laws import close
 from tests.laws.cases import example, make
 
 SHAPES = [(1, 1), (7, 31), (32, 32), (33, 33), (3, 4097), (141, 389)]

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.data.batches import IGNORE, Batch
+from regard.data.sets.batches import IGNORE, Batch
 from regard.decode import generate
+from regard.doctor.laws import close
 from regard.hub.checkpoint import export_model, save_model
 from regard.native import quantized
 from regard.native.quantized import (
@@ -32,7 +33,6 @@ from regard.nn.lora import LowRank, add_low_rank
 from regard.nn.recurrent import Recurrent
 from regard.objectives.masked import masked_tokens
 from regard.objectives.next_token import next_token
-from regard.train.laws import close
 from tests.laws.cases import CASES, example, make, sees
 
 KINDS = ["int8", "int4"]

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from regard.doctor.laws import close
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.masks import causal, padding
 from regard.nn.positions import Rotary
-from regard.train.laws import close
 
 B, T, S, D, C = 2, 5, 7, 12, 11
 

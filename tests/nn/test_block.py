@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.doctor.laws import close
 from regard.nn.block import Block, BlockConfig
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import build_norm
 from regard.nn.positions import Position
 from regard.nn.stack import Stack, build_position, glorot
-from regard.train.laws import close
 
 B, T, S, D, HIDDEN = 2, 5, 7, 12, 29
 SIZES = dict(dim=D, heads=3, ffn_dim=HIDDEN, max_len=31)

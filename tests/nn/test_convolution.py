@@ -7,10 +7,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import regard
+from regard.doctor.laws import close, differs
 from regard.nn.attention import AttentionConfig
 from regard.nn.convolution import ImageAttention, LocalRelation, Pointwise
 from regard.nn.feedforward import ACTIVATIONS, GATED, FeedForward
-from regard.train.laws import close, differs
 
 
 def normal(*shape):

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from regard.doctor.laws import close
 from regard.models import Transformer, TransformerConfig
 from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.positions import Position, Sinusoidal, sinusoids
-from regard.train.laws import close
 
 D, V = 12, 53
 SIZES = dict(dim=D, heads=3, head_dim=4, max_len=31)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.doctor.laws import close, differs
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.gates import (
     free_candidates,
@@ -24,7 +25,6 @@ from regard.nn.gates import (
 )
 from regard.nn.masks import causal
 from regard.registry import positions
-from regard.train.laws import close, differs
 
 B, T, D = 2, 7, 6
 

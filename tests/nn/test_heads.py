@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from regard.doctor.laws import close
 from regard.nn.embeddings import Embedding
 from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
 from regard.nn.positions import Position
-from regard.train.laws import close
 
 B, T, D, E, V = 3, 7, 12, 5, 53
 

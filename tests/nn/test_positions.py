@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.doctor.laws import close
 from regard.nn.kernels import Full
 from regard.nn.positions import (
     Alibi,
@@ -20,7 +21,6 @@ from regard.nn.positions import (
     sinusoids,
 )  # fmt: skip
 from regard.registry import positions
-from regard.train.laws import close
 
 SIZES = dict(dim=12, heads=3, head_dim=4, max_len=11)
 

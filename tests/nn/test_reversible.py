@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+from regard.doctor.laws import close, differs, direction
 from regard.hub.maps.gpt2 import GPT2
 from regard.inside.capture import look
 from regard.inside.words import watched
@@ -18,7 +19,6 @@ from regard.nn.lora import add_low_rank
 from regard.nn.masks import causal, padding
 from regard.nn.reversible import Streams, Tape
 from regard.nn.stack import Stack, build_position
-from regard.train.laws import close, differs, direction
 from tests.cost.test_activation_memory import kept_bytes
 
 B, T, S, D = 2, 7, 5, 12

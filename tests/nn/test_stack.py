@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.doctor.laws import close, differs
 from regard.files import own_tensors
 from regard.hub.checkpoint import load_model, save_model
 from regard.models import Bert, BertConfig
@@ -13,7 +14,6 @@ from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.masks import causal, everything
 from regard.nn.stack import Stack, build_position, silence
-from regard.train.laws import close, differs
 
 B, T, D, DEPTH = 2, 5, 12, 3
 CONFIG = BlockConfig(dim=D, heads=3, ffn_dim=29, max_len=11, dropout=0.0, position="rotary")

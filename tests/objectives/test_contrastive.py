@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
 from regard.objectives.contrastive import SHARPEST, contrastive, pictures_and_texts
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import IGNORE, Batch
+from regard.data.sets.batches import IGNORE, Batch
 from regard.objectives.labels import TEMPERATURE, likeness, span, text_labels, token_labels
 from regard.objectives.masked import masked_tokens
 from tests.parity.peers import VOCAB, batch, encoder, saved

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import IGNORE, pair_batch
+from regard.data.sets.batches import IGNORE, pair_batch
 from regard.models import build, preset
 from regard.objectives import next_token as module
 from regard.objectives.next_token import linear_cross_entropy, next_token

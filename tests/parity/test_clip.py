@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
 from regard.hub import export_model, load_model
 from regard.inside.capture import look
 from regard.models import CLIP, CLIPConfig

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from regard.cost import cost
-from regard.data.batches import IGNORE
+from regard.data.sets.batches import IGNORE
 from regard.hub import export_model, load_model
 from regard.hub.images import load_preparation, save_preparation
 from regard.inside.capture import look

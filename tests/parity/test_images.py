@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
 from regard.hub import export_model, load_model
 from regard.models import MAE, MAEConfig, ViT, ViTConfig
 from regard.objectives.pixels import hidden_pixels

@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.images import read_image
+from regard.data.readers.images import read_image
+from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.scores import evaluate
 from regard.tasks import Detection, Detector, load
 from regard.tasks.detector import detection_scores
 from tests.cli.calling import call, fails, rows, said

@@ -8,18 +8,18 @@ import torch
 from PIL import Image
 
 from regard.cli.verbs import spread
-from regard.data import captions
-from regard.data.augment import Augmentation
-from regard.data.captions import Captioned
-from regard.data.images import Preparation
-from regard.data.paired import LABELS, PairedConfig, PairStream
-from regard.data.scenes import scenes
+from regard.data.generated.scenes import scenes
+from regard.data.readers.images import Preparation
+from regard.data.sets import captions
+from regard.data.sets.augment import Augmentation
+from regard.data.sets.captions import Captioned
+from regard.data.sets.paired import LABELS, PairedConfig, PairStream
+from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
 from regard.inside.capture import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.clip import END, recall
-from regard.recipes.scores import evaluate
 from regard.tasks import Comparer, load
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS

@@ -11,7 +11,7 @@ from regard.hub import load_model
 from regard.hub.adapter import ADAPTER
 from regard.models.bert import Bert
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.run import prepare
+from regard.runs.fit import prepare
 from regard.tasks import load
 from regard.train import checkpoint
 from regard.train import loop as loop_module

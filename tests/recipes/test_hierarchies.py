@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.images import Preparation
-from regard.data.pictures import digits
+from regard.cli.catalogue import show_fields
+from regard.data.readers.images import Preparation
+from regard.data.sets.images import digits
+from regard.eval.scores import evaluate
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model, save_model
 from regard.hub.images import save_preparation
 from regard.models import MAE, MAEConfig, ViT, build, preset
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.base import fitting
-from regard.recipes.catalogue import show_fields
-from regard.recipes.scores import evaluate
 from regard.registry import models
+from regard.runs.recipe import fitting
 from regard.tasks import load
 from tests.cli.calling import call, fails, options
 

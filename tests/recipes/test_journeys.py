@@ -9,12 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data import docs, labelled, text
-from regard.data.batches import IGNORE, IdPair
-from regard.recipes import Recipe, fit, lm, recipe, scores, t5
+from regard.data.generated import docs
+from regard.data.sets import labelled, text
+from regard.data.sets.batches import IGNORE, IdPair
+from regard.eval import scores
+from regard.eval.report import report
+from regard.recipes import Recipe, fit, lm, recipe, t5
 from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
-from regard.recipes.report import report
-from regard.recipes.run import prepare, with_steps
+from regard.runs.fit import prepare, with_steps
 from regard.tasks import load
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
+from regard.eval.probe import probe
+from regard.eval.scores import evaluate
 from regard.recipes import fit, recipe
-from regard.recipes.probe import probe
-from regard.recipes.scores import evaluate
 
 MNIST = os.environ.get("REGARD_MNIST", "")
 pytestmark = [

@@ -7,14 +7,14 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.images import Preparation
-from regard.data.pictures import digits
+from regard.data.readers.images import Preparation
+from regard.data.sets.images import digits
+from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
 from regard.hub.checkpoint import save_model
 from regard.hub.images import save_preparation
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.scores import evaluate
 from regard.tasks import PictureClassifier, PictureEncoder, load
 from tests.cli.calling import call, fails, rows, said
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from regard.eval.scores import held_out_pairs, score_pairs
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.scores import held_out_pairs, score_pairs
 from regard.registry import recipes
 from regard.tasks import load
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from regard.eval.scores import evaluate
 from regard.recipes import fit, recipe
-from regard.recipes.scores import evaluate
 
 REACHED = {
     "classify": {"accuracy": 90},

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.images import Preparation, read_image
-from regard.data.pictures import ImagesConfig
+from regard.data.readers.images import Preparation, read_image
+from regard.data.sets.images import ImagesConfig
+from regard.eval.scores import evaluate, pictures_of
 from regard.hub import export_model
 from regard.hub.images import save_preparation
 from regard.models import DETR, DETRConfig, Swin, SwinConfig, ViT, ViTConfig
 from regard.recipes import fit, recipe
-from regard.recipes.scores import evaluate, pictures_of
 from regard.tasks import load
 from tests.cli.calling import call, fails, rows
 

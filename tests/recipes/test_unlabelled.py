@@ -10,18 +10,18 @@ import torch.nn.functional as F
 from PIL import Image
 
 from regard.cost.pixels import PixelConfig, check_room, machine_memory
-from regard.data.batches import Batch
-from regard.data.images import Preparation
-from regard.data.pictures import digits
-from regard.data.unlabelled import UnlabelledConfig
+from regard.data.readers.images import Preparation
+from regard.data.sets.batches import Batch
+from regard.data.sets.images import digits
+from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.eval.probe import features, probe
+from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.pixel import histogram_nats
-from regard.recipes.probe import features, probe
-from regard.recipes.run import prepare
-from regard.recipes.scores import evaluate
+from regard.runs.fit import prepare
 from regard.tasks import Painter, PictureEncoder, Restorer, load
 from regard.tasks.restorer import BLANK
 from regard.tokens.pixels import Pixels

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.images import Preparation
+from regard.data.readers.images import Preparation
 from regard.inside.sight import prepared
 from regard.models import ViT, ViTConfig
 from regard.tasks import PictureEncoder

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batches import Batch, Stream, TextStream
+from regard.data.sets.batches import Batch, Stream, TextStream
+from regard.doctor.findings import Finding, shortlist
 from regard.models import build, preset
 from regard.objectives.labels import text_labels
 from regard.objectives.next_token import next_token
 from regard.train.config import TrainConfig
-from regard.train.findings import Finding, shortlist
 from regard.train.loop import fit, read_metrics
 
 WORDS = 48

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.train.causes import (
+from regard.doctor.causes import (
     SEVERAL,
     Signs,
     attention_collapse,

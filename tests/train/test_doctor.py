@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.doctor import kernels as doctor
+from regard.doctor.kernels import LAWS, ask, examine
+from regard.eval import scores
 from regard.nn.kernels import Full
-from regard.recipes import scores
 from regard.registry import kernels
-from regard.train import doctor
-from regard.train.doctor import LAWS, ask, examine
 from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from regard.doctor.exam import examine_module
+from regard.doctor.exam.subject import scores_of
 from regard.registry import models
-from regard.train.exam import examine_module
-from regard.train.exam.subject import scores_of
 from tests.cli.calling import call, fails
 from tests.laws.cases import CASES, example, make
 from tests.train.broken import FAULTS, VOCAB, Encoder, Mixer, Writer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.train.findings import Finding, as_dict, shortlist
+from regard.doctor.findings import Finding, as_dict, shortlist
 
 
 def test_the_strongest_of_each_cause_comes_first():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.train.history import History, render
+from regard.doctor.history import History, render
 
 WATCH = {
     "gradient": {"decoder.blocks.0": 0.5},

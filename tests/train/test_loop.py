@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
-from regard.recipes.run import prepare
+from regard.runs.fit import prepare
 from regard.train import checkpoint
 from regard.train import loop as loop_module
 from regard.train.loop import Interrupted, read_metrics

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.data.batches import Batch
+from regard.data.sets.batches import Batch
+from regard.doctor import vitals
 from regard.models import build, preset
 from regard.nn.kernels import Full
 from regard.registry import kernels
-from regard.train import vitals
 from regard.train.loop import read_metrics
 from tests.train.faults import chain, examine, writer
 

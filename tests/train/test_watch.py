@@ -10,7 +10,11 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from regard.data.batches import Batch, window_batch
+from regard.data.sets.batches import Batch, window_batch
+from regard.doctor.feed import Feed, fingerprint, same_as_input
+from regard.doctor.history import History
+from regard.doctor.vitals import activations, few, layer_of, pick, spread_of
+from regard.doctor.watch import Watch, classes_of, rounded
 from regard.hub.checkpoint import load_model
 from regard.nn.kernels import Full
 from regard.nn.masks import causal
@@ -18,11 +22,7 @@ from regard.objectives.next_token import next_token
 from regard.recipes import fit
 from regard.train import loop as loop_module
 from regard.train.board import scalars
-from regard.train.feed import Feed, fingerprint, same_as_input
-from regard.train.history import History
 from regard.train.loop import read_metrics
-from regard.train.vitals import activations, few, layer_of, pick, spread_of
-from regard.train.watch import Watch, classes_of, rounded
 from tests.train.faults import FAULTS, HEALTHY, chain, examine, writer
 
 # ---- twins --------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_looking_leaves_modes_random_numbers_and_gradients(tmp_path):
 
 def test_weights_of_long_sequences_are_not_asked_for(monkeypatch):
     setup = writer(0)
-    monkeypatch.setattr("regard.train.vitals.MATRIX", 2 * 16 * 16 - 1)  # one row, two heads
+    monkeypatch.setattr("regard.doctor.vitals.MATRIX", 2 * 16 * 16 - 1)  # one row, two heads
     assert activations(setup.model, setup.objective, next(setup.stream.batches())[2])["entropy"] == {}
 
 

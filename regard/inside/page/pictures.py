@@ -11,7 +11,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.batches import pad
+from regard.data.sets.batches import pad
 from regard.decode.sample import ends_of
 from regard.inside.page.packing import packed
 from regard.inside.page.record import Layer

@@ -5,12 +5,12 @@ import torch
 import torch.nn.functional as F
 
 from regard.bench.error import measure_errors
+from regard.doctor.laws import close
 from regard.inside import look
 from regard.models import GPT, GPTConfig
 from regard.nn.kernels import build_kernel
 from regard.nn.kernels.performer import orthogonal
 from regard.nn.masks import causal, padding
-from regard.train.laws import close
 
 SIZES = dict(vocab_size=53, dim=24, depth=2, heads=3, ffn_dim=32, max_len=64, dropout=0.0)
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from regard.doctor.laws import close, direction
 from regard.nn.kernels import build_kernel, parts
 from regard.nn.kernels.window import Ruled
 from regard.nn.masks import causal, padding
-from regard.train.laws import close, direction
 from tests.laws.rules import MASKS, N
 
 H, K = 4, 6

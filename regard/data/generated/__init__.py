@@ -1,0 +1,1 @@
+"""The embedded data sets, generated from seeds and from what dependencies carry."""

@@ -1,0 +1,1 @@
+"""Files of the user as examples: images, tables, arrays, annotations. Errors name file and line."""

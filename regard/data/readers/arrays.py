@@ -1,0 +1,108 @@
+"""Pictures as arrays: the parts of an .npz, as bytes with the channels last."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data.readers.images import FRACTIONS
+
+TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
+SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
+"""What arrays in an .npz may be called; of a file that is named for scores it is the test set, if it has one."""
+
+
+def is_arrays(source: str) -> bool:
+    return Path(source).suffix.lower() == ".npz"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The arrays of an .npz, decoded when they are asked for; whatever is wrong with them is said with its name."""
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}; give an .npz of x and y")
+    try:
+        if not zipfile.is_zipfile(path):
+            raise zipfile.BadZipFile("it is none, or cut short")
+        with np.load(path, allow_pickle=False) as stored:
+            yield stored
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read as .npz ({error}); save it again with numpy.savez") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def has_test(source: str) -> bool:
+    """Whether pictures are arrays with a test set of their own."""
+    if not is_arrays(source):
+        return False
+    with opened(Path(source)) as stored:
+        return TEST[0][0] in stored.files
+
+
+def read_arrays(path: Path, part: str, *, labelled: bool = True) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Pictures, labels and names of an .npz, as bytes with the channels last."""
+    with opened(path) as stored:
+        x, y = names_in(stored.files, part, labelled)
+        pixels = as_bytes(stored[x])
+        if not labelled:
+            return pixels, np.zeros(len(pixels), dtype=np.int64), ("",)
+        return pixels, *as_classes(stored[y], told_in(stored), len(pixels))
+
+
+def read_classes(path: Path) -> tuple[str, ...]:
+    """The names alone, of the classes for training."""
+    with opened(path) as stored:
+        y = stored[names_in(stored.files, "train", True)[1]]
+        return as_classes(y, told_in(stored), y.size)[1]
+
+
+def names_in(files: list[str], part: str, labelled: bool) -> tuple[str, str]:
+    """What the arrays of a part are called."""
+    names = next((pair for pair in SETS[part] if pair[0] in files), None)
+    if names is None or labelled and names[1] not in files:
+        wanted = "arrays x and y" if labelled else "array x"
+        raise ValueError(f"no {wanted}, only {', '.join(files) or 'nothing'}; save them by these names")
+    return names
+
+
+def told_in(stored: Any) -> tuple[str, ...]:
+    """The classes' names, if they are stored."""
+    return tuple(map(str, np.ravel(stored["labels"]))) if "labels" in stored.files else ()
+
+
+def as_bytes(x: Any) -> np.ndarray:
+    """Arrays N Y X, N Y X C or N C Y X, of numbers from 0 to 255 or, if none is above 1 or so, from 0 to 1."""
+    if not isinstance(x, np.ndarray):
+        raise ValueError("x is no array")
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim == 4 and x.shape[-1] not in (1, 3) and x.shape[1] in (1, 3):
+        x = np.moveaxis(x, 1, -1)
+    if x.ndim != 4 or x.shape[-1] not in (1, 3) or not x.size:
+        raise ValueError(f"x has shape {x.shape}; pictures are (number, rows, columns) or (…, 1 or 3 channels)")
+    if x.dtype.kind not in "biuf" or not (x.min() >= 0 and x.max() <= 255):  # nor nan
+        raise ValueError("x holds other numbers than 0 … 255 or fractions 0 … 1; scale it")
+    if x.dtype.kind != "f":
+        x = x.astype(np.uint8, copy=False)
+        return x * np.uint8(255) if x.max() <= 1 else x
+    return (x.clip(0, 1) * 255 if x.max() < FRACTIONS else x).round().astype(np.uint8)
+
+
+def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of classes and their names, of labels that are whole numbers or words."""
+    y = y.reshape(len(y), -1)[:, 0] if y.ndim and y.size == len(y) else y
+    if y.ndim != 1 or len(y) != count or y.dtype.kind not in "iuU":
+        raise ValueError(
+            f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} pictures"
+        )
+    if told and y.dtype.kind != "U":
+        if not 0 <= y.min() <= y.max() < len(told):
+            raise ValueError(f"y goes from {y.min()} to {y.max()}, but there are {len(told)} labels")
+        return y.astype(np.int64), told
+    values, places = np.unique(y, return_inverse=True)
+    return places.astype(np.int64), tuple(map(str, values.tolist()))

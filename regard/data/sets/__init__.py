@@ -1,0 +1,1 @@
+"""One config and one stream of batches for each kind of training data."""

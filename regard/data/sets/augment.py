@@ -1,0 +1,112 @@
+"""Pictures as they might have been taken otherwise: moved, turned, mirrored, in another light, mixed with others."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.readers.images import Preparation
+
+GREYS = (0.299, 0.587, 0.114)
+"""How bright each colour is to the eye."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Augmentation:
+    """What may be done to a picture in training; every draw comes from the generator that is handed over."""
+
+    shift: float = 0.0
+    """Largest move, as a share of the side."""
+    zoom: float = 0.0
+    """Largest change of size: 0.1 is from 90 to 110 percent."""
+    turn: float = 0.0
+    """Largest turn in degrees, either way."""
+    flip: bool = False
+    """Mirrored left to right half of the time; wrong where left and right mean something, as in letters."""
+    colour: float = 0.0
+    """Largest change of brightness, contrast and, in colours, saturation."""
+
+    def __post_init__(self) -> None:
+        for name in ("shift", "zoom", "turn", "colour"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+        for name in ("zoom", "colour"):
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be below 1")
+
+    def change(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
+        """Each picture by itself; numbers from 0 to 255."""
+        if self.shift or self.zoom or self.turn or self.flip:
+            pixels = self.move(pixels, rng)
+        return self.relight(pixels, rng) if self.colour else pixels
+
+    def move(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
+        """Moved, turned, zoomed and mirrored at once; what comes in from outside repeats the border."""
+        B, (rows, columns) = len(pixels), pixels.shape[2:]
+        angle = np.deg2rad(rng.uniform(-self.turn, self.turn, B))
+        size = 1 / rng.uniform(1 - self.zoom, 1 + self.zoom, B)
+        side = np.where(rng.random(B) < 0.5, -1.0, 1.0) if self.flip else np.ones(B)
+        to = rng.uniform(-2 * self.shift, 2 * self.shift, (B, 2))  # the grid goes from −1 to 1
+        ratio = rows / columns
+        matrix = np.zeros((B, 2, 3))
+        matrix[:, 0, 0], matrix[:, 0, 1] = side * size * np.cos(angle), -size * np.sin(angle) * ratio
+        matrix[:, 1, 0], matrix[:, 1, 1] = side * size * np.sin(angle) / ratio, size * np.cos(angle)
+        matrix[:, :, 2] = to
+        places = F.affine_grid(torch.from_numpy(matrix).to(pixels), list(pixels.shape), align_corners=False)
+        return F.grid_sample(pixels, places, padding_mode="border", align_corners=False)
+
+    def relight(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
+        """Brighter or darker, more or less contrast and saturation."""
+        factors = rng.uniform(1 - self.colour, 1 + self.colour, (3, len(pixels), 1, 1, 1))
+        bright, contrast, full = torch.from_numpy(factors).to(pixels)
+        x = pixels * bright
+        middle = x.mean((1, 2, 3), keepdim=True)
+        x = middle + (x - middle) * contrast
+        if x.shape[1] == 3:
+            grey = (x * x.new_tensor(GREYS)[:, None, None]).sum(1, keepdim=True)
+            x = grey + (x - grey) * full
+        return x.clamp(0, 255)
+
+
+def mix(
+    pixels: Float[Tensor, "B C Y X"], labels: Int[Tensor, "B"], classes: int, rng: np.random.Generator, *,
+    mixup: float = 0.0, cutmix: float = 0.0,
+) -> tuple[Float[Tensor, "B C Y X"], Tensor]:  # fmt: skip
+    """Pictures mixed with others of the batch, and each class's share; without mixing, the labels as they are.
+
+    Shares are drawn from Beta(x, x), where x is the one of `mixup` and `cutmix` that the dice choose.
+    """
+    ways = [(way, strength) for way, strength in (("mixup", mixup), ("cutmix", cutmix)) if strength]
+    if not ways or len(pixels) < 2:
+        return pixels, labels
+    way, strength = ways[rng.integers(len(ways))]
+    share, order = float(rng.beta(strength, strength)), rng.permutation(len(pixels))
+    if way == "mixup":
+        pixels = share * pixels + (1 - share) * pixels[order]
+    else:
+        top, bottom, left, right = rectangle(pixels.shape[2], pixels.shape[3], 1 - share, rng)
+        pixels = pixels.clone()
+        pixels[:, :, top:bottom, left:right] = pixels[order][:, :, top:bottom, left:right]
+        share = 1 - (bottom - top) * (right - left) / (pixels.shape[2] * pixels.shape[3])
+    known = F.one_hot(labels, classes).to(pixels)
+    return pixels, share * known + (1 - share) * known[order]
+
+
+def centred(x: Tensor, how: Preparation) -> Tensor:
+    """Numbers from 0 to 255 as the model reads them."""
+    x = x * how.scale if how.scale is not None else x
+    if not how.mean:
+        return x
+    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
+    return (x - mean) / std
+
+
+def rectangle(rows: int, columns: int, area: float, rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Top, bottom, left and right of a rectangle with about this share of the area; at the border it is cut."""
+    height, width = (round(side * math.sqrt(area)) for side in (rows, columns))
+    top, left = int(rng.integers(rows)) - height // 2, int(rng.integers(columns)) - width // 2
+    return max(0, top), min(rows, top + height), max(0, left), min(columns, left + width)

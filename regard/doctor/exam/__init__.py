@@ -1,0 +1,178 @@
+"""Any nn.Module examined: does it leak, ignore order, mix rows, drop what it should not, and can it learn?"""
+
+import copy
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.doctor.exam import learning, numbers, padding, sight, start
+from regard.doctor.exam.guess import (
+    PADS,
+    ROWS,
+    described,
+    find_padding,
+    find_sequence,
+    find_vocabs,
+    first_call,
+    setting,
+    writes,
+)
+from regard.doctor.exam.subject import InapplicableError, Subject, rows_of
+from regard.doctor.findings import Finding, as_dict, shortlist
+from regard.doctor.kernels import told
+
+Verdict = Literal["ok", "broken", "not applicable"]
+SECONDS = 60.0
+"""Of computing, after which no further check begins."""
+
+CHECKS: dict[str, Callable[[Subject], str | Finding]] = {
+    "everything is registered": numbers.registered,
+    "finite outputs": numbers.finite,
+    "the same answer twice": numbers.deterministic,
+    "loss at the start": start.loss,
+    "activations at the start": start.scale,
+    "attention at the start": start.attention,
+    "hides the future": sight.future,
+    "hides padding": padding.padding,
+    "knows the order": sight.order,
+    "rows by themselves": sight.batch,
+    "every parameter learns": learning.parameters,
+    "other number types": numbers.dtypes,
+    "learns one batch by heart": learning.overfit,
+}
+EXACT = (sight.future, padding.padding, sight.order, sight.batch)
+"""Those that ask whether nothing at all is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came of one check."""
+
+    name: str
+    verdict: Verdict
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All checks of one module, and what is wrong, the likeliest cause first."""
+
+    module: str
+    inputs: str
+    checks: list[Check]
+    findings: list[Finding]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "module": self.module, "inputs": self.inputs, "broken": len(self.findings),
+            "checks": [asdict(check) for check in self.checks], "findings": [as_dict(each) for each in self.findings],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        rows = [f"  {each.verdict:<15}{each.name}: {each.found}" for each in self.checks]
+        causes = []
+        for number, each in enumerate(self.findings, 1):
+            where = f" ({each.where})" if each.where else ""
+            causes += [f"  {number}. {each.cause}{where}: {each.sentence}", f"     → {each.cure}"]
+        end = ["Likeliest cause first:", *causes] if causes else ["  nothing is wrong"]
+        return "\n".join([self.module, f"  called with {self.inputs}", *rows, *end])
+
+
+def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float = SECONDS) -> Examination:
+    """Runs every check on a module, or on (module, example inputs) or (module, example inputs, loss of its output).
+
+    The module itself is left as it was; what cannot be called is a ValueError.
+    """
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        subject, inputs = admit(made, name)
+        subject.causal, subject.deadline = causal or writes(subject), time.thread_time() + seconds
+        exact = subject.precise()
+        found = [(check, ask(run, exact if run in EXACT else subject)) for check, run in CHECKS.items()]
+    checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in found]
+    return Examination(name, inputs, checks, shortlist(what for _, (_, what) in found if isinstance(what, Finding)))
+
+
+def make(module: ModuleType, attribute: str) -> Any:
+    """What a function, class or module of that name gives."""
+    found = getattr(module, attribute, None)
+    if isinstance(found, nn.Module):
+        return found
+    if not callable(found):
+        here = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        is_ = f"has no {attribute!r}" if found is None else f"has {attribute!r}, but that is a {type(found).__name__}"
+        raise ValueError(f"module {module.__name__!r} {is_}; it defines {', '.join(here) or 'nothing'}")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return found()
+    except Exception as error:  # whatever is in a user's function
+        raise ValueError(f"{module.__name__}:{attribute}() fails: {told(error)}") from None
+
+
+def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
+    """One check."""
+    if subject.late:
+        return "not applicable", "no time left: make_model could return a smaller model"
+    try:
+        found = run(subject)
+    except InapplicableError as reason:
+        return "not applicable", reason
+    except Exception as error:  # whatever the user's module does when it is asked like this
+        return "not applicable", f"it raised {told(error)}"
+    return ("broken" if isinstance(found, Finding) else "ok"), found
+
+
+def admit(made: Any, name: str) -> tuple[Subject, str]:
+    """A subject from what make_model returned, and how it is called in a line."""
+    module, inputs, loss = (*made, None, None)[:3] if isinstance(made, (tuple, list)) else (made, None, None)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{name} gives {type(module).__name__}, no nn.Module; return one, or (module, example inputs)")
+    try:
+        model = copy.deepcopy(module).cpu().float().eval()
+    except Exception as error:
+        raise ValueError(f"{name} cannot be copied: {told(error)}; keep no tensors of a forward pass in it") from None
+    frozen = frozenset(n for n, p in model.named_parameters() if not p.requires_grad)
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter.is_floating_point())
+    subject = Subject(name, model, {}, pad=setting(model, PADS), loss=loss, frozen=frozen)
+    if inputs is None:
+        said = first_call(subject)
+    else:
+        said = take(subject, inputs)
+    subject.sequence = find_sequence(subject)
+    subject.padding, subject.inputs = find_padding(subject)
+    return subject, said
+
+
+def take(subject: Subject, inputs: Any) -> str:
+    """The example that came with the module, by the names that its forward has for it."""
+    if isinstance(inputs, Mapping):
+        subject.inputs = dict(inputs)
+    else:
+        values = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        signature = inspect.signature(subject.model.forward)
+        try:
+            bound = signature.bind(*values).arguments
+        except TypeError as error:
+            raise ValueError(f"{subject.name}: the example does not fit forward{signature}: {error}") from None
+        subject.positional = any(isinstance(value, tuple) for value in bound.values())
+        subject.inputs = {f"input {n}": v for n, v in enumerate(values)} if subject.positional else dict(bound)
+    first = next((value for value in subject.inputs.values() if isinstance(value, Tensor) and value.dim()), None)
+    if first is None:
+        raise ValueError(f"{subject.name}: the example holds no tensor; return (module, tensor, tuple or dict of them)")
+    if subject.loss is None:  # a loss knows the targets of all rows
+        subject.inputs = rows_of(subject.inputs, slice(ROWS), len(first))
+    try:
+        find_vocabs(subject)
+    except Exception as error:
+        raise ValueError(f"{subject.name} fails in forward: {told(error)}") from None
+    return described(subject)

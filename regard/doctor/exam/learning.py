@@ -1,0 +1,110 @@
+"""Whether it learns: every parameter takes part, and one batch can be learnt by heart."""
+
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.doctor.exam.start import gives_scores
+from regard.doctor.exam.subject import InapplicableError, Subject, scores_of, tensors_in
+from regard.doctor.findings import Finding
+
+RATES = (1e-2, 3e-3, 1e-3, 1e-1)
+STEPS = 60
+
+
+def parameters(subject: Subject) -> str | Finding:
+    """Every parameter is trained: it is not frozen, and a gradient reaches it within three steps.
+
+    Three, because what starts at zero lets a gradient through only when it has moved.
+    """
+    model = copy.deepcopy(subject.model).train()
+    named = dict(model.named_parameters())
+    if not named:
+        raise InapplicableError("it has no parameters")
+    silent = set(named)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    noise = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        parts = [part for part in tensors_in(subject.run(model)) if part.requires_grad]
+        total = sum((part * torch.randn(part.shape, generator=noise).to(part)).nan_to_num().mean() for part in parts)
+        if not isinstance(total, Tensor):
+            cure = "look for .detach(), .data and no_grad"
+            return Finding("unused parameters", "no gradient reaches any parameter", cure, 1.0)
+        optimizer.zero_grad()
+        total.backward()
+        silent -= {name for name, p in named.items() if p.grad is not None and p.grad.ne(0).any()}
+        optimizer.step()
+    total_size = sum(p.numel() for p in named.values())
+    if silent:
+        shown, size = layers(silent), sum(named[name].numel() for name in silent)
+        return Finding(
+            "unused parameters", f"no gradient reaches {shown}: {size:,} of {total_size:,} parameters",
+            "use them in forward, take them out, or look for .detach(), .data and no_grad on the way", 0.9, where=shown,
+        )  # fmt: skip
+    frozen = {name for name in subject.frozen if "pos" not in name.lower()}  # tables of sines are kept that way
+    size = sum(named[name].numel() for name in frozen)
+    if frozen and size <= total_size / 2:
+        return Finding(
+            "a frozen layer", f"{layers(frozen)} has requires_grad=False: {size:,} of {total_size:,} parameters",
+            "remove requires_grad_(False), if that was not meant", 0.85, where=layers(frozen),
+        )  # fmt: skip
+    return f"all {total_size:,} take part" + (f"; {size:,} are frozen, as for fine-tuning" if frozen else "")
+
+
+def layers(names: set[str]) -> str:
+    """Parameters by the modules that they belong to."""
+    found = list(dict.fromkeys(name.rpartition(".")[0] or name for name in sorted(names)))
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def overfit(subject: Subject) -> str | Finding:
+    """A few dozen steps of Adam on one batch bring the loss down, at one rate or another."""
+    out = subject.finite()
+    if not out.requires_grad and not any(p.requires_grad for p in subject.model.parameters()):
+        raise InapplicableError("it has no parameters")
+    targets = random_targets(subject, out)
+    best: tuple[float, float, float, int] = (math.inf, 0.0, 0.0, 0)
+    for rate in RATES:
+        model = copy.deepcopy(subject.model).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+        first = None
+        for step in range(1, STEPS + 1):
+            loss = objective(subject, subject.run(model), targets)
+            if not loss.requires_grad:
+                raise InapplicableError("no gradient reaches any parameter")
+            first = loss.item() if first is None else first
+            if loss.item() < best[0]:
+                best = (loss.item(), first, rate, step)
+            if best[0] < 0.1 * first:
+                return f"the loss on one batch fell from {first:.3g} to {best[0]:.2g} in {step} steps at rate {rate:g}"
+            if subject.late:
+                raise InapplicableError(f"no time left after {step} steps: {first:.3g} became {best[0]:.3g}")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    said = f"the loss on one batch fell from {best[1]:.3g} to {best[0]:.3g} in {STEPS} steps at rate {best[2]:g}"
+    if best[0] < 0.5 * best[1]:
+        return said
+    return Finding(
+        "does not learn", f"{said}, and no further at {', '.join(f'{rate:g}' for rate in RATES if rate != best[2])}",
+        "see the other findings; if there are none: is the loss that of these outputs?", 0.4,
+    )  # fmt: skip
+
+
+def random_targets(subject: Subject, out: Tensor) -> Tensor:
+    draw = torch.Generator().manual_seed(11)
+    if gives_scores(subject):
+        return torch.randint(out.shape[-1], out.shape[:-1], generator=draw)
+    return torch.randn(out.shape, generator=draw) * out.std().item() + out.mean().item()
+
+
+def objective(subject: Subject, out: object, targets: Tensor) -> Tensor:
+    if subject.loss is not None:
+        return subject.loss(out)
+    scores = scores_of(out)
+    if targets.is_floating_point():
+        return F.mse_loss(scores, targets.to(scores))
+    return F.cross_entropy(scores.flatten(0, -2).float(), targets.flatten())

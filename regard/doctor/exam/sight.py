@@ -1,0 +1,273 @@
+"""Who sees whom: later positions, the order of positions, other rows of the batch."""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from regard.doctor.exam.subject import InapplicableError, Subject, is_tokens, traced
+from regard.doctor.findings import Finding
+from regard.doctor.laws import direction
+
+NEAR, FAR = 16, 6
+"""Positions that are asked for: the first ones, and a few over all the rest."""
+
+Sight = Bool[Tensor, "T T"]
+"""Row: who answers; column: whom it depends on."""
+
+
+# ---- the future -----------------------------------------------------------------------------------------------
+
+
+def future(subject: Subject) -> str | Finding:
+    """Whether an answer depends on later positions, by changing them and by the gradient."""
+    name = needs_sequence(subject)
+    subject.finite()
+    asked = positions(subject)
+    sights = by_output(subject, asked)
+    last, first = sights[-1][1], next((sight for _, sight in sights if mixes(sight)), sights[-1][1])
+    by_gradient_too = by_gradient(subject, asked)
+    seen = last | by_gradient_too if by_gradient_too is not None else last
+    later = torch.ones_like(seen).triu(1)
+    if not (seen & later).any():
+        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position sees another one"
+    one_way = not (first & later).any() or not (first & later.T).any()
+    if not subject.causal and symmetric(seen) and (symmetric(first) or one_way):
+        return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
+    where, leak = next(((name, sight) for name, sight in sights if (sight & later).any()), ("", seen))
+    rule, cure = told_rule(leak, asked)
+    how = "by its output and by its gradient"
+    if by_gradient_too is None or not (by_gradient_too & later).any():
+        how = "by its output"
+    elif not (last & later).any():
+        how = "by its gradient"
+    return Finding("future leak", f"{rule}, seen {how}", cure, 1.0, where=part(subject, where))
+
+
+def told_rule(sight: Sight, asked: list[int]) -> tuple[str, str]:
+    """Which position leaks to which, as a rule if there is one; and what to do."""
+    later = sight & torch.ones_like(sight).triu(1)
+    near = later[: min(NEAR, len(asked)), : min(NEAR, len(asked))]
+    n = len(near)
+    ahead = [int(row.nonzero().max()) - t if row.any() else 0 for t, row in enumerate(near)]
+    reach = ahead[0]
+    if not (sight & torch.ones_like(sight).tril(-1)).any():
+        return "each position sees only later ones: the mask is turned round", (
+            "invert or transpose it (nn.MultiheadAttention hides where True, scaled_dot_product_attention shows)"
+        )
+    if 0 < reach < n - 1 and near.equal(torch.ones_like(near).triu(1).tril(reach)):
+        if reach == 1:
+            return "each position sees the one after it: the mask is off by one", (
+                "show torch.tril(ones), or hide torch.triu(ones, diagonal=1)"
+            )
+        return f"each position sees the next {reach}", "move the mask's diagonal back"
+    if near.equal(torch.ones_like(near).triu(1)):
+        return "every position sees every later one: nothing hides the future", "pass a causal mask (is_causal=True)"
+    rows = near.any(1).nonzero().flatten().tolist()
+    if rows == [0] and near[0, 1:].all():
+        return "position 0 sees every later one: it may see nothing, not even itself, and so averages everything", (
+            "let each position see itself: hide with torch.triu(ones, diagonal=1)"
+        )
+    pairs = [(asked[t], asked[s]) for t, s in later.nonzero().tolist()]
+    shown = ", ".join(f"{t} sees {s}" for t, s in pairs[:6]) + (f" and {len(pairs) - 6} more" if len(pairs) > 6 else "")
+    return f"positions see later ones: {shown}", "look for a view or reshape across time, or a mask of the wrong shape"
+
+
+def positions(subject: Subject) -> list[int]:
+    T = subject.inputs[needs_sequence(subject)].shape[1]
+    return sorted({*range(min(T, NEAR)), *torch.linspace(0, T - 1, FAR).long().tolist()})
+
+
+def by_output(subject: Subject, asked: list[int]) -> list[tuple[str, Sight]]:
+    """What depends on what at every submodule in its order, and at last in the answer."""
+    name = needs_sequence(subject)
+    shape = subject.inputs[name].shape[:2]
+    base, out = traced(subject)
+    kept = [index for index, (_, found) in enumerate(base) if found.shape[:2] == shape and found.dim() > 2]
+    found = [torch.zeros(len(asked), len(asked), dtype=torch.bool) for _ in range(len(kept) + 1)]
+    for column, position in enumerate(asked):
+        where = torch.zeros(shape, dtype=torch.bool)
+        where[:, position] = True
+        seen, other = traced(subject, **{name: subject.varied(name, where)})
+        for sight, index in zip(found, kept, strict=False):
+            if index < len(seen) and seen[index][1].shape == base[index][1].shape:
+                sight[:, column] = subject.moved(seen[index][1], base[index][1], 2).any(0)[asked]
+        found[-1][:, column] = subject.moved(other, out, 2).any(0)[asked]
+        if subject.late:
+            raise InapplicableError("one pass takes too long")
+    return [*zip([base[index][0] for index in kept], found, strict=False), ("", found[-1])]
+
+
+def by_gradient(subject: Subject, asked: list[int]) -> Sight | None:
+    """The same by gradients that reach the vectors of a sequence; None if they cannot be taken hold of."""
+    name = needs_sequence(subject)
+    value, leaves = subject.inputs[name], []
+
+    def cut(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], out: Tensor) -> Tensor | None:
+        looked_up = next(iter((*args, *kwargs.values())))
+        if looked_up.shape != value.shape or not looked_up.equal(value):
+            return None
+        leaves.append(out.detach().requires_grad_())
+        return leaves[-1]
+
+    handles = [
+        m.register_forward_hook(cut, with_kwargs=True) for m in subject.model.modules() if isinstance(m, nn.Embedding)
+    ]
+    try:
+        if value.is_floating_point():
+            leaves.append(value.clone().requires_grad_())
+            out = subject.answer(**{name: leaves[0]})
+        else:
+            out = subject.answer()
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not leaves or not out.requires_grad:
+        return None
+    rows = []
+    for t in asked:
+        scalar = (out[:, t] * direction(out)).sum()
+        grads = torch.autograd.grad(scalar, leaves, retain_graph=True, allow_unused=True)
+        reach = [grad.abs().sum((0, *range(2, grad.dim()))) for grad in grads if grad is not None]
+        total = torch.stack(reach).sum(0).nan_to_num() if reach else torch.zeros(value.shape[1])
+        rows.append(total[asked] > 1e-9 * total.max())
+    return torch.stack(rows)
+
+
+def mixes(sight: Sight) -> bool:
+    return bool((sight & ~torch.eye(len(sight), dtype=torch.bool)).any())
+
+
+def symmetric(sight: Sight) -> bool:
+    return sight.equal(sight.T)
+
+
+def part(subject: Subject, name: str) -> str | None:
+    """The submodule that a name means; what only passes on stands for its parent."""
+    if not name:
+        return None
+    kind = type(subject.model.get_submodule(name))
+    return name.rpartition(".")[0] or name if kind in (nn.Linear, nn.Dropout, nn.Identity, nn.LayerNorm) else name
+
+
+def needs_sequence(subject: Subject) -> str:
+    if subject.sequence is None:
+        raise InapplicableError("it does not answer for each position of a sequence")
+    return subject.sequence
+
+
+# ---- order ----------------------------------------------------------------------------------------------------
+
+
+def order(subject: Subject) -> str | Finding:
+    """Whether it matters in which order tokens, or patches, come."""
+    subject.finite()
+    asked = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
+    asked += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
+    if not asked:
+        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
+    told = []
+    for name in asked:
+        found = order_of(subject, name)
+        if isinstance(found, Finding):
+            return found
+        told.append(found)
+    if not any(told):
+        raise InapplicableError("no position sees another one")
+    return f"other orders of {' and '.join(repr(n) for n, t in zip(asked, told, strict=True) if t)} give other answers"
+
+
+def order_of(subject: Subject, name: str) -> bool | Finding:
+    """Asks the first submodule in which the last position hears of others: does it hear them as a mere set?
+
+    Deeper ones of a causal model could tell an order from how much each position has seen.
+    """
+    value = subject.inputs[name]
+    if value.dim() == 4:
+        side = patch_of(subject)
+        mixed, changed = shuffled(value, side), subject.varied(name, torch.ones(value.shape[:2], dtype=torch.bool))
+        shape = None
+    else:
+        B, T = shape = value.shape[:2]
+        between = torch.arange(T)
+        between[1:-1] = between[1:-1].flip(0)
+        where = torch.ones(B, T, dtype=torch.bool)
+        where[:, [0, -1]] = False
+        mixed, changed = value[:, between], subject.varied(name, where)
+    runs = [traced(subject, **{name: tokens}) for tokens in (value, changed, mixed)]
+    for (where_, base), (_, other), (_, again) in zip(*([*seen, ("", out)] for seen, out in runs), strict=True):
+        if base.shape[:2] == shape and base.dim() > 2:
+            base, other, again = base[:, -1], other[:, -1], again[:, -1]
+        elif where_:
+            continue
+        if subject.moved(other, base, 1).any():
+            if subject.moved(again, base, 1).any():
+                return True
+            what = "patches" if value.dim() == 4 else "tokens"
+            return Finding(
+                "positions missing", f"the {what} of {name!r} in another order give the same answer",
+                "add positions to the embedding (learned or sinusoidal), or rotary ones to queries and keys", 0.9,
+                where=part(subject, where_),
+            )  # fmt: skip
+    return False
+
+
+def patch_of(subject: Subject) -> int | None:
+    """The side of the patches that pictures are cut into, if they are."""
+    found = next((module for module in subject.model.modules() if isinstance(module, nn.Conv2d)), None)
+    cuts = found is not None and found.stride == found.kernel_size and found.stride[0] == found.stride[1] > 1
+    return found.stride[0] if found is not None and cuts else None
+
+
+def shuffled(pixels: Tensor, side: int | None) -> Tensor:
+    """The same patches, upside down; what is left over at the edges stays."""
+    assert side is not None
+    whole = pixels.shape[2] // side * side
+    rows = pixels[:, :, :whole].unflatten(2, (-1, side)).flip(2).flatten(2, 3)
+    return torch.cat([rows, pixels[:, :, whole:]], 2)
+
+
+# ---- other rows -----------------------------------------------------------------------------------------------
+
+
+def batch(subject: Subject) -> str | Finding:
+    """Whether a row's answer depends on the rows beside it, in use and in training."""
+    out = subject.finite()
+    if subject.rows < 2 or out.shape[0] != subject.rows:
+        raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
+    if subject.compares():
+        raise InapplicableError("it compares rows with each other")
+    heard = listens(subject)
+    if heard:
+        row, other = heard
+        cure = "look for a view, reshape or mean that crosses the batch axis"
+        if subject.sequence is not None and not mixes(by_output(subject, positions(subject))[-1][1]):
+            cure = "positions do not see each other, rows do: batch_first=True is missing, or inputs should be T × B"
+        return Finding("batch dependence", f"other contents of row {other} change the answer for row {row}", cure, 0.95)
+    tokens = any(is_tokens(name, subject.inputs[name]) for name in subject.content())
+    subject.model.train()
+    try:
+        heard = listens(subject) if tokens else None  # pictures are often normalized over their batch
+    finally:
+        subject.model.eval()
+    if heard:
+        return Finding(
+            "batch dependence", f"in training, other contents of row {heard[1]} change the answer for row {heard[0]}",
+            "use LayerNorm or RMSNorm instead of BatchNorm: over tokens it also mixes past and future", 0.7,
+        )  # fmt: skip
+    return "no row hears of another one"
+
+
+def listens(subject: Subject) -> tuple[int, int] | None:
+    """A row, and another one that it depends on."""
+    out = subject.answer().detach()
+    for row in range(subject.rows):
+        changes = {}
+        for name in subject.content():
+            where = torch.zeros(subject.inputs[name].shape[:2], dtype=torch.bool)
+            where[row] = True
+            changes[name] = subject.varied(name, where)
+        moved = subject.moved(subject.answer(**changes), out, 1)
+        moved[row] = False
+        if moved.any():
+            return int(moved.nonzero()[0]), row
+    return None

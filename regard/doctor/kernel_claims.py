@@ -1,0 +1,240 @@
+"""What a kernel computes and what else it declares: further laws, in the form of `kernel_laws`."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.doctor.kernel_laws import HEADS, SIZE, Build, allowed_pairs, leaves, made, repeated, sample
+from regard.doctor.laws import close, differs, direction
+from regard.nn.kernels import Kernel
+from regard.nn.kernels.full import attend, repeat_heads
+from regard.nn.masks import Mask, causal, padding
+from regard.nn.positions import Alibi, RelativeBias
+
+
+def answers(build: Build) -> None:
+    """(output, None), in the shape and dtype of the queries' heads and the values; the same twice."""
+    kernel = made(build)
+    q, k, v = sample(kernel, 7, rows=3)
+    found = kernel(q, k, v)
+    assert isinstance(found, tuple) and len(found) == 2, f"forward returned {type(found).__name__}, not (out, weights)"
+    assert found[1] is None, "forward returned weights that nobody asked for; return None beside the output"
+    assert isinstance(found[0], Tensor) and found[0].shape == q.shape, f"output {shape_of(found[0])}, not {shape_of(q)}"
+    assert found[0].dtype == q.dtype, f"{q.dtype} in, {found[0].dtype} out"
+    close(kernel(q, k, v)[0], found[0], "the same question again", 1e-12)
+
+
+def shape_of(found: Any) -> str:
+    return str(tuple(found.shape)) if isinstance(found, Tensor) else type(found).__name__
+
+
+def masks_to_try(kernel: Kernel, n: int) -> list[Mask | None]:
+    """Nothing, padding, and for one that can hide the future both with it; one row is empty."""
+    real = padding(torch.tensor([n, 0, n // 2 + 1]))
+    return [None, real, causal(), causal() & real] if kernel.causal else [None, real]
+
+
+def weights_explain_the_output(build: Build, lengths: Iterable[int] = (1, 7, 31, 65)) -> None:
+    """Looking does not change the answer; weights are a distribution over what may be seen, and weights · v is it."""
+    kernel = made(build)
+    for n in lengths:
+        q, k, v = sample(kernel, n, rows=3)
+        for mask in masks_to_try(kernel, n):
+            out = kernel(q, k, v, mask=mask)[0]
+            seen, weights = kernel(q, k, v, mask=mask, weights=True)
+            close(seen, out, f"the output of {n} positions when its weights are asked for")
+            assert weights is not None, "weights=True gave None; return them, or declare weighs = False"
+            allowed = allowed_pairs(kernel, mask, n, n).expand_as(weights)
+            real = allowed.diagonal(dim1=2, dim2=3)  # padding asks, too; a kernel that chooses may leave it alone
+            weights_are_a_distribution(weights[real], allowed[real])
+            close(weights @ v, seen, f"weights · values of {n} positions, beside the output")
+
+
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Tensor | None = None) -> Tensor:
+    """softmax(q·kᵀ/√K + bias) · v over what is allowed, with the whole matrix."""
+    scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * q.shape[-1] ** -0.5
+    return attend(scores if bias is None else scores + bias.to(scores), v, mask=allowed)[0]
+
+
+def equals_plain_attention(build: Build, lengths: Iterable[int] = (1, 7, 31, 65, 150, 257)) -> None:
+    """An exact kernel gives what the formula gives under the same mask and its own rule, forward and backward."""
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
+        kernel = made(build, dtype=dtype)
+        for n in lengths:
+            for mask in masks_to_try(kernel, n):
+                q, k, v = sample(kernel, n, rows=3, dtype=dtype)
+                out, wanted = kernel(q, k, v, mask=mask)[0], plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n))
+                what = f"{n} positions under {'no mask' if mask is None else mask!r}, {dtype}"
+                close(out, wanted, what, tolerance)
+                found = leaves(q, k, v)
+                given = list(found.values())
+                ours, theirs = (torch.autograd.grad((x * direction(x)).sum(), given) for x in (out, wanted))
+                for letter, got, right in zip(found, ours, theirs, strict=True):
+                    size = max(1.0, right.abs().max().item())  # what everybody sees gathers a gradient from all
+                    close(got / size, right / size, f"{what}: gradient of {letter}", tolerance)
+
+
+@torch.no_grad()
+def stays_within_its_tolerance(build: Build, lengths: Iterable[int] = (31, 257)) -> None:
+    """An approximation differs from plain attention by no more than it states, relative to the size of the output."""
+    kernel = made(build)
+    for n in lengths:
+        for mask in masks_to_try(kernel, n):
+            q, k, v = sample(kernel, n, rows=3)
+            wanted = plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n))
+            error = ((kernel(q, k, v, mask=mask)[0] - wanted).norm() / wanted.norm()).item()
+            assert error <= kernel.tolerance, f"{n} positions: off by {error:.3f}, stated are {kernel.tolerance}"
+
+
+@torch.no_grad()
+def grouped_heads_equal_repeated(build: Build, lengths: Iterable[int] = (1, 13, 65)) -> None:
+    """Key/value heads that several query heads share are those heads, repeated."""
+    kernel = made(build, heads=4)
+    for n in lengths:
+        for groups in (1, 2):
+            q, k, v = sample(kernel, n, rows=3, groups=groups)
+            for mask in masks_to_try(kernel, n):
+                wanted = kernel(q, repeat_heads(k, 4), repeat_heads(v, 4), mask=mask)[0]
+                close(kernel(q, k, v, mask=mask)[0], wanted, f"{groups} key/value heads for 4, {n} positions")
+
+
+def looks_across(build: Build) -> None:
+    """Queries of one sequence, keys of another: longer, shorter, padded."""
+    kernel = made(build)
+    for n, keys in ((7, 31), (65, 13), (1, 64)):
+        q, k, v = sample(kernel, n, rows=3, keys=keys)
+        mask = padding(torch.tensor([keys, keys // 2, 1]))
+        out = kernel(q, k, v, mask=mask)[0]
+        assert out.shape == q.shape, f"{n} queries, {keys} keys: output {shape_of(out)}, not {shape_of(q)}"
+        for row, length in enumerate([keys, keys // 2, 1]):
+            alone = kernel(q[row : row + 1], k[row : row + 1, :, :length], v[row : row + 1, :, :length])[0]
+            close(alone, out[row : row + 1], f"{n} queries, {keys} keys, row {row} by itself")
+        differs(kernel(q, k, v + 1.0, mask=mask)[0], out, "the values were changed")
+
+
+def nothing_to_see_gives_zeros(build: Build, lengths: Iterable[int] = (1, 7, 65)) -> None:
+    """A query whose keys are all hidden gets zeros, and gradients stay finite."""
+    kernel = made(build)
+    for n in lengths:
+        q, k, v = sample(kernel, n, rows=3)
+        out = kernel(q, k, v, mask=padding(torch.tensor([n, 0, n])))[0]
+        assert out[1].eq(0).all(), f"{n} positions, all keys hidden: the output is {out[1].abs().max():.1e}, not 0"
+        for grad in torch.autograd.grad(out.square().sum(), list(leaves(q, k, v).values())):
+            assert grad.isfinite().all(), f"{n} positions, all keys hidden: the gradient is not finite"
+
+
+def stays_finite(build: Build, lengths: Iterable[int] = (1, 31, 129)) -> None:
+    """In float32 and bfloat16, forward and backward, also on inputs ten times as large."""
+    for dtype in (torch.float32, torch.bfloat16):
+        kernel = made(build, dtype=dtype)
+        for n in lengths:
+            for size in (1.0, 10.0):
+                for mask in masks_to_try(kernel, n)[1::2]:
+                    q, k, v = (size * x.detach() for x in sample(kernel, n, rows=3, dtype=dtype))
+                    q, k, v = repeated(kernel, (q, k, v), 3)
+                    out = kernel(q, k, v, mask=mask)[0]
+                    assert out.dtype == dtype, f"{dtype} in, {out.dtype} out"
+                    what = f"{n} positions of size {size:.0f} in {dtype}"
+                    assert out.isfinite().all(), f"{what}: the output is not finite"
+                    for grad in torch.autograd.grad(out.float().square().sum(), list(leaves(q, k, v).values())):
+                        assert grad.isfinite().all(), f"{what}: the gradient is not finite"
+
+
+# ---- what else it declares ------------------------------------------------------------------------------------
+
+
+def every_parameter_learns(build: Build) -> str:
+    """Each parameter has a gradient; returns how many there are."""
+    kernel = made(build)
+    count = sum(1 for _ in kernel.parameters())
+    if not count:
+        return "it has none"
+    out = kernel(*sample(kernel, 31, rows=3), mask=causal() if kernel.causal else None)[0]
+    (out * direction(out)).sum().backward()
+    for name, parameter in kernel.named_parameters():
+        assert parameter.grad is not None, f"{name} takes no part"
+        assert parameter.grad.isfinite().all(), f"{name} has a gradient that is not finite"
+        assert parameter.grad.abs().max() > 0, f"{name} has no gradient"
+    return f"{count} of {count}"
+
+
+def takes_a_bias(build: Build, n: int = 31) -> None:
+    """A bias moves the output and learns; exact kernels add it to their scores; it is in its place when decoding."""
+    kernel = made(build)
+    sizes: dict[str, Any] = dict(dim=HEADS * SIZE, heads=HEADS, head_dim=SIZE, max_len=n)
+    mask = causal() if kernel.causal else None
+    q, k, v = sample(kernel, n, rows=3)
+    learned = RelativeBias(**sizes)
+    out = kernel(q, k, v, mask=mask, bias=learned.bias())[0]
+    (out * direction(out)).sum().backward()
+    assert learned.table.grad is not None and learned.table.grad.abs().max() > 0, "a learned bias has no gradient"
+    bias = Alibi(**sizes).bias()
+    out = kernel(q, k, v, mask=mask, bias=bias)[0]
+    differs(out, kernel(q, k, v, mask=mask)[0], "a bias was added")
+    if kernel.exact and kernel.reference:
+        wanted = plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n), bias.dense(n, n))
+        close(out, wanted, f"{n} positions with a bias")
+    if kernel.causal and kernel.cached:
+        memory, half = kernel.memory(n), n // 2
+        for start, end in ((0, half), (half, n)):
+            part = [x[:, :, start:end] for x in (q, k, v)]
+            part[1] = part[0] if kernel.shares else part[1]
+            with torch.no_grad():
+                got = memory.attend(kernel, *part, mask=causal().at(start), bias=bias.at(start))
+            close(got, out[:, :, start:end], f"positions {start} … {end - 1} of {n}, in parts, with a bias")
+
+
+@torch.no_grad()
+def drops_weights(build: Build, n: int = 7) -> None:
+    """With dropout outputs scatter around the answer without."""
+    kernel = made(build)
+    q, k, v = repeated(kernel, sample(kernel, n), 1000)
+    plain, dropped = kernel(q, k, v)[0], kernel(q, k, v, dropout=0.2)[0]
+    differs(dropped, plain, "weights were dropped")
+    close(dropped.mean(0), plain[0], "the mean over many dropouts", 0.15 * max(1.0, plain.abs().max().item()))
+
+
+@torch.no_grad()
+def does_not_collapse(build: Build, n: int = 65) -> str:
+    """Different queries get different outputs, and outputs lie not on one line; returns the measured rank."""
+    kernel = made(build)
+    out = kernel(*sample(kernel, n))[0][0]
+    spread = (out - out.mean(1, keepdim=True)).norm() / out.norm()
+    assert spread > 1e-3, f"all {n} queries get the same output (they differ by {spread:.0e} of its size)"
+    singular = torch.linalg.svdvals(out)
+    rank = int((singular > 1e-3 * singular[:, :1]).sum(1).min())
+    assert rank > 1, f"the outputs of {n} queries have rank {rank} of {SIZE}: all lie on one line"
+    return f"rank {rank} of {SIZE}, queries differ by {100 * spread:.0f} %"
+
+
+# ---- formulas -------------------------------------------------------------------------------------------------
+
+
+def weights_are_a_distribution(weights: Tensor, allowed: Tensor) -> None:
+    """Non-negative, nothing where it is not allowed, and one in total, or nothing where nothing is allowed."""
+    assert (weights >= 0).all(), "a weight is negative"
+    assert weights[~allowed].eq(0).all(), "a hidden key has a weight"
+    close(weights.sum(-1), allowed.any(-1).to(weights.dtype), "the sum of each row's weights")
+
+
+def attention_by_hand(
+    score: Callable[[Tensor, Tensor, int], Tensor], q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Any = None
+) -> Tensor:
+    """The formula read aloud: for each query, exp of each allowed score over their sum, times the values.
+
+    `score(q, k, head)` scores the T queries of one head against the S keys.
+    """
+    B, H, T, _ = q.shape
+    out = v.new_zeros(B, H, T, v.shape[-1])
+    for b in range(B):
+        for h in range(H):
+            group = h * v.shape[1] // H  # H/G neighbouring query heads share a key/value head
+            scores = score(q[b, h], k[b, group], h) + (0.0 if bias is None else bias[h])
+            for t in range(T):
+                seen = allowed[b, h, t].nonzero()[:, 0]
+                if len(seen):
+                    powers = scores[t, seen].exp()
+                    out[b, h, t] = (powers / powers.sum()) @ v[b, group, seen]
+    return out

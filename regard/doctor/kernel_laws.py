@@ -1,0 +1,206 @@
+"""What a kernel may see and keep: laws as functions of a callable that builds it; a broken one is an AssertionError.
+
+`build(heads=…, head_dim=…, max_len=…)` gives the kernel. What it computes and what else it declares is asked by
+`kernel_claims`; `doctor` knows which law belongs to which declaration.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from regard.doctor.laws import close, direction
+from regard.nn.kernels import Kernel
+from regard.nn.masks import Mask, causal, everything, padding, prefix, segments, strided, window
+
+Build = Callable[..., Kernel]
+HEADS, SIZE = 2, 8
+LENGTHS = (1, 7, 13, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257)
+"""Of sequences: some that divide no window, chunk or bucket, and both neighbours of the usual sizes of those."""
+
+
+def made(build: Build, *, heads: int = HEADS, dtype: torch.dtype = torch.float64) -> Kernel:
+    """A kernel in use; parameters are moved, so that none is at a zero that it only starts from."""
+    kernel = build(heads=heads, head_dim=SIZE, max_len=max(LENGTHS) + 3).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in kernel.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return kernel
+
+
+def sample(
+    kernel: Kernel, n: int, *, rows: int = 1, keys: int | None = None, groups: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """q, k and v of unit variance, as leaves; k is q itself where a kernel shares them."""
+    keys, groups = keys or n, groups or kernel.heads
+    q = torch.randn(rows, kernel.heads, n, kernel.head_dim, dtype=dtype, requires_grad=True)
+    k, v = (torch.randn(rows, groups, keys, kernel.head_dim, dtype=dtype, requires_grad=True) for _ in range(2))
+    return q, q if kernel.shares else k, v
+
+
+def cuts(n: int) -> list[int]:
+    """Positions to look at: all of a short sequence, of a long one both ends and both sides of every power of two."""
+    if n <= 16:
+        return list(range(n))
+    sides = [2**power + side for power in range(4, 12) for side in (-1, 0)]
+    return sorted({t for t in (0, 1, 11, 37, 101, 199, n - 2, n - 1, *sides) if t < n})
+
+
+def repeated(kernel: Kernel, tensors: Iterable[Tensor], rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same example in every row, as leaves."""
+    q, k, v = (tensor.detach().expand(rows, -1, -1, -1).clone().requires_grad_() for tensor in tensors)
+    return q, q if kernel.shares else k, v
+
+
+def leaves(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
+    return {"q": q, "v": v} if k is q else {"q": q, "k": k, "v": v}
+
+
+def allowed_pairs(kernel: Kernel, mask: Mask | None, T: int, S: int) -> Tensor:
+    """What a kernel may look at: its mask, and its own rule."""
+    mask = everything() if mask is None else mask
+    return (mask.dense(T, S) & kernel.rule().at(mask.start).dense(T, S)).contiguous()
+
+
+# ---- what a position may see ----------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def hides_the_future(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
+    """Other queries, keys and values behind position t change no output up to t."""
+    kernel = made(build)
+    for n in lengths:
+        example, places = sample(kernel, n), cuts(n)
+        out = kernel(*example, mask=causal())[0]
+        later = (torch.arange(n) > torch.tensor(places)[:, None])[:, None, :, None]
+        q, k, v = (torch.where(later, torch.randn(len(places), *x.shape[1:]).to(x), x) for x in example)
+        other = kernel(q, q if kernel.shares else k, v, mask=causal())[0]
+        for row, t in enumerate(places):
+            moved = (other[row] - out[0]).abs().amax((0, 2))
+            first = int(moved[: t + 1].argmax())
+            assert moved[: t + 1].max() <= 1e-9, (
+                f"of {n} positions those after {t} were changed, and the output at {first} moved by {moved[first]:.1e}"
+            )
+        assert n < 4 or (other[0] - out[0]).abs().max() > 1e-9, f"all of {n} positions were changed, and nothing moved"
+
+
+def reach(kernel: Kernel, n: int, mask: Mask | None, places: list[int]) -> dict[str, Tensor]:
+    """How much of a gradient the outputs at `places` have from each query, key and value: a row for each place."""
+    q, k, v = repeated(kernel, sample(kernel, n), len(places))
+    out = kernel(q, k, v, mask=mask)[0]
+    at = out[torch.arange(len(places)), :, torch.tensor(places)]  # of each row the output at its own place
+    found = leaves(q, k, v)
+    grads = torch.autograd.grad((at * direction(out)).sum(), list(found.values()))
+    return {letter: grad.abs().sum((1, 3)) for letter, grad in zip(found, grads, strict=True)}
+
+
+def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
+    """The output at t has exactly no gradient with respect to any query, key or value behind t."""
+    kernel = made(build)
+    for n in lengths:
+        places = cuts(n)
+        found = reach(kernel, n, causal(), places)
+        later = torch.arange(n) > torch.tensor(places)[:, None]
+        late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in found.items()}
+        worst = max(late, key=lambda letter: late[letter].max().item())
+        row, s = divmod(int(late[worst].argmax()), n)
+        size, t = late[worst][row, s].item(), places[row]
+        assert size == 0, f"of {n} positions, the output at {t} has a gradient of {size:.1e} from {worst} at {s}"
+        assert (found["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
+
+
+def honours_masks(build: Build, n: int = 13) -> None:
+    """What a mask or the kernel's own rule hides has no gradient; a mask that it does not declare is refused."""
+    kernel, places = made(build), list(range(n))
+    packed = segments((torch.arange(n) // 4)[None])
+    others: list[Mask] = [window(2), strided(3), prefix(3) | causal(), causal() & packed, ~window(1)]
+    taken = [mask for mask in others if kernel.any_mask and (kernel.causal or not mask.hides_future)]
+    for mask in [None, *taken]:
+        allowed = allowed_pairs(kernel, mask, n, n)[0, 0]
+        for letter, found in reach(kernel, n, mask, places).items():
+            mine = torch.eye(n).bool() if letter == "q" else torch.zeros(n, n).bool()
+            seen = (found > 0) & ~allowed & ~mine
+            if kernel.shares or letter != "q":
+                assert not seen.any(), f"under {mask!r}, {first_pair(seen)} is hidden and has a gradient"
+    refused = [] if kernel.any_mask else [packed]
+    for mask in refused if kernel.causal else [*refused, causal()]:
+        try:
+            kernel(*sample(kernel, n), mask=mask)
+        except ValueError:
+            continue
+        raise AssertionError(f"it declares no such masks, but takes {mask!r} without a word")
+
+
+def first_pair(seen: Tensor) -> str:
+    t, s = seen.nonzero()[0].tolist()
+    return f"query {t} → key {s}"
+
+
+def padding_changes_nothing(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
+    """Neither what is in the padding nor how much there is of it; and nothing flows back into it."""
+    kernel = made(build)
+    for n in (n for n in lengths if n > 1):
+        real = torch.tensor([n, n // 2 + 1, 1])
+        hidden = (torch.arange(n) >= real[:, None])[:, None, :, None]
+        for rule in [everything(), causal()] if kernel.causal else [everything()]:
+            mask = rule & padding(real)
+            example = sample(kernel, n, rows=3)
+            out = kernel(*example, mask=mask)[0]
+            seen = (out * direction(out)).masked_fill(hidden, 0.0).sum()
+            found = leaves(*example)
+            for letter, grad in zip(found, torch.autograd.grad(seen, list(found.values())), strict=True):
+                assert grad.masked_select(hidden).eq(0).all(), (
+                    f"of {n} positions, a gradient flows into padded {letter}"
+                )
+            with torch.no_grad():
+                junk = [torch.where(hidden, 10 * torch.randn_like(x), x) for x in example]
+                wide = [torch.cat([x, 10 * torch.randn_like(x[:, :, :3])], dim=2) if n > 2 else x for x in junk]
+                for changed, what in ((junk, "other vectors"), (wide, "more columns")):
+                    if kernel.shares:
+                        changed[1] = changed[0]
+                    got = kernel(*changed, mask=mask)[0][:, :, :n]
+                    kept, was = got.masked_fill(hidden, 0), out.masked_fill(hidden, 0)
+                    close(kept, was, f"{what} in the padding of {n} positions")
+
+
+@torch.no_grad()
+def batch_equals_single(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
+    """A row computed alone, without its padding, is that row of the batch."""
+    kernel = made(build)
+    for n in lengths:
+        real = torch.tensor([n, n // 2 + 1, 1])
+        example = sample(kernel, n, rows=3)
+        for rule in [everything(), causal()] if kernel.causal else [everything()]:
+            out = kernel(*example, mask=rule & padding(real))[0]
+            for row, length in enumerate(real.tolist()):
+                q, k, v = (tensor[row : row + 1, :, :length] for tensor in example)
+                alone = kernel(q, q if kernel.shares else k, v, mask=rule)[0]
+                close(alone, out[row : row + 1, :, :length], f"row {row} of {n} positions by itself")
+
+
+@torch.no_grad()
+def cached_equals_uncached(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
+    """Parts, with the kernel's own memory between them, give what one pass gives; rows may change places."""
+    kernel = made(build)
+    for n in lengths:
+        example = sample(kernel, n, rows=2)
+        out = kernel(*example, mask=causal())[0]
+        half = [n - n // 2, *[1] * min(3, n // 2), n // 2 - min(3, n // 2)]
+        for sizes in ([1] * min(n, 16) + [n - min(n, 16)], half, [n]):
+            memory, start = kernel.memory(n), 0
+            for size in filter(None, sizes):
+                q, k, v = (tensor[:, :, start : start + size] for tensor in example)
+                got = memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(start))
+                close(got, out[:, :, start : start + size], f"positions {start} … {start + size - 1} of {n}, in parts")
+                start += size
+            assert memory.length == n, f"the memory says length {memory.length} after {n} positions"
+        memory, (q, k, v) = kernel.memory(n + 1), example
+        memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(0))
+        memory.select(torch.tensor([1, 0, 1]))
+        q, k, v = (torch.cat([x, torch.randn_like(x[:, :, :1])], dim=2)[[1, 0, 1]] for x in example)
+        k = q if kernel.shares else k
+        whole = kernel(q, k, v, mask=causal())[0][:, :, n:]
+        last = [x[:, :, n:] for x in (q, k, v)]
+        last[1] = last[0] if kernel.shares else last[1]
+        close(memory.attend(kernel, *last, mask=causal().at(n)), whole, f"position {n} after rows changed places")

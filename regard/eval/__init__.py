@@ -1,0 +1,1 @@
+"""Scores, reports, comparisons, probes and pruning of trained models."""

@@ -1,0 +1,145 @@
+"""The linear probe: what a classifier without hidden layers reads off every layer of a frozen encoder of pictures.
+
+Where its error is lowest, the network is best cut; beside it stands the same network before training.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.readers.arrays import is_arrays, read_classes
+from regard.data.sets.images import ImagesConfig, Pictures, list_pictures
+from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.eval.scores import data_of, sized
+from regard.hub.remote import find
+from regard.models import build
+from regard.nn.reversible import Streams
+from regard.registry import models
+from regard.runs.recipe import Recipe
+from regard.tasks import Detector, PictureEncoder, load
+
+LABELS = 1000
+"""Labelled pictures that the classifier learns from, unless told otherwise."""
+
+
+def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = None, limit: int | None = None) -> dict:
+    """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
+    path = find(run)
+    loaded = load(path)
+    if not (isinstance(loaded, PictureEncoder) and hasattr(loaded.model, "embed")) or isinstance(loaded, Detector):
+        raise ValueError(f"{run} has no vector for a picture; a probe is for encoders of pictures")
+    learn, test = labelled(loaded, path, changes, labels or LABELS, limit)
+    untrained = PictureEncoder(fresh(loaded.model), loaded.preparation)
+    table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
+    trained, blank = (
+        [features(one, learn.pixels), features(one, test.pixels)] for one in (loaded, untrained)
+    )  # fmt: skip
+    for name in trained[0]:
+        row = {"layer": name, **score(trained[0][name], trained[1][name], learn, test)}
+        table.append(row | {"untrained": score(blank[0][name], blank[1][name], learn, test)["error"]})
+    best = min(table[1:], key=lambda row: row["error"])
+    return {
+        "probe": table,
+        "best": best["layer"],
+        "error": best["error"],
+        "untrained": min(row["untrained"] for row in table[1:]),
+        "labels": len(learn),
+        "examples": len(test),
+    }
+
+
+def check_labels(data: Any) -> None:
+    """An error if a recipe's pictures have no labels for a probe."""
+    if not isinstance(data, UnlabelledConfig | ImagesConfig):
+        raise ValueError("a probe is for encoders of pictures; leave out --probe")
+    if data.images is not None and is_arrays(data.images):
+        read_classes(Path(data.images))
+    elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
+        raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
+
+
+def labelled(
+    loaded: PictureEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
+) -> tuple[Pictures, Pictures]:
+    """Pictures to learn from and others to be tested on, at the size that the model reads."""
+    data = data_of(run, ImagesConfig, changes)
+    stored, named = run / "recipe.toml", {key.removeprefix("data.") for key in changes}
+    if stored.exists() and "images" not in named and isinstance(own := Recipe.load(stored).data, UnlabelledConfig):
+        same = ("images", "valid", "test", "size", "channels")
+        data = replace(data, **{name: getattr(own, name) for name in same if name not in named})
+    how = sized(loaded)
+    try:
+        learn, test = data.split(how)[0], data.held_out(how)
+    except ValueError as error:
+        raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
+    order = np.random.default_rng(0).permutation(len(learn))[:labels]
+    learn, test = learn.take(order), test.draw(limit or len(test), 0)
+    if len(np.unique(learn.labels)) < 2:
+        raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
+    return learn, test
+
+
+def fresh(model: Any) -> nn.Module:
+    """The same model before training."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build(models.name_of(type(model)), model.config)
+
+
+def features(loaded: PictureEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
+    """A vector for each picture from every layer: the mean over its places; and the model's own."""
+    model, found = loaded.model, dict[str, list[Tensor]]()
+    hooks = []
+    for path, layer in model.named_modules():
+        if re.search(r"(^|\.)(patches|blocks\.\d+)$", path):
+            hooks.append(layer.register_forward_hook(keep(found, path)))
+    try:
+        own = loaded.outputs(model.embed, loaded.numbers(pixels))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    blocks = [path for path in found if not path.endswith("patches")]
+    names = {path: "patches" for path in found} | {path: f"block {i}" for i, path in enumerate(blocks, 1)}
+    return {names[path]: torch.cat(rows).numpy() for path, rows in found.items()} | {"vector": torch.stack(own).numpy()}
+
+
+def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
+    """A hook that keeps the mean over places of what a layer gives."""
+
+    def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
+        x = out[0] if isinstance(out, tuple) else out.join() if isinstance(out, Streams) else out
+        found.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
+
+    return hook
+
+
+def flat(pictures: Pictures) -> np.ndarray:
+    return pictures.pixels.reshape(len(pictures), -1) / 255.0
+
+
+def score(learn: np.ndarray, test: np.ndarray, known: Pictures, wanted: Pictures) -> dict[str, Any]:
+    """Width of the vectors, and the percentage of test pictures whose label a linear classifier gets wrong."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    found = reader.fit(learn, known.labels).predict(test)
+    return {"width": learn.shape[1], "error": round(100 * float((found != wanted.labels).mean()), 2)}
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The table, the best layer marked."""
+    lines = [f"{'layer':12}{'width':>7}{'error':>10}{'untrained':>12}"]
+    for row in found["probe"]:
+        blank = f"{row['untrained']:10.2f} %" if "untrained" in row else ""
+        mark = "  cut here" if row["layer"] == found["best"] else ""
+        lines.append(f"{row['layer']:12}{row['width']:7}{row['error']:8.2f} %{blank}{mark}")
+    lines.append(f"a linear classifier on {found['labels']:,} labels, {found['examples']:,} held-out pictures")
+    return "\n".join(lines)

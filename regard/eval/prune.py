@@ -1,0 +1,163 @@
+"""Heads that a model can do without: scored by the loss on held-out data when each is switched off, then removed.
+
+A removed head's columns in the output projection are zeros: shapes stay as they are, so that everything that reads the
+model still does; it does not get faster.
+"""
+
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.data.sets.batches import Batch
+from regard.files import write_atomically
+from regard.hub.checkpoint import save_model
+from regard.hub.remote import find
+from regard.inside.ablation import without
+from regard.inside.capture import owner_of
+from regard.nn.weights import find_kernels
+from regard.runs.fit import prepare
+from regard.runs.recipe import Recipe, configure
+from regard.tasks import load
+from regard.train.loop import evaluate
+from regard.train.progress import Line
+
+ROUNDS = 4
+"""In which heads are removed."""
+EXAMPLES = 256
+"""Of held-out data, about so many, that every head is tried on."""
+NOT_COPIED = ("config.json", "pruned.json")
+
+Head = tuple[str, int]
+"""An attention layer by its name, and a head."""
+
+
+def prune(
+    run: str | Path, heads: int, out: Path, changes: Mapping[str, Any], *, seed: int | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """A copy of a run without the heads that matter least (with `seed`: without some at random), and what it costs."""
+    run = find(run)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not empty; choose another --out")
+    model = load(run).model
+    every = removable(model)
+    if not 0 < heads < len(every):
+        raise ValueError(f"--heads {heads}: {run} has {len(every)} heads; remove 1 to {len(every) - 1} of them")
+    loss_of = held_out_loss(run, changes)
+    before = loss_of(model)
+    if seed is None:
+        chosen, losses = sift(model, heads, lambda: loss_of(model), Line(quiet))
+    else:
+        chosen, losses = sorted(random.Random(seed).sample(every, heads)), {}
+    remove(model, chosen)
+    found = {
+        "heads": len(every), "removed": [{"layer": name, "head": head} for name, head in chosen],
+        "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
+        "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
+    }  # fmt: skip
+    save_pruned(model, run, out, found)
+    return found
+
+
+def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], float]:
+    """The mean loss of a model on a bounded part of the held-out data of a run, or of what `changes` name."""
+    stored = run / "recipe.toml"
+    if not stored.exists():
+        raise ValueError(f"{run} has no recipe.toml, so what to test it on is not known; prune a run of regard train")
+    recipe = configure(Recipe.load(stored), changes)
+    job = prepare(recipe.data, recipe, run, True, Line(True))
+    batches: list[Batch] = list(job.valid())
+    step = math.ceil(sum(len(batch.targets) for batch in batches) / EXAMPLES)
+    batches = batches[min(step, len(batches)) // 2 :: step]  # they are in order of length: some of each
+
+    @torch.inference_mode()
+    def loss(model: Any) -> float:
+        return evaluate(model, batches, job.objective)
+
+    return loss
+
+
+def removable(model: Any) -> list[Head]:
+    """Every head that is all that some columns of an output projection read; a layer that is used again counts once.
+
+    Where MViT adds its queries to what a head mixed, zeros would remove these as well.
+    """
+    kernels = {kernel: name for name, kernel in reversed(find_kernels(model).items())}
+    found = [
+        (name, head)
+        for kernel, name in reversed(kernels.items())
+        if (layer := owner_of(model, kernel)) is not None and not getattr(layer, "residual", False)
+        for head in range(kernel.heads)
+    ]
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no heads that can be removed alone; prune another Transformer")
+    return found
+
+
+def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = ()) -> dict[Head, float]:
+    """The loss without each head that is left, one forward sweep each, where some are gone already."""
+    kernels, found = find_kernels(model), dict[Head, float]()
+    for one in removable(model):
+        if one not in gone:
+            off = [(name, h) for layer, h in (*gone, one) for name in kernels if kernels[name] is kernels[layer]]
+            with without(model, off):
+                found[one] = loss()
+    return found
+
+
+def least(losses: Mapping[Head, float], count: int) -> list[Head]:
+    """The heads that matter least."""
+    return sorted(losses, key=losses.__getitem__)[:count]
+
+
+def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple[list[Head], dict[Head, float]]:
+    """So many heads that can go, and what the loss is without each alone.
+
+    They go in rounds, and those left are tried again: heads stand in for each other, and the second of two matters
+    only when the first is gone.
+    """
+    first = losses = head_losses(model, loss)
+    gone: list[Head] = []
+    while True:
+        gone += least(losses, min(math.ceil(count / ROUNDS), count - len(gone)))
+        line.show(f"{len(gone)} of {count} heads found", final=len(gone) == count)
+        if len(gone) == count:
+            return gone, first
+        losses = head_losses(model, loss, gone)
+
+
+@torch.no_grad()
+def remove(model: Any, heads: Iterable[Head]) -> None:
+    """Zeros in place of what the output projection reads of some heads; the model is changed for good."""
+    kernels = find_kernels(model)
+    for name, head in heads:
+        layer = owner_of(model, kernels[name])
+        assert layer is not None
+        layer.out.weight[:, head * layer.head_dim : (head + 1) * layer.head_dim] = 0
+
+
+def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> None:
+    """The weights in our own layout, beside a copy of everything small that the run needs."""
+    out.mkdir(parents=True, exist_ok=True)
+    for path in sorted(run.iterdir()):
+        if path.suffix in (".json", ".toml", ".jinja", ".model", ".txt") and path.name not in NOT_COPIED:
+            if not path.name.endswith(".safetensors.index.json"):
+                shutil.copyfile(path, out / path.name)
+    save_model(model, out)
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(out / "pruned.json", lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """What went, and what it cost."""
+    removed: dict[str, list[int]] = {}
+    for one in found["removed"]:
+        removed.setdefault(one["layer"], []).append(one["head"])
+    lines = [f"{len(found['removed'])} of {found['heads']} heads removed:"]
+    lines += [f"  {layer:32}{' '.join(map(str, sorted(heads)))}" for layer, heads in sorted(removed.items())]
+    return "\n".join([*lines, f"held-out loss {found['loss_before']:.4f} before, {found['loss_after']:.4f} after"])
