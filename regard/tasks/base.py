@@ -45,7 +45,7 @@ class Scored:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TestSet:
+class EvalSet:
     """What a model is to be scored on."""
 
     data: Any
@@ -105,11 +105,11 @@ class Task:
         """An answer as lines for a terminal."""
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
 
-    def evaluate(self, test: TestSet, **options: Any) -> Scored:
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The metrics of this task on a test set."""
         raise ValueError(f"{test.run or 'this model'} has no metrics of its own; fine-tune it: regard finetune …")
 
-    def samples(self, test: TestSet, run: Path) -> Samples:
+    def samples(self, test: EvalSet, run: Path) -> Samples:
         """A few outputs for held-out inputs, and commands to try next."""
         return Samples(commands=[f"regard eval {run}"])
 
