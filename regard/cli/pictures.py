@@ -137,7 +137,7 @@ def painted(
         if rows:
             raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
         return [list(painter.paint(count, sampling=sampling))]
-    given = painter.read(images)
+    given = painter.arrays(images)
     kept = painter.pixels.rows // 2 if rows is None else rows
     found = painter.complete(given, rows=kept, count=count, sampling=sampling)
     fronts = np.where(np.arange(given.shape[1])[:, None, None] < kept, given, BLANK)

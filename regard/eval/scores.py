@@ -305,7 +305,7 @@ def of_filler(loaded: MaskFiller, run: Path, changes: Mapping[str, Any], limit: 
     alone = replace(data, next_sentence=False)
     examples = hidden(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
     right = total = 0
-    for one, scores in zip(examples, loaded.scores([one.framed for one in examples]), strict=True):
+    for one, scores in zip(examples, loaded.logits([one.framed for one in examples]), strict=True):
         targets = torch.tensor(one.targets)
         right += int((scores.argmax(-1) == targets).sum())
         total += int((targets != IGNORE).sum())

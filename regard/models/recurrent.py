@@ -69,6 +69,7 @@ class RecurrentLM(nn.Module):
     """Embedding, recurrent layers, and the scores over the next token."""
 
     config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
+    task = "generate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=384),

@@ -139,6 +139,7 @@ class Seq2Seq(RecurrentDecoder):
     """A recurrent encoder and decoder, with or without attention between them."""
 
     config_class = Seq2SeqConfig
+    task = "translate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=256),
