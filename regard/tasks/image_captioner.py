@@ -14,7 +14,7 @@ from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.images import load_preparation
 from regard.tasks.base import Option, Verb, register_task
-from regard.tasks.engine_task import EngineTask, count_or
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tokens import Tokenizer
 
@@ -39,6 +39,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
                 Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
                 Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
                 Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Captions of each image."),
+                *GENERATE_OPTIONS,
             ),
         ),
     )  # fmt: skip

@@ -79,6 +79,9 @@ class ImageTextMatcher(ImageEncoder):
         logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature
         return [ranked(row, labels) for row in logits]
 
+    def field_of(self, verb: str, item: Any) -> str:
+        return "image" if is_image_input(item) else "text"
+
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "classify":
             return super().answers(verb, inputs, **options)

@@ -103,6 +103,10 @@ class TextEncoder(TextTask):
             vectors[indices] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of length 1 for whatever the model reads: texts here."""
+        return self.embed(items)
+
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""
         if not corpus:

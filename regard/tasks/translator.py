@@ -9,7 +9,7 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
 from regard.tasks.base import Option, Verb, register_task
-from regard.tasks.engine_task import EngineTask, count_or
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 
@@ -30,6 +30,7 @@ BEAM_OPTIONS = (
     Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
     Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
     Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each text."),
+    *GENERATE_OPTIONS,
 )
 
 
@@ -39,7 +40,7 @@ class Translator(EngineTask, TextTask):
 
     verbs = (
         Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
-        Verb(name="generate", does="writes", input="prompt"),
+        Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
     )
     frame_of_export = "end"
 
