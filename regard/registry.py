@@ -67,8 +67,10 @@ models = Registry("model", OWN)
 kernels = Registry("kernel", OWN)
 positions = Registry("position", OWN)
 recipes = Registry("recipe", OWN)
+modalities = Registry("modality", OWN)
 
 register_model = models.register
 register_kernel = kernels.register
 register_position = positions.register
 register_recipe = recipes.register
+register_modality = modalities.register

@@ -51,6 +51,12 @@ def preset(family: str, name: str, **changes: Any) -> Any:
     return override(cls.config_class(**cls.presets[name]), changes)
 
 
+def fitting(family: str, rows: int, columns: int) -> dict[str, Any]:
+    """Fields that suit images of this size, from the `fitting` of the family's config; {} where it has none."""
+    suggest = getattr(models[family].config_class, "fitting", None)
+    return suggest(rows, columns) if suggest else {}
+
+
 def build(family: str, config: Any) -> nn.Module:
     """A freshly initialised model."""
     return models[family](config)

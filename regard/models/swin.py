@@ -56,6 +56,13 @@ class SwinConfig(HierarchyConfig):
         for number in range(len(self.depths)):
             self.blocks(number)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size; a window covers the whole last grid, up to 8 tokens a side."""
+        sizes = HierarchyConfig.fitting(rows, columns)
+        stages, grid = len(sizes["depths"]), -(-min(rows, columns) // sizes["patch"])
+        return sizes | dict(heads=tuple(3 * 2**i for i in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1))))
+
     def blocks(self, stage: int) -> BlockConfig:
         """What the blocks of a stage are."""
         dim = self.dim * 2**stage

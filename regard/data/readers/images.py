@@ -1,6 +1,7 @@
 """Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -106,6 +107,11 @@ def as_array(image: Image.Image, channels: int) -> np.ndarray:
         raise ValueError(f"image files have 1 channel (grey) or 3 (colour), the model reads {channels}")
     found = np.asarray(image.convert("L" if channels == 1 else "RGB"))
     return found[:, :, None] if channels == 1 else found
+
+
+def as_images(pixels: Iterable[np.ndarray]) -> list[Image.Image]:
+    """Arrays of bytes (rows, columns, channels), grey or in colours, as images of Pillow's."""
+    return [Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

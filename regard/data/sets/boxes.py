@@ -13,6 +13,7 @@ from regard.data.generated.scenes import SEEDS, SHAPES, scene
 from regard.data.readers.annotations import Annotated, list_coco, list_voc
 from regard.data.readers.images import IMAGENET_MEAN, IMAGENET_STD, Preparation
 from regard.data.sets.augment import Augmentation
+from regard.data.sets.base import Data, idle_with
 from regard.data.sets.batches import IGNORE, Batch, shuffled
 from regard.data.sets.images import DECIDED, check_room, every_tenth
 
@@ -101,7 +102,7 @@ class Boxes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BoxesConfig:
+class BoxesConfig(Data):
     """Where pictures with boxes come from (nothing given: drawn scenes), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("coco", "voc")
@@ -155,8 +156,8 @@ class BoxesConfig:
         return self.coco or self.voc
 
     @property
-    def embedded(self) -> bool:
-        return self.source is None
+    def idle(self) -> dict[str, str]:
+        return idle_with(self.own[bool(self.voc)], self.source, "scenes", "things")
 
     @property
     def side(self) -> int:

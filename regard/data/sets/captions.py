@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from regard.data.generated.scenes import Scene, stream_scenes
-from regard.data.readers.images import Preparation
+from regard.data.readers.images import Preparation, as_images
 from regard.data.readers.tables import TABLES, read_table
 from regard.data.sets.augment import Augmentation, centred
+from regard.data.sets.base import TRAINED, TextData, idle_with
 from regard.data.sets.batches import IGNORE, Batch, pad, shuffled
 from regard.data.sets.images import (
+    DECIDED,
     Listed,
     PicturesConfig,
     Stream,
@@ -39,6 +42,10 @@ class Captioned:
     def __len__(self) -> int:
         return len(self.captions)
 
+    def images(self) -> list[Image.Image]:
+        """The images as Pillow's, as if they had been read from files."""
+        return as_images(self.pixels)
+
     def take(self, places: slice | Sequence[int]) -> "Captioned":
         if isinstance(places, slice):
             return Captioned(self.pixels[places], self.captions[places])
@@ -48,6 +55,9 @@ class Captioned:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptionsConfig(PicturesConfig):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
+
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
+    decides: ClassVar[dict[str, str]] = DECIDED | TextData.decides
 
     images: str | None = None
     """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one picture."""
@@ -76,6 +86,11 @@ class CaptionsConfig(PicturesConfig):
             raise ValueError("count must be at least 2, and max_len 4")
         if not 1 <= self.most <= 6:
             raise ValueError(f"most={self.most}: a scene has 1 to 6 things")
+
+    @property
+    def idle(self) -> dict[str, str]:
+        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED)
+        return tokens | idle_with("images", self.images, "count", "most")
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from regard.config import nearest
 from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.readers.arrays import read_arrays
 from regard.data.readers.examples import read_examples
-from regard.data.readers.images import is_image
+from regard.data.readers.images import as_images, is_image
 from regard.data.readers.tables import TABLES, lists_images
 from regard.data.sets.images import digits, list_folder, list_table
 from regard.data.sets.pairs import read_lines
@@ -110,5 +109,5 @@ def of_pictures(path: Path) -> Examples:
 
 
 def of_arrays(pixels: np.ndarray, labels: list[str]) -> Examples:
-    images = [Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels]
+    images = as_images(pixels)
     return Examples(images, [f"picture {i}" for i in range(len(images))], labels, True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from regard.data.readers.arrays import has_test, is_arrays, read_arrays, read_cl
 from regard.data.readers.images import Preparation, is_image, list_images, read_image
 from regard.data.readers.tables import TABLES, read_table
 from regard.data.sets.augment import Augmentation, centred, mix
+from regard.data.sets.base import Data, Tune, check_tuning, idle_rank
 from regard.data.sets.batches import Batch, shuffled
 
 LARGEST = 64
@@ -110,7 +111,7 @@ def digits(split: str) -> Pictures:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PicturesConfig(Augmentation):
+class PicturesConfig(Augmentation, Data):
     """Where pictures come from (nothing given: embedded ones), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
@@ -137,10 +138,6 @@ class PicturesConfig(Augmentation):
         Augmentation.__post_init__(self)
 
     @property
-    def embedded(self) -> bool:
-        return self.images is None
-
-    @property
     def source(self) -> str | None:
         """Where one's own pictures for training are."""
         return self.images
@@ -163,10 +160,10 @@ class ImagesConfig(PicturesConfig):
     """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
-    tune: Literal["all", "head", "lora"] = "all"
-    """What is trained of it: everything, the head alone, or the head and low-rank detours (LoRA)."""
+    tune: Tune = "all"
+    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
     rank: int = 8
-    """Width of those detours."""
+    """Rank of the LoRA adapters."""
     examples: int | None = None
     """Train on only so many pictures, drawn by the seed, of each class its share (none: all)."""
     shift: float = 0.1
@@ -180,14 +177,16 @@ class ImagesConfig(PicturesConfig):
 
     def __post_init__(self) -> None:
         PicturesConfig.__post_init__(self)
-        if self.base is None and self.tune != "all":
-            raise ValueError(f"tune={self.tune!r} needs weights to start from; give --data.base")
-        for name in ("rank", "examples"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_tuning(self.base, self.tune, self.rank)
+        if self.examples is not None and self.examples < 1:
+            raise ValueError(f"examples={self.examples} must be at least 1")
         for name in ("mixup", "cutmix"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return idle_rank(self.tune)
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that all pictures get."""
@@ -242,6 +241,12 @@ class ImagesConfig(PicturesConfig):
         if is_arrays(self.images):
             return read_classes(Path(self.images))
         return tuple(sorted({one.label for one in list_pictures(self.images)}))
+
+
+def image_fields(shape: tuple[int, ...]) -> dict[str, Any]:
+    """Rows, columns and channels of images as the fields `image` and `channels` of a model."""
+    rows, columns, channels = shape
+    return dict(image=rows if rows == columns else (rows, columns), channels=channels)
 
 
 def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from regard.data.sets.text import TextConfig
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedConfig(TextConfig):
     """Where text comes from, and how much of it is hidden."""
+
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len", "rate", "whole_words")
 
     rate: float = 0.15
     """Share of the tokens that are to be found again."""

@@ -4,18 +4,25 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from regard.data.generated.phrases import phrases
+from regard.data.generated.text_tasks import tasks
+from regard.data.sets.base import TRAINED, TextData, idle_with
 
 Pairs = list[tuple[str, str]]
+HELD_OUT = 1000
+"""Embedded pairs for validation, and others for the test."""
+SHARES = {"translate": 8, "language": 3, "date": 4, "summarize": 1}
+"""How often each embedded task occurs. Summaries are long: one in sixteen is already a third of all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairsConfig:
+class PairsConfig(TextData):
     """Where sentence pairs come from (nothing given: the embedded English → German phrases), and their tokens."""
 
     own: ClassVar[tuple[str, ...]] = ("source", "pairs")
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
 
     source: str | None = None
     """Source sentences, one a line."""
@@ -31,14 +38,6 @@ class PairsConfig:
     """Instead of the two: one .tsv or .jsonl file."""
     keys: tuple[str, ...] = ("source", "target")
     """The two fields of a .jsonl object."""
-    tokenizer: str | None = None
-    """An existing tokenizer.json (none: one is trained on the training data)."""
-    kind: Literal["bpe", "word", "char"] = "bpe"
-    """Kind of tokenizer to train."""
-    vocab_size: int = 8000
-    """Entries of the tokenizer to train, shared by both languages."""
-    lowercase: bool = False
-    """Lower-case everything."""
     max_len: int = 256
     """Longest side of a training pair, in tokens; longer pairs are left out."""
     epoch_size: int = 20_000
@@ -59,23 +58,40 @@ class PairsConfig:
         if self.epoch_size < 1 or self.max_len < 1:
             raise ValueError("epoch_size and max_len must be at least 1")
 
-    @property
-    def embedded(self) -> bool:
-        return self.source is None and self.pairs is None
-
     def split(self) -> tuple[Pairs, Pairs]:
         """Training and validation pairs."""
         if self.embedded:
-            return embedded("train", self.epoch_size), embedded("valid", 1000)
+            return self.generated("train", self.epoch_size), self.generated("valid", HELD_OUT)
         train = read_pairs(self.source, self.target, self.pairs, self.keys)
         if self.valid_source or self.valid_pairs:
             return train, read_pairs(self.valid_source, self.valid_target, self.valid_pairs, self.keys)
         held = min(1000, len(train) // 20) or 1
         return train[:-held] or train, train[-held:]
 
+    def held_out(self) -> Pairs:
+        """The embedded test pairs; of the user's files, the validation pairs."""
+        return self.generated("test", HELD_OUT) if self.embedded else self.split()[1]
 
-def embedded(split: str, count: int, *, start: int = 0) -> Pairs:
-    return [(phrase.source, phrase.target) for phrase in phrases(split, count, start=start)]
+    def generated(self, split: str, count: int, start: int = 0) -> Pairs:
+        """Embedded pairs number `start`, `start` + 1 … of a split."""
+        return [(phrase.source, phrase.target) for phrase in phrases(split, count, start=start)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TasksConfig(PairsConfig):
+    """Texts with the name of a task before them, and their answers (nothing given: four embedded tasks)."""
+
+    vocab_size: int = 1000
+    base: str | None = None
+    """A T5 run or checkpoint whose weights and tokenizer to start from."""
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+
+    def generated(self, split: str, count: int, start: int = 0) -> Pairs:
+        """Embedded examples number `start`, `start` + 1 … of a split."""
+        return [(task.source, task.target) for task in tasks(split, count, start=start, shares=SHARES)]
 
 
 def read_pairs(source: str | None, target: str | None, pairs: str | None, keys: tuple[str, ...]) -> Pairs:

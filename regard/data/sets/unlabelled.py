@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from regard.data.readers.images import Preparation, list_images
 from regard.data.sets.augment import centred
 from regard.data.sets.batches import Batch
 from regard.data.sets.images import (
+    DECIDED,
+    NO_LABELS,
     Listed,
     Pictures,
     PicturesConfig,
@@ -67,6 +70,43 @@ class UnlabelledConfig(PicturesConfig):
         if self.images is None or self.test is not None:
             return self.read(self.test, "test", how)
         return self.read(self.images, "test", how) if has_test(self.images) else self.split(how)[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HiddenConfig(UnlabelledConfig):
+    """Images of which patches are hidden."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewsConfig(UnlabelledConfig):
+    """Images of which two views are compared, each strongly augmented."""
+
+    decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
+
+    temperature: float = 0.2
+    """Of the softmax over all views of a batch."""
+    projection: int = 64
+    """Width of the vectors that are compared in training, and thrown away afterwards."""
+
+    def __post_init__(self) -> None:
+        UnlabelledConfig.__post_init__(self)
+        if self.temperature <= 0 or self.projection < 1:
+            raise ValueError(f"temperature={self.temperature} must be above 0, projection={self.projection} at least 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PixelsConfig(UnlabelledConfig):
+    """Images as sequences of colours."""
+
+    decides: ClassVar[dict[str, str]] = {
+        "model.vocab_size": "follows from the colours; use --data.levels",
+        "model.max_len": "follows from the pictures; use --data.size",
+    }
+
+    levels: int | None = None
+    """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
 
 
 def list_any(source: str) -> list[Listed]:
