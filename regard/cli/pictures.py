@@ -103,14 +103,14 @@ def complete(
     """
     from regard.data.readers.images import SUFFIXES
     from regard.files import write_atomically
-    from regard.tasks import Restorer, load_for
-    from regard.tasks.painter import sheet
+    from regard.tasks import ImageRestorer, load_for
+    from regard.tasks.pixel_model import sheet
 
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{out} has no suffix of a picture; use .png")
     spare(out, image)
     loaded = load_for("complete", run, quantize)
-    if isinstance(loaded, Restorer):
+    if isinstance(loaded, ImageRestorer):
         for name, given in (("rows", rows), ("temperature", temperature)):
             if given is not None:
                 raise ValueError(f"{run} guesses patches that are hidden from it, once; leave out --{name}")
@@ -130,7 +130,7 @@ def painted(
     import numpy as np
 
     from regard.decode.sample import Sampling
-    from regard.tasks.restorer import BLANK
+    from regard.tasks.image_restorer import BLANK
 
     sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
     if not images:
@@ -148,7 +148,7 @@ def restored(restorer: Any, images: tuple[str, ...], count: int, seed: int) -> l
     """What was shown of each picture and what was guessed, each time, and the picture."""
     import numpy as np
 
-    from regard.tasks.pictures import opened
+    from regard.tasks.image_encoder import opened
 
     given = np.stack([restorer.preparation.fit(one) for one in opened(images)])
     found = restorer.complete(given, count=count, seed=seed)

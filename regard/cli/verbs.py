@@ -249,10 +249,10 @@ def classify(
     regard classify RUN "Not bad at all."
     regard classify RUN image.png --zero-shot "a red circle" "a blue square"
     """
-    from regard.tasks import Comparer, load_for
+    from regard.tasks import ImageTextMatcher, load_for
 
     classifier = load_for("classify", run, quantize)
-    compares = isinstance(classifier, Comparer)
+    compares = isinstance(classifier, ImageTextMatcher)
     if compares and second is not None:
         raise ValueError(f"{run} compares pictures with texts; name these with --zero-shot, not --second")
     if zero_shot and not compares:
@@ -276,9 +276,9 @@ def classify(
 def check_readable(run: str, loaded: Any, texts: list[str]) -> None:
     """An error if a model that reads is given a picture's name."""
     from regard.data.readers.images import is_image
-    from regard.tasks import PictureEncoder
+    from regard.tasks import ImageEncoder
 
-    for text in () if isinstance(loaded, PictureEncoder) else texts:
+    for text in () if isinstance(loaded, ImageEncoder) else texts:
         if is_image(text) and Path(text).is_file():
             raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
 
@@ -343,7 +343,7 @@ def embed(
     regard embed RUN --search "a red circle" --in FOLDER
     """
     from regard.data.sets.pairs import read_lines
-    from regard.tasks import Comparer, PictureEncoder, load_for
+    from regard.tasks import ImageEncoder, ImageTextMatcher, load_for
 
     if (query is None) != (corpus is None):
         raise ValueError("--search and --in go together: what to look for, and the file or folder to look in")
@@ -351,7 +351,7 @@ def embed(
         if query is not None and given:
             raise ValueError(f"{name} does not go with --search, which prints what it finds; leave one of them out")
     encoder = load_for("embed", run, quantize)
-    sees = isinstance(encoder, PictureEncoder)
+    sees = isinstance(encoder, ImageEncoder)
     if query is not None and corpus is not None and corpus.is_dir():
         if not sees:
             raise ValueError(f"{run} reads texts, and {corpus} is a folder; give a file with a text a line")
@@ -365,7 +365,7 @@ def embed(
             click.echo(f"passed over {len(skipped):,} file{'s' * (len(skipped) > 1)}: {skipped[0]}", err=True)
         return
     if query is not None and corpus is not None:
-        if sees and not isinstance(encoder, Comparer):
+        if sees and not isinstance(encoder, ImageTextMatcher):
             raise ValueError(f"{run} sees, it does not read; give --in a folder of images")
         for found in encoder.search(query, read_lines(corpus), count=count):
             tell(

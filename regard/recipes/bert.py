@@ -21,7 +21,7 @@ from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
-from regard.tasks.encoder import reading
+from regard.tasks.text_encoder import reading
 from regard.tokens import Framed, Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line

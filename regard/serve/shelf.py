@@ -21,9 +21,9 @@ from regard.models import T5
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks import Translator
+from regard.tasks.image_encoder import ImageEncoder
+from regard.tasks.language_model import LanguageModel
 from regard.tasks.loading import kind_of, load
-from regard.tasks.pictures import PictureEncoder
-from regard.tasks.writer import Writer
 from regard.tokens.pixels import PIXELS
 
 VERBS = {
@@ -136,12 +136,12 @@ def abilities(path: Path, model: Any) -> list[str]:
     kind = kind_of(model)
     if (path / PIXELS).is_file():
         return ["look"]
-    if issubclass(kind, PictureEncoder):
+    if issubclass(kind, ImageEncoder):
         return ["see", "look"]
     does = [verb for verb in VERBS if hasattr(kind, verb)]
     if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
         does.remove("generate")
-    if issubclass(kind, Writer) and path.is_dir():
+    if issubclass(kind, LanguageModel) and path.is_dir():
         if find_chat_template(path) is not None or load_generation(path)["prompt_end"]:
             does.append("chat")
     return [*does, "look"]

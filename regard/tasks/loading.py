@@ -11,21 +11,21 @@ from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import CLIP, DETR, MAE, Bert, Captioner
 from regard.native import quantized
-from regard.tasks.captioner import CaptionWriter
-from regard.tasks.comparer import Comparer
-from regard.tasks.detector import Detector
-from regard.tasks.encoder import Encoder
-from regard.tasks.painter import Painter
-from regard.tasks.pictures import PictureClassifier, PictureEncoder
-from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
-from regard.tasks.restorer import Restorer
+from regard.tasks.image_captioner import ImageCaptioner
+from regard.tasks.image_encoder import ImageClassifier, ImageEncoder
+from regard.tasks.image_restorer import ImageRestorer
+from regard.tasks.image_text_matcher import ImageTextMatcher
+from regard.tasks.language_model import LanguageModel
+from regard.tasks.object_detector import ObjectDetector
+from regard.tasks.pixel_model import PixelModel
+from regard.tasks.text_encoder import TextEncoder
+from regard.tasks.text_heads import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier
 from regard.tasks.translator import Translator
-from regard.tasks.writer import Writer
 from regard.tokens import Tokenizer
 from regard.tokens.pixels import PIXELS, Pixels
 
-READERS: dict[str, type[Encoder]] = {
-    "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
+READERS: dict[str, type[TextEncoder]] = {
+    "none": TextEncoder, "mask": MaskFiller, "pretrain": MaskFiller, "classify": TextClassifier, "tag": EntityTagger, "answer": QuestionAnswerer,
 }  # fmt: skip
 LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
 """Its stories begin with <s>, and a second one begins the next story."""
@@ -41,9 +41,9 @@ Quantize = Literal["none", "int8", "int4"]
 def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
-    What comes back knows its verbs: a `Translator` translates, a `Writer` continues texts, an `Encoder` embeds
-    them and, as it was trained to, fills, classifies, tags or answers; a `PictureEncoder` does so with image files,
-    a `Comparer` with both.
+    What comes back knows its verbs: a `Translator` translates, a `LanguageModel` continues texts, an `TextEncoder` embeds
+    them and, as it was trained to, fills, classifies, tags or answers; a `ImageEncoder` does so with image files,
+    a `ImageTextMatcher` with both.
     `quantize` makes its matrices whole numbers.
     """
     path = find(directory)
@@ -51,24 +51,24 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     if quantize is not None and quantize != "none":
         model = quantized.quantize(model, quantize)
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
-        return Writer(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
+        return LanguageModel(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
     if (path / PIXELS).is_file():
-        return Painter(model, Pixels.load(path))
+        return PixelModel(model, Pixels.load(path))
     kind = kind_of(model)
-    if kind is CaptionWriter:
+    if kind is ImageCaptioner:
         generation = load_generation(path)
-        return CaptionWriter(model, load_preparation(path, model.config), Tokenizer.load(path), generation)
-    if kind is Comparer:
-        return Comparer(model, load_preparation(path, model.config), Tokenizer.load(path))
-    if issubclass(kind, PictureEncoder):
+        return ImageCaptioner(model, load_preparation(path, model.config), Tokenizer.load(path), generation)
+    if kind is ImageTextMatcher:
+        return ImageTextMatcher(model, load_preparation(path, model.config), Tokenizer.load(path))
+    if issubclass(kind, ImageEncoder):
         return kind(model, load_preparation(path, model.config))
     tokenizer = Tokenizer.load(path)
-    if issubclass(kind, Encoder):
+    if issubclass(kind, TextEncoder):
         return kind(model, tokenizer)
     generation = load_generation(path)
     generation["forbidden"] += range(tokenizer.vocab_size, model.config.vocab_size)  # padding that stands for no token
     loaded = kind(model, tokenizer, generation)
-    if isinstance(loaded, Writer):
+    if isinstance(loaded, LanguageModel):
         loaded.template = find_chat_template(path)
     return loaded
 
@@ -78,16 +78,16 @@ def kind_of(model: Any) -> type[Any]:
     if isinstance(model, Bert):
         return READERS[model.config.task]
     if isinstance(model, Captioner):
-        return CaptionWriter
+        return ImageCaptioner
     if isinstance(model, DETR):
-        return Detector
+        return ObjectDetector
     if isinstance(model, CLIP):
-        return Comparer
+        return ImageTextMatcher
     if isinstance(model, MAE):
-        return Restorer
+        return ImageRestorer
     if "pixels" in inspect.signature(model.forward).parameters:
-        return PictureClassifier if getattr(model.config, "labels", ()) else PictureEncoder
-    return Translator if hasattr(model, "encoder") else Writer
+        return ImageClassifier if getattr(model.config, "labels", ()) else ImageEncoder
+    return Translator if hasattr(model, "encoder") else LanguageModel
 
 
 def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None) -> Any:
@@ -95,7 +95,7 @@ def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None)
     loaded = load(directory, quantize)
     if not hasattr(loaded, verb):
         able = [does for name, does in VERBS.items() if hasattr(loaded, name)]
-        learns = isinstance(loaded, Encoder) and verb in READERS  # an encoder can be given another head
+        learns = isinstance(loaded, TextEncoder) and verb in READERS  # an encoder can be given another head
         cure = f"regard finetune {directory} --task {verb}" if learns else "choose another model"
         raise ValueError(f"{directory} {' and '.join(able)}, it does not {verb}; {cure}")
     return loaded

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
-from regard.tasks.speaker import Speaker, told_or
+from regard.tasks.engine_task import EngineTask, told_or
 from regard.tokens import Tokenizer
 
 LONGEST_SOURCE = 2048
@@ -22,7 +22,7 @@ class Translation:
     ids: tuple[int, ...]
 
 
-class Translator(Speaker):
+class Translator(EngineTask):
     """What `regard.load` returns for a model that turns one text into another."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from regard.decode.sample import until
 from regard.decode.speculative import Lookup
 from regard.decode.telling import Told, overlap
 from regard.native import compiled
-from regard.tasks import Writer
+from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 from tests.decode.texts import ENDS, FORBIDDEN, VOCAB, check_empty, engine_for, model_of, reads_source, scores_after
 
@@ -268,7 +268,7 @@ def writer(kind):
     """One with the real tokenizer of a kind; only its texts are asked for."""
     if kind not in WRITERS:
         tokenizer = Tokenizer.train(texts=[TEXT], kind=kind, vocab_size=300)
-        WRITERS[kind] = Writer(torch.nn.Identity(), tokenizer, MARKS)
+        WRITERS[kind] = LanguageModel(torch.nn.Identity(), tokenizer, MARKS)
     return WRITERS[kind]
 
 

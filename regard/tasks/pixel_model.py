@@ -9,12 +9,12 @@ from PIL import Image
 from regard.data.readers.images import Preparation
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
-from regard.tasks.pictures import Picture, opened
-from regard.tasks.speaker import Speaker
+from regard.tasks.engine_task import EngineTask
+from regard.tasks.image_encoder import Picture, opened
 from regard.tokens.pixels import Pixels
 
 
-class Painter(Speaker):
+class PixelModel(EngineTask):
     """What `regard.load` returns for a model that paints pixel by pixel."""
 
     def __init__(self, model: Any, pixels: Pixels) -> None:

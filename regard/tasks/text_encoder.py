@@ -17,7 +17,7 @@ BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Match:
     """A text found by a search: its likeness to the query, its place in the corpus, the text."""
 
     score: float
@@ -25,7 +25,7 @@ class Found:
     text: str
 
 
-class Encoder:
+class TextEncoder:
     """What `regard.load` returns for a model that reads; its subclasses do what its head was trained for."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any] | None = None) -> None:
@@ -68,14 +68,14 @@ class Encoder:
             vectors[places] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
-    def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Found]:
+    def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most like the query, by the cosine of their vectors."""
         if not corpus:
             return []
         likeness = self.embed(corpus) @ self.embed([query])[0]
         best = likeness.topk(min(count, len(corpus)))
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        return [Found(score, place, corpus[place]) for score, place in pairs]
+        return [Match(score, place, corpus[place]) for score, place in pairs]
 
 
 def reading(framed: Sequence[Framed], tokenizer: Tokenizer, config: Any) -> dict[str, Tensor]:

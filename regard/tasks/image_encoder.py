@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from regard.data.readers.images import Preparation, list_images, read_image
-from regard.tasks.encoder import Found
-from regard.tasks.readers import Label
+from regard.tasks.text_encoder import Match
+from regard.tasks.text_heads import Label
 
 BATCH = 64
 Picture = str | Path | Image.Image
@@ -27,7 +27,7 @@ def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
     return [read_image(one) for one in pictures]
 
 
-class PictureEncoder:
+class ImageEncoder:
     """What `regard.load` returns for a model that sees: a vector for each picture."""
 
     def __init__(self, model: Any, preparation: Preparation) -> None:
@@ -79,7 +79,7 @@ class PictureEncoder:
     def search(
         self, query: Picture, corpus: str | Path | Sequence[Picture], *, count: int = 5,
         skipped: list[str] | None = None,
-    ) -> list[Found]:  # fmt: skip
+    ) -> list[Match]:  # fmt: skip
         """What is most like the query, by the cosine of vectors, in a folder of pictures or in a list.
 
         Files of a folder that cannot be read are errors, unless there is a list `skipped` for what is wrong with them.
@@ -91,7 +91,7 @@ class PictureEncoder:
             names, vectors = [str(one) for one in corpus], self.vectors(corpus)
         best = (vectors @ wanted).topk(min(count, len(names)))
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        return [Found(score, place, names[place]) for score, place in pairs]
+        return [Match(score, place, names[place]) for score, place in pairs]
 
     def embed_folder(self, folder: Path, skipped: list[str] | None = None) -> tuple[list[str], Float[Tensor, "N D"]]:
         """All pictures in a folder and those below it, a few at a time: their paths and vectors."""
@@ -113,7 +113,7 @@ class PictureEncoder:
         return names, torch.cat(parts)
 
 
-class PictureClassifier(PictureEncoder):
+class ImageClassifier(ImageEncoder):
     """Labels pictures."""
 
     def classify(self, pictures: Sequence[Picture], seconds: None = None) -> list[list[Label]]:

@@ -10,8 +10,8 @@ import torch
 from regard.data.readers.images import Preparation
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
-from regard.tasks.pictures import Picture, PictureEncoder
-from regard.tasks.speaker import Speaker, told_or
+from regard.tasks.engine_task import EngineTask, told_or
+from regard.tasks.image_encoder import ImageEncoder, Picture
 from regard.tokens import Tokenizer
 
 
@@ -24,7 +24,7 @@ class Caption:
     ids: tuple[int, ...]
 
 
-class CaptionWriter(PictureEncoder, Speaker):
+class ImageCaptioner(ImageEncoder, EngineTask):
     """What `regard.load` returns for a model that says what a picture shows."""
 
     def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from regard.decode.engine import Engine
 from regard.native.record import is_watched
 
 
-class Speaker:
+class EngineTask:
     """A model with an engine of its own."""
 
     model: Any

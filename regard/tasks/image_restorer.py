@@ -8,13 +8,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.nn.patches import cut, grid_of, paste
-from regard.tasks.pictures import Picture, PictureEncoder
+from regard.tasks.image_encoder import ImageEncoder, Picture
 
 BLANK = 90
 """The grey of what is hidden."""
 
 
-class Restorer(PictureEncoder):
+class ImageRestorer(ImageEncoder):
     """What `regard.load` returns for a masked autoencoder: a vector for each picture, and guesses of what is hidden."""
 
     def complete(

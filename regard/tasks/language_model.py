@@ -11,7 +11,7 @@ from regard.data.sets.batches import IGNORE, pad
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate
-from regard.tasks.speaker import Speaker, told_or
+from regard.tasks.engine_task import EngineTask, told_or
 from regard.tokens import Tokenizer
 
 NEW_TOKENS = 200
@@ -22,7 +22,7 @@ NEAR = 16
 """Tokens before a text that its first characters may depend on."""
 
 
-class Writer(Speaker):
+class LanguageModel(EngineTask):
     """What `regard.load` returns for a model that continues texts."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:

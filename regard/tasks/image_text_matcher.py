@@ -11,13 +11,13 @@ from torch import Tensor
 
 from regard.data.readers.images import Preparation, is_image
 from regard.data.sets.batches import bucket, pad
-from regard.tasks.encoder import BATCH_TOKENS
-from regard.tasks.pictures import Picture, PictureEncoder
-from regard.tasks.readers import Label
+from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.tasks.text_encoder import BATCH_TOKENS
+from regard.tasks.text_heads import Label
 from regard.tokens import Tokenizer
 
 
-class Comparer(PictureEncoder):
+class ImageTextMatcher(ImageEncoder):
     """What `regard.load` returns for CLIP: vectors of pictures and of texts, labels by any texts, search by words."""
 
     def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks.pictures import Picture, PictureEncoder, opened
+from regard.tasks.image_encoder import ImageEncoder, Picture, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Detection:
     box: tuple[float, float, float, float]
 
 
-class Detector(PictureEncoder):
+class ObjectDetector(ImageEncoder):
     """Finds things in pictures."""
 
     def detect(self, pictures: Sequence[Picture], *, threshold: float = 0.5) -> list[list[Detection]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.tasks.encoder import Encoder
+from regard.tasks.text_encoder import TextEncoder
 from regard.tokens import Framed
 
 LONGEST_ANSWER = 30
@@ -51,7 +51,7 @@ class Answer:
     score: float
 
 
-class Filler(Encoder):
+class MaskFiller(TextEncoder):
     """Says what stands in hidden places."""
 
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
@@ -75,7 +75,7 @@ class Filler(Encoder):
         return results
 
 
-class Classifier(Encoder):
+class TextClassifier(TextEncoder):
     """Labels texts."""
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
@@ -90,7 +90,7 @@ class Classifier(Encoder):
         return results
 
 
-class Tagger(Encoder):
+class EntityTagger(TextEncoder):
     """Finds entities."""
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
@@ -138,7 +138,7 @@ def split_tag(name: str) -> tuple[str, str]:
     return (prefix, label) if dash and prefix in tuple("BIESLU") else ("", name)
 
 
-class Answerer(Encoder):
+class QuestionAnswerer(TextEncoder):
     """Answers questions about a passage by a stretch of it, or says that it does not answer."""
 
     def answer(self, questions: Sequence[str], passages: Sequence[str]) -> list[Answer]:
