@@ -31,6 +31,13 @@ class Pixels:
                 f"levels={self.levels} in {self.channels} channels are {self.colours:,} colours; use 2 to {MOST:,}"
             )
 
+    @classmethod
+    def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "Pixels":
+        """The tokens of images of this shape (rows, columns, channels); without `levels`, 16 for grey, 6 for colours."""
+        rows, columns, channels = shape
+        usual = 16 if channels == 1 else 6
+        return cls(rows=rows, columns=columns, channels=channels, levels=usual if levels is None else levels)
+
     @property
     def colours(self) -> int:
         return self.levels**self.channels

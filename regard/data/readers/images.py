@@ -1,5 +1,6 @@
 """Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
 
+import base64
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -54,6 +55,14 @@ def read_image(picture: str | Path | BytesIO | Image.Image) -> Image.Image:
         if str(error).startswith(str(name)):
             raise
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
+
+
+def read_data_uri(uri: Any) -> Image.Image:
+    """The image in a data: URI, as a request holds it."""
+    head, comma, data = uri.partition(",") if isinstance(uri, str) else ("", "", "")
+    if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
+        raise ValueError("no data: URI of an image; send data:image/png;base64,…")
+    return read_image(BytesIO(base64.b64decode(data, validate=True)))  # its errors are ValueErrors
 
 
 def is_image(name: str) -> bool:
