@@ -13,9 +13,9 @@ from regard.cost.report import decimal_size
 from regard.data.generated.docs import summaries
 from regard.data.generated.text_tasks import tasks
 from regard.data.sets.batches import bucket, pair_batch, text_batches
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.pairs import Pairs, PairsConfig, read_lines
-from regard.data.sets.text import TextConfig, read_text
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.text_pairs import Pairs, PairsConfig, read_lines
+from regard.data.sets.running_text import TextConfig, read_text
 from regard.eval.scores import data_of, held_out_pairs, held_out_text, score
 from regard.hub.remote import find
 from regard.native.quantized import size_of

@@ -34,7 +34,7 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     regard detect RUN image.png --out boxes.png
     regard detect RUN photos/*.jpg --out FOLDER --json
     """
-    from regard.data.readers.images import read_image
+    from regard.data.readers.image_files import read_image
     from regard.inside.boxes import check_place, draw_boxes
     from regard.tasks import load_for
 
@@ -101,7 +101,7 @@ def complete(
     A model of pixels paints the lower part or, without any IMAGE, whole pictures; a masked autoencoder the patches that
     are hidden from it. A row of the drawing is what was shown, the completions, and the picture as it was.
     """
-    from regard.data.readers.images import SUFFIXES
+    from regard.data.readers.image_files import SUFFIXES
     from regard.files import write_atomically
     from regard.tasks import ImageRestorer, load_for
     from regard.tasks.pixel_model import sheet

@@ -238,7 +238,7 @@ def compare(
 def convert(run: str, out: Path, to: str) -> None:
     """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
     from regard.hub.checkpoint import export_model
-    from regard.hub.images import save_preparation
+    from regard.hub.preprocessor import save_preprocessing
     from regard.tasks import ImageEncoder, ImageTextMatcher, LanguageModel, PixelModel, TextEncoder, load
     from regard.tokens.export import export_tokenizer
 
@@ -248,7 +248,7 @@ def convert(run: str, out: Path, to: str) -> None:
     if isinstance(loaded, ImageEncoder):
         told = loaded.tokenizer if isinstance(loaded, ImageTextMatcher) else None
         export_model(loaded.model, out, **{name: getattr(told, name) for name in ("bos", "eos", "pad") if told})
-        save_preparation(out, loaded.preparation)
+        save_preprocessing(out, loaded.preparation)
         if told is not None:
             export_tokenizer(told, out, frame="both", max_len=loaded.model.config.max_len)
         click.echo(f"written: {out}", err=True)

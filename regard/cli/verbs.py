@@ -206,7 +206,7 @@ class Labelling(click.Command):
             left = super().parse_args(ctx, spread(args))
         except click.MissingParameter:
             raise ValueError(FIRST) from None
-        from regard.data.readers.images import is_image
+        from regard.data.readers.image_files import is_image
 
         if is_image(ctx.params["run"]):  # of RUN, a label was made
             raise ValueError(FIRST)
@@ -215,7 +215,7 @@ class Labelling(click.Command):
 
 def spread(words: list[str]) -> list[str]:
     """The same with --zero-shot before each of its words."""
-    from regard.data.readers.images import is_image
+    from regard.data.readers.image_files import is_image
 
     found: list[str] = []
     taking = False
@@ -275,7 +275,7 @@ def classify(
 
 def check_readable(run: str, loaded: Any, texts: list[str]) -> None:
     """An error if a model that reads is given a picture's name."""
-    from regard.data.readers.images import is_image
+    from regard.data.readers.image_files import is_image
     from regard.tasks import ImageEncoder
 
     for text in () if isinstance(loaded, ImageEncoder) else texts:
@@ -310,7 +310,7 @@ def answer(
     run: str, question: tuple[str, ...], passage: str | None, file: Path | None, quantize: Any, as_json: bool
 ) -> None:
     """Answer QUESTION by a stretch of a passage, or say that it is not answerable."""
-    from regard.data.sets.text import read_text
+    from regard.data.sets.running_text import read_text
     from regard.tasks import load_for
 
     if (passage is None) == (file is None):
@@ -342,7 +342,7 @@ def embed(
     regard embed RUN image.png --out vectors.npy
     regard embed RUN --search "a red circle" --in FOLDER
     """
-    from regard.data.sets.pairs import read_lines
+    from regard.data.sets.text_pairs import read_lines
     from regard.tasks import ImageEncoder, ImageTextMatcher, load_for
 
     if (query is None) != (corpus is None):

@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from regard.data.sets.text import TextConfig
+from regard.data.sets.running_text import TextConfig
 from regard.eval.scores import evaluate, held_out_pairs, score_pairs
 from regard.recipes.lm import encode
 from regard.runs.recipe import Recipe
 from regard.tasks import LanguageModel, Translator, load
-from regard.tasks.scores import exact_match, translation_scores
+from regard.tasks.metrics import exact_match, translation_scores
 from regard.train.loop import read_metrics
 
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from regard.data.generated.phrases import SHOWCASE
 from regard.data.generated.text_tasks import tasks
-from regard.data.sets.boxes import BoxesConfig
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.masking import MaskedConfig
-from regard.data.sets.paired import PairedConfig
-from regard.data.sets.pairs import PairsConfig
-from regard.data.sets.text import TextConfig
-from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.labelled_images import ImagesConfig
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.masked_text import MaskedConfig
+from regard.data.sets.image_text_pairs import PairedConfig
+from regard.data.sets.text_pairs import PairsConfig
+from regard.data.sets.running_text import TextConfig
+from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.decode.sample import Sampling
 from regard.eval.scores import TEST_EXAMPLES, evaluate, held_out_pairs, pictures_of, render, score_pairs
 from regard.recipes.clip import images

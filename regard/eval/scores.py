@@ -12,16 +12,16 @@ import torch
 
 from regard.config import override
 from regard.data.generated.text_tasks import PREFIXES, tasks
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.boxes import BoxesConfig
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig, Pictures, named_as
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.masking import MaskedConfig
-from regard.data.sets.paired import PairedConfig
-from regard.data.sets.pairs import Pairs, PairsConfig, embedded, read_pairs
-from regard.data.sets.text import TextConfig, read_text
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages, named_as
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.masked_text import MaskedConfig
+from regard.data.sets.image_text_pairs import PairedConfig
+from regard.data.sets.text_pairs import Pairs, PairsConfig, embedded, read_pairs
+from regard.data.sets.running_text import TextConfig, read_text
 from regard.hub.remote import find
 from regard.nn.patches import sides
 from regard.recipes.bert import cut, hidden
@@ -50,7 +50,7 @@ from regard.tasks import (
 )  # fmt: skip
 from regard.tasks.loading import Quantize
 from regard.tasks.object_detector import detection_scores
-from regard.tasks.scores import (
+from regard.tasks.metrics import (
     exact_match,
     label_scores,
     likeness_scores,
@@ -113,7 +113,7 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, str) and isinstance(other, str) and Path(one).resolve() == Path(other).resolve()
 
 
-def sized(loaded: Any) -> Preparation:
+def sized(loaded: Any) -> Preprocessing:
     """How a model's pictures are prepared; at its own size, where it needs one and that is not said."""
     how = loaded.preparation
     if how.target is not None or isinstance(loaded, ObjectDetector):
@@ -141,7 +141,7 @@ def pictures_of(
     found = data.read(data.source, how=how, **more) if given & set(data.own) and not known else data.held_out(how)
     if limit is None:
         return data, found
-    return data, found.draw(limit, 0) if isinstance(found, Pictures) else found.take(slice(limit))
+    return data, found.draw(limit, 0) if isinstance(found, LabelledImages) else found.take(slice(limit))
 
 
 def examples_of(run: Path, task: str, changes: Mapping[str, Any], limit: int | None) -> list[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from regard.data.sets.batches import IGNORE, Batch, Stream, pad
-from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.models import preset
 from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe

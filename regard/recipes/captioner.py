@@ -17,16 +17,16 @@ from typing import Any
 
 from regard.config import override
 from regard.data.generated.scenes import scenes
-from regard.data.sets.captions import HELD_OUT, Captioned, CaptionsConfig, CaptionStream
-from regard.data.sets.images import preparation_for
+from regard.data.sets.captioned_images import HELD_OUT, CaptionedImages, CaptionsConfig, CaptionStream
+from regard.data.sets.labelled_images import preprocessing_for
 from regard.inside.captions import gains, word_maps
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
-from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.fit import Job, get_tokenizer, special_ids, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, fields_of
 from regard.tasks import ImageCaptioner
-from regard.tasks.scores import caption_scores
+from regard.tasks.metrics import caption_scores
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
@@ -68,10 +68,10 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
         raise ValueError(f"no caption is shorter than max_len={data.max_len} tokens; raise --data.max-len")
     sizes = fields_of(pictures.pixels.shape[1:])
     recipe = with_vocabulary(recipe, tokenizer, **sizes)
-    bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
+    bos, eos, pad = special_ids(tokenizer, "bos", "eos", "pad")
     places = recipe.model.grid[0] * recipe.model.grid[1]
     stream = CaptionStream(
-        pictures, ids, preparation_for(pictures), data, (bos, eos, pad),
+        pictures, ids, preprocessing_for(pictures), data, (bos, eos, pad),
         rows=max(1, recipe.train.batch_tokens // places), seed=recipe.train.seed,
     )  # fmt: skip
     said = sum(map(len, ids))
@@ -91,7 +91,7 @@ def check_length(data: CaptionsConfig, recipe: Recipe) -> None:
 
 
 def score_captions(
-    loaded: ImageCaptioner, data: CaptionsConfig, found: Captioned, *, beams: int | None = None,
+    loaded: ImageCaptioner, data: CaptionsConfig, found: CaptionedImages, *, beams: int | None = None,
     length_penalty: float | None = None, lowercase: bool = False, **how: Any,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """BLEU-4 and exact match on pictures that are prepared for the model; of scenes also the attention's gain:
@@ -110,8 +110,8 @@ def score_captions(
 
 
 def encode(
-    pictures: Captioned, tokenizer: Tokenizer, max_len: int, line: Line
-) -> tuple[Captioned, list[list[list[int]]]]:
+    pictures: CaptionedImages, tokenizer: Tokenizer, max_len: int, line: Line
+) -> tuple[CaptionedImages, list[list[list[int]]]]:
     """Captions as tokens, without those that are too long and the pictures that then have none."""
     flat = iter(tokenizer.encode_batch([caption for captions in pictures.captions for caption in captions]))
     ids = [[next(flat) for _ in captions] for captions in pictures.captions]

@@ -17,14 +17,14 @@ from typing import Any
 from PIL import Image
 
 from regard.config import override
-from regard.data.sets.captions import Captioned
-from regard.data.sets.images import preparation_for
-from regard.data.sets.paired import PairedConfig, PairStream
+from regard.data.sets.captioned_images import CaptionedImages
+from regard.data.sets.labelled_images import preprocessing_for
+from regard.data.sets.image_text_pairs import PairedConfig, PairStream
 from regard.models import preset
 from regard.objectives.contrastive import pictures_and_texts
 from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
-from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.fit import Job, get_tokenizer, special_ids, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, fields_of
 from regard.tasks.image_text_matcher import ImageTextMatcher
 from regard.tokens import Tokenizer
@@ -67,12 +67,12 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     pictures, valid = data.split()
     texts = lambda: (text for several in pictures.captions for text in several)  # noqa: E731
     tokenizer = ending(get_tokenizer(data, texts, out, resume, specials=(END,)))
-    bos, eos, fill = marks(tokenizer, "bos", "eos", "pad")
+    bos, eos, fill = special_ids(tokenizer, "bos", "eos", "pad")
     ids, valid_ids = (framed(some, tokenizer, data.max_len) for some in (pictures, valid))
     sizes = fields_of(pictures.pixels.shape[1:])
     recipe = with_vocabulary(recipe, tokenizer, **sizes)
     stream = PairStream(
-        pictures, ids, preparation_for(pictures), data, (bos, eos, fill),
+        pictures, ids, preprocessing_for(pictures), data, (bos, eos, fill),
         rows=max(2, recipe.train.batch_tokens // recipe.model.tokens), seed=recipe.train.seed,
     )  # fmt: skip
     return Job(
@@ -89,13 +89,13 @@ def ending(tokenizer: Tokenizer) -> Tokenizer:
     return Tokenizer(tokenizer.inner, names=tokenizer.names | {"eos": END})
 
 
-def framed(pictures: Captioned, tokenizer: Tokenizer, max_len: int) -> list[list[list[int]]]:
+def framed(pictures: CaptionedImages, tokenizer: Tokenizer, max_len: int) -> list[list[list[int]]]:
     """The texts of each picture between special tokens."""
     flat = iter(tokenizer.frame([text for several in pictures.captions for text in several], max_len=max_len))
     return [[next(flat).ids for _ in several] for several in pictures.captions]
 
 
-def recall(loaded: ImageTextMatcher, pictures: Captioned) -> tuple[dict[str, float], list[str]]:
+def recall(loaded: ImageTextMatcher, pictures: CaptionedImages) -> tuple[dict[str, float], list[str]]:
     """How often the likest text is one of the picture's own, and the likest picture one with this text; the texts."""
     texts = list(dict.fromkeys(text for several in pictures.captions for text in several))
     seen, read = loaded.embed_arrays(pictures.pixels), loaded.embed_texts(texts)
@@ -110,6 +110,6 @@ def recall(loaded: ImageTextMatcher, pictures: Captioned) -> tuple[dict[str, flo
     }, found
 
 
-def images(pictures: Captioned) -> list[Image.Image]:
+def images(pictures: CaptionedImages) -> list[Image.Image]:
     """As if they had been read from files."""
     return [Image.fromarray(one.squeeze(-1) if one.shape[-1] == 1 else one) for one in pictures.pixels]

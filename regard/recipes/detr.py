@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
-from regard.data.sets.boxes import BoxesConfig, BoxStream
+from regard.data.sets.boxed_images import BoxesConfig, BoxStream
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
-from regard.hub.images import load_preparation
+from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import sides
@@ -69,7 +69,7 @@ def start_config(base: str) -> Any:
 def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Reads the pictures; the model gets the names of what they show."""
     if data.base is not None:  # what it starts from says what it reads
-        base = load_preparation(find(data.base), recipe.model)
+        base = load_preprocessing(find(data.base), recipe.model)
         if data.channels != base.channels:
             raise ValueError(f"{data.base} reads pictures of {base.channels} channels; leave out --data.channels")
         data = replace(data, size=data.size or base.shortest or min(base.size or (data.side,)))

@@ -11,7 +11,7 @@ import torch
 
 from regard.config import nearest
 from regard.data.sets.batches import IGNORE, Batch, IdPair, Stream, pad
-from regard.data.sets.labelled import Examples, ExamplesConfig
+from regard.data.sets.labelled_texts import Examples, ExamplesConfig
 from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find

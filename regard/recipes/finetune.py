@@ -12,7 +12,7 @@ regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid d
 from dataclasses import replace
 from typing import Any
 
-from regard.data.sets.labelled import ExamplesConfig
+from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset

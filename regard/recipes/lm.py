@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.sets.batches import TextStream, text_batches
-from regard.data.sets.text import TextConfig
+from regard.data.sets.running_text import TextConfig
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.config import override
-from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
-from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig
+from regard.data.sets.labelled_images import DECIDED, NO_LABELS, preprocessing_for
+from regard.data.sets.unlabelled_images import HiddenStream, UnlabelledConfig
 from regard.models import preset
 from regard.objectives.pixels import hidden_pixels
 from regard.registry import register_recipe
@@ -68,7 +68,7 @@ def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, 
     """Pictures at the model's size, and for each patch a number that says whether it is hidden."""
     pictures, valid = data.split()
     recipe = shaped(recipe, pictures)
-    preparation, tokens = preparation_for(pictures), recipe.model.tokens
+    preparation, tokens = preprocessing_for(pictures), recipe.model.tokens
     stream = HiddenStream(
         pictures, preparation, data, max(1, recipe.train.batch_tokens // tokens),
         seed=recipe.train.seed, patches=tokens - 1,

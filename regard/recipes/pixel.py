@@ -20,11 +20,11 @@ import torch
 
 from regard.config import override
 from regard.cost.pixels import check_room, check_time
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import Batch
-from regard.data.sets.images import Pictures, PictureStream
-from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.data.sets.labelled_images import LabelledImages, ImageStream
+from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.hub.checkpoint import save_model
 from regard.models import preset
 from regard.objectives.next_token import next_token
@@ -33,7 +33,7 @@ from regard.registry import register_recipe
 from regard.runs.fit import Job, prepare, with_steps
 from regard.runs.recipe import Recipe
 from regard.tasks import PixelModel
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.config import TrainConfig
 from regard.train.loop import evaluate
 from regard.train.progress import Line
@@ -42,7 +42,7 @@ TOKENS = 4096
 """Pixels in a batch, or one picture."""
 SHARE = 0.25
 """Most time that validation may take, as a share of the training before it."""
-RAW = Preparation(scale=None)
+RAW = Preprocessing(scale=None)
 """Bytes as they are."""
 
 
@@ -58,12 +58,12 @@ class PixelsConfig(UnlabelledConfig):
     levels: int | None = None
     """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
 
-    def pixels(self) -> Pixels:
+    def pixels(self) -> PixelTokenizer:
         """How these pictures become tokens."""
         rows, columns, channels = self.shape()
         usual = 16 if channels == 1 else 6
         levels = usual if self.levels is None else self.levels
-        return Pixels(rows=rows, columns=columns, channels=channels, levels=levels)
+        return PixelTokenizer(rows=rows, columns=columns, channels=channels, levels=levels)
 
 
 @register_recipe("pixel")
@@ -83,16 +83,16 @@ def pixel(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> R
 
 
 @dataclass(frozen=True, kw_only=True)
-class PixelStream(PictureStream):
+class PixelStream(ImageStream):
     """Batches of pictures as ids: each position is to say the next pixel."""
 
-    pixels: Pixels
+    pixels: PixelTokenizer
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
             yield epoch, index, self.told(batch)
 
-    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+    def once(self, pictures: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
         yield from map(self.told, super().once(pictures, rows))
 
     def told(self, batch: Batch) -> Batch:
@@ -138,7 +138,7 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
     )  # fmt: skip
 
 
-def pixel_scores(painter: PixelModel, pictures: Pictures, known: Pictures) -> dict[str, Any]:
+def pixel_scores(painter: PixelModel, pictures: LabelledImages, known: LabelledImages) -> dict[str, Any]:
     """Bits that the model needs for a number of a held-out picture, next to each pixel's own histogram."""
     size = painter.pixels
     stream = PixelStream(pictures, RAW, Augmentation(), max(1, 16_384 // len(size)), pixels=size)
@@ -150,7 +150,7 @@ def pixel_scores(painter: PixelModel, pictures: Pictures, known: Pictures) -> di
     }
 
 
-def histogram_nats(known: np.ndarray, ids: np.ndarray, size: Pixels) -> float:
+def histogram_nats(known: np.ndarray, ids: np.ndarray, size: PixelTokenizer) -> float:
     """The mean surprise at a pixel by how often it had each colour; every colour is counted half a time more."""
     places = np.arange(len(size))
     counts = np.full((len(size), size.colours), 0.5)

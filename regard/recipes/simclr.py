@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
-from regard.data.sets.unlabelled import UnlabelledConfig, ViewStream
+from regard.data.sets.labelled_images import DECIDED, NO_LABELS, preprocessing_for
+from regard.data.sets.unlabelled_images import UnlabelledConfig, ViewStream
 from regard.hub.checkpoint import save_model
 from regard.models import build
 from regard.models.simclr import SimCLR
@@ -66,7 +66,7 @@ def prepare_views(data: ViewsConfig, recipe: Recipe, out: Path, resume: bool, li
     """Two views of each picture; only the encoder is kept."""
     pictures, valid = data.split()
     recipe = shaped(recipe, pictures)
-    preparation = preparation_for(pictures)
+    preparation = preprocessing_for(pictures)
     rows = max(2, recipe.train.batch_tokens // recipe.model.tokens)
     stream = ViewStream(pictures, preparation, data, rows, seed=recipe.train.seed)
     return Job(

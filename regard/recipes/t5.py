@@ -16,9 +16,9 @@ import numpy as np
 
 from regard.data.generated.text_tasks import corrupt, tasks
 from regard.data.sets.batches import IdPair, Stream, pair_collate
-from regard.data.sets.labelled import HELD_OUT
-from regard.data.sets.pairs import Pairs, PairsConfig
-from regard.data.sets.text import TextConfig
+from regard.data.sets.labelled_texts import HELD_OUT
+from regard.data.sets.text_pairs import Pairs, PairsConfig
+from regard.data.sets.running_text import TextConfig
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
@@ -27,7 +27,7 @@ from regard.objectives.next_token import next_token
 from regard.recipes.lm import encode as encode_text
 from regard.recipes.translate import encode
 from regard.registry import models, register_recipe
-from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.fit import Job, get_tokenizer, special_ids, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
@@ -141,12 +141,12 @@ def prepare_spans(data: SpansConfig, recipe: Recipe, out: Path, resume: bool, li
 
 
 def collate_for(tokenizer: Tokenizer):  # noqa: ANN201  what pair_collate returns
-    eos, pad = marks(tokenizer, "eos", "pad")
+    eos, pad = special_ids(tokenizer, "eos", "pad")
     return pair_collate(bos=pad, eos=eos, pad_id=pad)
 
 
 def pairs_job(recipe: Recipe, tokenizer: Tokenizer, stream: Stream, valid: list[IdPair]) -> Job:
-    eos, pad = marks(tokenizer, "eos", "pad")
+    eos, pad = special_ids(tokenizer, "eos", "pad")
     stream = replace(stream, seed=recipe.train.seed)
     return Job(
         recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid), objective=next_token,

@@ -10,11 +10,11 @@ regard train translate --data.source train.en --data.target train.de
 from pathlib import Path
 
 from regard.data.sets.batches import IdPair, Stream, pair_collate
-from regard.data.sets.pairs import Pairs, PairsConfig, embedded
+from regard.data.sets.text_pairs import Pairs, PairsConfig, embedded
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
-from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
+from regard.runs.fit import Job, get_tokenizer, special_ids, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
@@ -61,7 +61,7 @@ def prepare_pairs(data: PairsConfig, recipe: Recipe, out: Path, resume: bool, li
         fresh = embedded("train", data.epoch_size, start=number * data.epoch_size)
         return encode(fresh, tokenizer, data.max_len)
 
-    bos, eos, pad = marks(tokenizer, "bos", "eos", "pad")
+    bos, eos, pad = special_ids(tokenizer, "bos", "eos", "pad")
     collate = pair_collate(bos=bos, eos=eos, pad_id=pad)
     stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
     return Job(

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from regard.config import override
-from regard.data.sets.images import ImagesConfig, PictureStream, preparation_for
+from regard.data.sets.labelled_images import ImagesConfig, ImageStream, preprocessing_for
 from regard.hub.adapter import begin_from, encoder_of, save_adapter, tune
 from regard.hub.checkpoint import load_model
-from regard.hub.images import load_preparation
+from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.models import preset
 from regard.nn.patches import grid_of, sides
@@ -99,7 +99,7 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
     config = recipe.model
     start = None
     if data.base is not None:  # what it starts from says what it reads
-        start = load_preparation(find(data.base), config)
+        start = load_preprocessing(find(data.base), config)
         if data.channels not in (None, config.channels):
             raise ValueError(f"{data.base} reads pictures of {config.channels} channels; leave out --data.channels")
         data = replace(data, channels=config.channels)
@@ -116,10 +116,10 @@ def prepare_pictures(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool
         pictures = pictures.draw(data.examples, recipe.train.seed)
     config = replace(config, **fields_of(pictures.pixels.shape[1:]), labels=pictures.names)
     recipe = replace(recipe, model=config)
-    preparation = start or preparation_for(pictures)
+    preparation = start or preprocessing_for(pictures)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, config.patch)))
     count = max(1, recipe.train.batch_tokens // tokens)
-    stream = PictureStream(
+    stream = ImageStream(
         pictures, preparation, data, count, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix
     )
     how: dict[str, Any] = {}

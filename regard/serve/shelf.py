@@ -24,7 +24,7 @@ from regard.tasks import Translator
 from regard.tasks.image_encoder import ImageEncoder
 from regard.tasks.language_model import LanguageModel
 from regard.tasks.loading import kind_of, load
-from regard.tokens.pixels import PIXELS
+from regard.tokens.pixel_tokenizer import PIXELS
 
 VERBS = {
     "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.tasks.engine_task import EngineTask, told_or
@@ -27,7 +27,7 @@ class Caption:
 class ImageCaptioner(ImageEncoder, EngineTask):
     """What `regard.load` returns for a model that says what a picture shows."""
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         super().__init__(model, preparation)
         self.tokenizer, self.generation = tokenizer, generation
 

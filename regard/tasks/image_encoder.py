@@ -11,7 +11,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, list_images, read_image
+from regard.data.readers.image_files import Preprocessing, list_images, read_image
 from regard.tasks.text_encoder import Match
 from regard.tasks.text_heads import Label
 
@@ -30,7 +30,7 @@ def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
 class ImageEncoder:
     """What `regard.load` returns for a model that sees: a vector for each picture."""
 
-    def __init__(self, model: Any, preparation: Preparation) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
 
     def pixels(self, pictures: Sequence[Picture]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, is_image
+from regard.data.readers.image_files import Preprocessing, is_image
 from regard.data.sets.batches import bucket, pad
 from regard.tasks.image_encoder import ImageEncoder, Picture
 from regard.tasks.text_encoder import BATCH_TOKENS
@@ -20,7 +20,7 @@ from regard.tokens import Tokenizer
 class ImageTextMatcher(ImageEncoder):
     """What `regard.load` returns for CLIP: vectors of pictures and of texts, labels by any texts, search by words."""
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)
         self.tokenizer = tokenizer
 

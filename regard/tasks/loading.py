@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, load_model
-from regard.hub.images import load_preparation
+from regard.hub.preprocessor import load_preprocessing
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.hub.remote import find
 from regard.models import CLIP, DETR, MAE, Bert, Captioner
@@ -22,7 +22,7 @@ from regard.tasks.text_encoder import TextEncoder
 from regard.tasks.text_heads import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier
 from regard.tasks.translator import Translator
 from regard.tokens import Tokenizer
-from regard.tokens.pixels import PIXELS, Pixels
+from regard.tokens.pixel_tokenizer import PIXELS, PixelTokenizer
 
 READERS: dict[str, type[TextEncoder]] = {
     "none": TextEncoder, "mask": MaskFiller, "pretrain": MaskFiller, "classify": TextClassifier, "tag": EntityTagger, "answer": QuestionAnswerer,
@@ -53,15 +53,15 @@ def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
     if path.is_file():  # a llama2.c file, with its tokenizer beside it
         return LanguageModel(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
     if (path / PIXELS).is_file():
-        return PixelModel(model, Pixels.load(path))
+        return PixelModel(model, PixelTokenizer.load(path))
     kind = kind_of(model)
     if kind is ImageCaptioner:
         generation = load_generation(path)
-        return ImageCaptioner(model, load_preparation(path, model.config), Tokenizer.load(path), generation)
+        return ImageCaptioner(model, load_preprocessing(path, model.config), Tokenizer.load(path), generation)
     if kind is ImageTextMatcher:
-        return ImageTextMatcher(model, load_preparation(path, model.config), Tokenizer.load(path))
+        return ImageTextMatcher(model, load_preprocessing(path, model.config), Tokenizer.load(path))
     if issubclass(kind, ImageEncoder):
-        return kind(model, load_preparation(path, model.config))
+        return kind(model, load_preprocessing(path, model.config))
     tokenizer = Tokenizer.load(path)
     if issubclass(kind, TextEncoder):
         return kind(model, tokenizer)

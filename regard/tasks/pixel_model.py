@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import Picture, opened
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
 class PixelModel(EngineTask):
     """What `regard.load` returns for a model that paints pixel by pixel."""
 
-    def __init__(self, model: Any, pixels: Pixels) -> None:
+    def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
     def read(self, pictures: Sequence[Picture]) -> np.ndarray:
@@ -57,9 +57,9 @@ class PixelModel(EngineTask):
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> Preprocessing:
         """How a picture gets the model's size."""
-        return Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+        return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
 
     @property
     def shape(self) -> tuple[int, int, int]:

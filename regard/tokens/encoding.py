@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from regard.data.sets.batches import IdPair
-from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
-from regard.data.sets.pairs import Pairs
+from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.text_pairs import Pairs
 from regard.tokens.corpus import corpus
 from regard.tokens.frame import Framed
-from regard.tokens.text import Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> np.ndarray:

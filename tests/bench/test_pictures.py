@@ -7,7 +7,7 @@ import pytest
 from regard.bench import pictures
 from regard.bench.measure import Died
 from regard.bench.pictures import PicturesConfig, draw_pictures, measure_pictures, render_pictures
-from regard.data.sets.images import digits
+from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.recipes import Recipe
 from tests.cli.calling import call, fails

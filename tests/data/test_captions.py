@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import scenes
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.captions import Captioned, CaptionsConfig, CaptionStream, list_captions
+from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream, list_captions
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_scenes():
 def stream(count=7, rows=3, **more):
     pixels = np.random.default_rng(2).integers(0, 256, (count, 6, 5, 3)).astype(np.uint8)
     ids = [[[10 + i] * (1 + i % 3), [20 + i]] for i in range(count)]
-    found = Captioned(pixels, [("a", "b")] * count)
-    return CaptionStream(found, ids, Preparation(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
+    found = CaptionedImages(pixels, [("a", "b")] * count)
+    return CaptionStream(found, ids, Preprocessing(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
 
 
 def test_a_batch_has_pictures_and_shifted_captions():

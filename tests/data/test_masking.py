@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.recipes import recipe
 from regard.recipes.bert import hidden
 from regard.runs.fit import prepare

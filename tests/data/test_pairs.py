@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.data.sets.pairs import PairsConfig, read_pairs
+from regard.data.sets.text_pairs import PairsConfig, read_pairs
 
 KEYS = ("source", "target")
 

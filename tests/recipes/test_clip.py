@@ -9,11 +9,11 @@ from PIL import Image
 
 from regard.cli.verbs import spread
 from regard.data.generated.scenes import scenes
-from regard.data.readers.images import Preparation
-from regard.data.sets import captions
+from regard.data.readers.image_files import Preprocessing
+from regard.data.sets import captioned_images as captions
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.captions import Captioned
-from regard.data.sets.paired import LABELS, PairedConfig, PairStream
+from regard.data.sets.captioned_images import CaptionedImages
+from regard.data.sets.image_text_pairs import LABELS, PairedConfig, PairStream
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
 from regard.inside.capture import look
@@ -81,8 +81,8 @@ def test_scenes_are_named_fully_and_briefly(monkeypatch):
 def test_a_batch_says_which_texts_are_right_for_which_pictures():
     red, all_red, blue, green = [1, 5, 4], [1, 6, 7, 5, 4], [1, 8, 4], [1, 9, 4]
     ids = [[red, all_red], [blue], [red], [green, blue]]
-    nothing = Captioned(np.zeros((4, 8, 8, 3), np.uint8), [("",)] * 4)
-    stream = PairStream(nothing, ids, Preparation(), Augmentation(), (1, 4, 0), rows=4)
+    nothing = CaptionedImages(np.zeros((4, 8, 8, 3), np.uint8), [("",)] * 4)
+    stream = PairStream(nothing, ids, Preprocessing(), Augmentation(), (1, 4, 0), rows=4)
     batch = stream.collate(torch.zeros(4, 3, 8, 8), [all_red, blue, red, green], [0, 1, 2, 3])
     assert batch.inputs["ids"].tolist() == [[1, 6, 7, 5, 4], [1, 8, 4, 0, 0], [1, 5, 4, 0, 0], [1, 9, 4, 0, 0]]
     assert batch.inputs["lengths"].tolist() == [5, 3, 3, 3] and batch.tokens == 4

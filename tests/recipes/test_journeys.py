@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.generated import docs
-from regard.data.sets import labelled, text
+from regard.data.sets import labelled_texts as labelled
+from regard.data.sets import running_text as text
 from regard.data.sets.batches import IGNORE, IdPair
 from regard.eval import scores
 from regard.eval.report import report

@@ -34,7 +34,7 @@ SEEDS = {"train": 1, "valid": 2, "test": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class SceneObject:
     """One shape of a scene; its box is left, top, right, bottom in pixels, whatever hides it."""
 
     shape: str
@@ -59,7 +59,7 @@ class Scene:
 
     pixels: np.ndarray
     """Bytes (rows, columns, 3)."""
-    things: tuple[Thing, ...]
+    things: tuple[SceneObject, ...]
     """From left to right, as they are named."""
     masks: np.ndarray
     """Which pixels each thing shows (things, rows, columns)."""
@@ -152,7 +152,7 @@ def scene(rng: np.random.Generator, size: int = 64, most: int = 4, fewest: int =
             owner[mask] = i
             rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
             box = (columns[0] / FINE, rows[0] / FINE, (columns[-1] + 1) / FINE, (rows[-1] + 1) / FINE)
-            things.append(Thing(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
+            things.append(SceneObject(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
             whole.append(mask.sum())
         if all((owner == i).sum() >= VISIBLE * area for i, area in enumerate(whole)):
             break

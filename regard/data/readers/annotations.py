@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 
 Box = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Annotated:
+class AnnotatedImage:
     """A picture's file, its things (label; left, top, right, bottom in pixels), and where that was said."""
 
     path: Path
@@ -42,7 +42,7 @@ class Annotated:
         return image
 
 
-def find_picture(name: str, folders: Iterable[Path], where: str) -> Path:
+def find_image(name: str, folders: Iterable[Path], where: str) -> Path:
     """The first of these folders that holds the file."""
     tried = [folder / name for folder in folders]
     found = next((path for path in tried if path.is_file()), None)
@@ -70,7 +70,7 @@ def as_size(columns: Any, rows: Any) -> tuple[int, int] | None:
 # ---- COCO: one .json for all pictures ---------------------------------------------------------------------------
 
 
-def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated], tuple[str, ...]]:
+def list_coco(source: Path, images: Path | None = None) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     """All pictures of a file, and the names of its categories in the order of their ids."""
     path = one_json(source)
     stored = read_coco(path)
@@ -106,9 +106,9 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[Annotated]
     folders, found = near if images is None else [images, *near], []
     for one in stored["images"]:
         where = f"{path}, image {one['id']}"
-        file = find_picture(str(known(one, "file_name", path, "image")), folders, where)
+        file = find_image(str(known(one, "file_name", path, "image")), folders, where)
         size = as_size(one.get("width"), one.get("height"))
-        found.append(Annotated(file, tuple(things[one["id"]]), where, size, tuple(crowds[one["id"]])))
+        found.append(AnnotatedImage(file, tuple(things[one["id"]]), where, size, tuple(crowds[one["id"]])))
     return found, tuple(names[number] for number in sorted(names, key=lambda number: (isinstance(number, str), number)))
 
 
@@ -149,7 +149,7 @@ def known(one: Any, key: str, path: Path, what: str) -> Any:
 # ---- VOC: an .xml for each picture --------------------------------------------------------------------------------
 
 
-def list_voc(source: Path, images: Path | None = None) -> tuple[list[Annotated], tuple[str, ...]]:
+def list_voc(source: Path, images: Path | None = None) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
     """All pictures of a folder's .xml files, and the names in them, sorted."""
     if not source.is_dir():
         raise ValueError(f"no such folder: {source}; give one with an .xml for each picture")
@@ -166,7 +166,7 @@ def list_voc(source: Path, images: Path | None = None) -> tuple[list[Annotated],
     return found, names
 
 
-def read_voc(path: Path, folders: list[Path]) -> Annotated:
+def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
     """One file; columns and rows are counted from 1 there, and the last ones belong to the box."""
     try:
         root = ElementTree.parse(path).getroot()
@@ -189,4 +189,4 @@ def read_voc(path: Path, folders: list[Path]) -> Annotated:
             raise ValueError(f"{where}: the box ends before it begins: {told}")
         things.append((label, (left - 1, top - 1, right, bottom)))
     size = as_size(root.findtext("size/width"), root.findtext("size/height"))
-    return Annotated(find_picture(name, folders, str(path)), tuple(things), str(path), size)
+    return AnnotatedImage(find_image(name, folders, str(path)), tuple(things), str(path), size)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_files import Preprocessing
 
 GREYS = (0.299, 0.587, 0.114)
 """How bright each colour is to the eye."""
@@ -96,7 +96,7 @@ def mix(
     return pixels, share * known + (1 - share) * known[order]
 
 
-def centred(x: Tensor, how: Preparation) -> Tensor:
+def centred(x: Tensor, how: Preprocessing) -> Tensor:
     """Numbers from 0 to 255 as the model reads them."""
     x = x * how.scale if how.scale is not None else x
     if not how.mean:

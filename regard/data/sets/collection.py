@@ -11,11 +11,11 @@ from regard.config import nearest
 from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.readers.arrays import read_arrays
 from regard.data.readers.examples import read_examples
-from regard.data.readers.images import as_images, is_image
-from regard.data.readers.tables import TABLES, lists_images
-from regard.data.sets.images import digits, list_folder, list_table
-from regard.data.sets.pairs import read_lines
-from regard.data.sets.unlabelled import list_any
+from regard.data.readers.image_files import as_images, is_image
+from regard.data.readers.image_tables import TABLES, lists_images
+from regard.data.sets.labelled_images import digits, list_folder, list_table
+from regard.data.sets.text_pairs import read_lines
+from regard.data.sets.unlabelled_images import list_any
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.text import TextConfig
+from regard.data.sets.running_text import TextConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

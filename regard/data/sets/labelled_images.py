@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.data.readers.arrays import has_test, is_arrays, read_arrays, read_classes
-from regard.data.readers.images import Preparation, is_image, list_images, read_image
-from regard.data.readers.tables import TABLES, read_table
+from regard.data.readers.image_files import Preprocessing, is_image, list_images, read_image
+from regard.data.readers.image_tables import TABLES, read_table
 from regard.data.sets.augment import Augmentation, centred, mix
 from regard.data.sets.base import Data, Tune, check_tuning, idle_rank
 from regard.data.sets.batches import Batch, shuffled
@@ -30,7 +30,7 @@ NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pictures:
+class LabelledImages:
     """Bytes (number, rows, columns, channels), the class of each, and the names of the classes."""
 
     pixels: np.ndarray
@@ -41,7 +41,7 @@ class Pictures:
         return len(self.labels)
 
     def take(self, places: Any) -> "Pictures":
-        return Pictures(self.pixels[places], self.labels[places], self.names)
+        return LabelledImages(self.pixels[places], self.labels[places], self.names)
 
     def draw(self, count: int, seed: int) -> "Pictures":
         """So many of them, of each class its share but at least one, by the dice of a seed."""
@@ -54,7 +54,7 @@ class Pictures:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ImageFile:
     """One file of a set, its class, and where that was said."""
 
     path: Path
@@ -68,7 +68,7 @@ class Listed:
             raise ValueError(f"{self.where}{error}") from None
 
 
-def list_folder(folder: Path) -> list[Listed]:
+def list_folder(folder: Path) -> list[ImageFile]:
     """A sub-folder a class; files that are no pictures by their name are passed over."""
     inside = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
     classes = [one for one in inside if one.is_dir()]
@@ -84,20 +84,20 @@ def list_folder(folder: Path) -> list[Listed]:
     if loose := [one.name for one in inside if one not in classes and is_image(one.name)]:
         count = "a picture lies" if len(loose) == 1 else f"{len(loose):,} pictures lie"
         raise ValueError(f"{folder}: {count} beside its folders ({loose[0]}); put each into the folder of its class")
-    return [Listed(path, one.name) for one in classes for path in files[one]]
+    return [ImageFile(path, one.name) for one in classes for path in files[one]]
 
 
-def list_table(table: Path, what: str = "label") -> list[Listed]:
+def list_table(table: Path, what: str = "label") -> list[ImageFile]:
     """Rows of path and label or, with nothing asked for, of paths; they are relative to the table."""
     if table.suffix.lower() not in TABLES or not table.exists():
         kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
         missing = f"no such {'file' if table.suffix else 'folder'}: {table}; give {kinds}"
         raise ValueError(f"{table}: pictures are {kinds}" if table.exists() else missing)
     rows = read_table(table, what)
-    return [Listed(table.parent / path, "".join(said[:1]), f"{table}, line {number}: ") for number, path, said in rows]
+    return [ImageFile(table.parent / path, "".join(said[:1]), f"{table}, line {number}: ") for number, path, said in rows]
 
 
-def digits(split: str) -> Pictures:
+def digits(split: str) -> LabelledImages:
     """Scikit-learn's 1,797 scanned digits, 8 × 8 pixels; the same 360 are always held out, and 180 for validation."""
     try:
         from sklearn.datasets import load_digits
@@ -107,11 +107,11 @@ def digits(split: str) -> Pictures:
     order = np.random.default_rng(11).permutation(len(found.target))
     places = {"test": order[:360], "valid": order[360:540], "train": order[540:]}[split]
     pixels = (found.images * (255 / 16)).round().astype(np.uint8)[..., None]
-    return Pictures(pixels, found.target.astype(np.int64), tuple("0123456789")).take(places)
+    return LabelledImages(pixels, found.target.astype(np.int64), tuple("0123456789")).take(places)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PicturesConfig(Augmentation, Data):
+class ImageData(Augmentation, Data):
     """Where pictures come from (nothing given: embedded ones), their size, and how training varies them."""
 
     own: ClassVar[tuple[str, ...]] = ("images",)
@@ -146,14 +146,14 @@ class PicturesConfig(Augmentation, Data):
         """Rows, columns and channels that all pictures get."""
         raise NotImplementedError
 
-    def fitting(self) -> Preparation:
+    def fitting(self) -> Preprocessing:
         """How every picture gets them."""
         rows, columns, channels = self.shape()
-        return Preparation(channels=channels, size=(rows, columns))
+        return Preprocessing(channels=channels, size=(rows, columns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImagesConfig(PicturesConfig):
+class ImagesConfig(ImageData):
     """Where labelled pictures come from (nothing given: the embedded digits), and how training varies them."""
 
     images: str | None = None
@@ -176,7 +176,7 @@ class ImagesConfig(PicturesConfig):
     """A rectangle is replaced by another picture's, and the labels by its area, drawn alike; with both, either."""
 
     def __post_init__(self) -> None:
-        PicturesConfig.__post_init__(self)
+        ImageData.__post_init__(self)
         check_tuning(self.base, self.tune, self.rank)
         if self.examples is not None and self.examples < 1:
             raise ValueError(f"examples={self.examples} must be at least 1")
@@ -195,25 +195,25 @@ class ImagesConfig(PicturesConfig):
         elif is_arrays(self.images):
             rows, columns, channels = suited(*read_arrays(Path(self.images), "train")[0].shape[1:])
         else:
-            rows, columns, channels = shape_of(list_pictures(self.images))
+            rows, columns, channels = shape_of(list_labelled(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str | None, part: str = "train", how: Preparation | None = None) -> Pictures:
+    def read(self, source: str | None, part: str = "train", how: Preprocessing | None = None) -> LabelledImages:
         """All pictures of a source, or of the embedded part, at one size; files as `how` says."""
         how = how or self.fitting()
         if source is None:
             found = digits(part)
-            return Pictures(resized(found.pixels, how), found.labels, found.names)
+            return LabelledImages(resized(found.pixels, how), found.labels, found.names)
         if is_arrays(source):
             pixels, labels, names = read_arrays(Path(source), part)
-            return Pictures(resized(pixels, how), labels, names)
-        listed = list_pictures(source)
+            return LabelledImages(resized(pixels, how), labels, names)
+        listed = list_labelled(source)
         names = tuple(sorted({one.label for one in listed}))
         place = {name: i for i, name in enumerate(names)}
         pixels = read_listed(listed, how, source)
-        return Pictures(pixels, np.array([place[one.label] for one in listed]), names)
+        return LabelledImages(pixels, np.array([place[one.label] for one in listed]), names)
 
-    def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
+    def split(self, how: Preprocessing | None = None) -> tuple[LabelledImages, LabelledImages]:
         """Pictures for training and for validation."""
         how = how or self.fitting()
         if self.images is None:
@@ -226,7 +226,7 @@ class ImagesConfig(PicturesConfig):
         held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
-    def held_out(self, how: Preparation | None = None) -> Pictures:
+    def held_out(self, how: Preprocessing | None = None) -> LabelledImages:
         """The pictures for the scores at the end."""
         if self.images is None:
             return self.read(None, "test", how)
@@ -240,7 +240,7 @@ class ImagesConfig(PicturesConfig):
         assert self.images is not None
         if is_arrays(self.images):
             return read_classes(Path(self.images))
-        return tuple(sorted({one.label for one in list_pictures(self.images)}))
+        return tuple(sorted({one.label for one in list_labelled(self.images)}))
 
 
 def image_fields(shape: tuple[int, ...]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def image_fields(shape: tuple[int, ...]) -> dict[str, Any]:
     return dict(image=rows if rows == columns else (rows, columns), channels=channels)
 
 
-def shape_of(listed: Sequence[Listed]) -> tuple[int, int, int]:
+def shape_of(listed: Sequence[ImageFile]) -> tuple[int, int, int]:
     """Rows, columns and channels that suit all pictures of a list; a thousand of them are enough to tell."""
     sizes, channels = set(), 1
     for one in listed[:: max(1, len(listed) // 1000)]:
@@ -279,7 +279,7 @@ def every_tenth(labels: np.ndarray, source: str) -> np.ndarray:
     return held
 
 
-def read_listed(listed: Sequence[Listed], how: Preparation, source: str) -> np.ndarray:
+def read_listed(listed: Sequence[ImageFile], how: Preprocessing, source: str) -> np.ndarray:
     """All pictures of a list at one size, if there is room for them."""
     assert how.target is not None
     shape = (*how.target, how.channels)
@@ -301,13 +301,13 @@ def check_room(source: str, count: int, shape: tuple[int, int, int], times: int 
         )
 
 
-def list_pictures(source: str) -> list[Listed]:
+def list_labelled(source: str) -> list[ImageFile]:
     """The files of a folder or a table."""
     path = Path(source)
     return list_folder(path) if path.is_dir() else list_table(path)
 
 
-def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
+def resized(pixels: np.ndarray, how: Preprocessing) -> np.ndarray:
     """Arrays brought to another size or number of channels, if they have not got it."""
     from PIL import Image
 
@@ -322,14 +322,14 @@ def resized(pixels: np.ndarray, how: Preparation) -> np.ndarray:
     return found
 
 
-def named_as(pictures: Pictures, names: tuple[str, ...], source: str) -> Pictures:
+def named_as(pictures: LabelledImages, names: tuple[str, ...], source: str) -> LabelledImages:
     """The same with the classes' numbers of another set; a class that it does not know is an error."""
     for name in pictures.names:
         if name not in names:
             known = ", ".join(names[:20]) + ", …" * (len(names) > 20)
             raise ValueError(f"{source}: the class {name!r} does not occur in training; known: {known}")
     places = np.array([names.index(name) for name in pictures.names])
-    return Pictures(pictures.pixels, places[pictures.labels], names)
+    return LabelledImages(pictures.pixels, places[pictures.labels], names)
 
 
 class Stream:
@@ -348,11 +348,11 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class PictureStream(Stream):
+class ImageStream(Stream):
     """Endless batches of pictures; where it stands is two numbers, so that a run resumes to the same batch."""
 
-    pictures: Pictures
-    how: Preparation
+    pictures: LabelledImages
+    how: Preprocessing
     augmentation: Augmentation
     rows: int
     """Pictures in a batch."""
@@ -368,7 +368,7 @@ class PictureStream(Stream):
             x, targets = mix(x, labels, len(self.pictures.names), rng, mixup=self.mixup, cutmix=self.cutmix)
             yield epoch, index, Batch({"pixels": centred(x, self.how)}, targets, tuple(places))
 
-    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+    def once(self, pictures: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
         """Every given picture once, as it is: for validation."""
         rows = rows or max(64, self.rows)
         for first in range(0, len(pictures), rows):
@@ -377,10 +377,10 @@ class PictureStream(Stream):
             yield Batch(inputs, torch.from_numpy(part.labels), tuple(range(first, first + len(part))))
 
 
-def preparation_for(pictures: Any) -> Preparation:
+def preprocessing_for(pictures: Any) -> Preprocessing:
     """Sizes as these `pixels` have them; each channel gets mean 0 and variance 1 over all of them."""
     rows, columns, channels = pictures.pixels.shape[1:]
     some: np.ndarray = pictures.pixels[:: max(1, len(pictures) // 5000)].reshape(-1, channels).T
     mean = tuple(round(float(one.mean()) / 255, 4) for one in some)
     std = tuple(round(max(0.05, float(one.std()) / 255), 4) for one in some)  # of one colour there is no spread
-    return Preparation(channels=channels, size=(rows, columns), mean=mean, std=std)
+    return Preprocessing(channels=channels, size=(rows, columns), mean=mean, std=std)

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.generated.scenes import COLOURS, SHAPES, Scene, Thing, scenes
-from regard.data.readers.images import Preparation
+from regard.data.generated.scenes import COLOURS, SHAPES, Scene, SceneObject, scenes
+from regard.data.readers.image_files import Preprocessing
 from regard.data.sets.batches import Batch, pad
-from regard.data.sets.captions import Captioned, CaptionsConfig, CaptionStream
-from regard.data.sets.images import NO_LABELS, resized
+from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
+from regard.data.sets.labelled_images import NO_LABELS, resized
 
 ALONE = 1000
 """Scenes with one thing each, for the scores at the end."""
@@ -36,13 +36,13 @@ class PairedConfig(CaptionsConfig):
         """
         return tuple(dict.fromkeys(texts_of(scene))) if split == "train" else (scene.caption,)
 
-    def alone(self, limit: int | None = None, how: Preparation | None = None) -> tuple[Captioned, tuple[str, ...]]:
+    def alone(self, limit: int | None = None, how: Preprocessing | None = None) -> tuple[CaptionedImages, tuple[str, ...]]:
         """Scenes of one thing each that no training saw, what it is, and everything that it might be."""
         how = how or self.fitting()
         assert how.target is not None
         found = scenes("test", min(ALONE, limit or ALONE), how.target[0], 1)
         pixels = resized(np.stack([one.pixels for one in found]), how)
-        return Captioned(pixels, [(name_of(one.things[0]),) for one in found]), LABELS
+        return CaptionedImages(pixels, [(name_of(one.things[0]),) for one in found]), LABELS
 
 
 def texts_of(scene: Scene) -> list[str]:
@@ -52,7 +52,7 @@ def texts_of(scene: Scene) -> list[str]:
     return [scene.caption, f"{', '.join(first)}{' and ' if first else ''}{last}", *things]
 
 
-def name_of(thing: Thing) -> str:
+def name_of(thing: SceneObject) -> str:
     return f"a {thing.colour} {thing.shape}"
 
 
@@ -60,7 +60,7 @@ def name_of(thing: Thing) -> str:
 class PairStream(CaptionStream):
     """Endless batches of pictures, each with one of its texts; these come with the tokens around them."""
 
-    def once(self, pictures: Captioned, ids: list[list[list[int]]]) -> Iterator[Batch]:
+    def once(self, pictures: CaptionedImages, ids: list[list[list[int]]]) -> Iterator[Batch]:
         """Every given picture with each of its texts: for validation."""
         return CaptionStream.once(replace(self, pictures=pictures, ids=ids), pictures, ids)
 

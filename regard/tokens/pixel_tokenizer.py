@@ -14,7 +14,7 @@ MOST = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pixels:
+class PixelTokenizer:
     """What `tokenizer.json` is for texts: pictures of one size to ids and back."""
 
     rows: int

@@ -124,7 +124,7 @@ def as_images(pixels: Iterable[np.ndarray]) -> list[Image.Image]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Preparation:
+class Preprocessing:
     """How a picture becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
 
     channels: int = 3

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.data.generated.scenes import SEEDS, SHAPES, scene
-from regard.data.readers.annotations import Annotated, list_coco, list_voc
-from regard.data.readers.images import IMAGENET_MEAN, IMAGENET_STD, Preparation
+from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc
+from regard.data.readers.image_files import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.base import Data, idle_with
 from regard.data.sets.batches import IGNORE, Batch, shuffled
-from regard.data.sets.images import DECIDED, check_room, every_tenth
+from regard.data.sets.labelled_images import DECIDED, check_room, every_tenth
 
 LONGER = 5 / 3
 """How much longer than the shorter side a picture may be, before it is made smaller."""
@@ -28,7 +28,7 @@ KEPT = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Boxed:
+class BoxedImage:
     """A picture (rows, columns, channels; bytes), its things' labels, and their boxes: left, top, right, bottom."""
 
     pixels: np.ndarray
@@ -47,13 +47,13 @@ class Boxed:
         """Left and right exchanged."""
         boxes = self.boxes.copy()
         boxes[:, [0, 2]] = self.pixels.shape[1] - self.boxes[:, [2, 0]]
-        return Boxed(self.pixels[:, ::-1], self.labels, boxes)
+        return BoxedImage(self.pixels[:, ::-1], self.labels, boxes)
 
     def cropped(self, left: int, top: int, right: int, bottom: int) -> "Boxed":
         """A window of it; what is mostly outside is not shown."""
         inside = clipped(self.boxes - [left, top, left, top], bottom - top, right - left)
         kept = area(inside) > KEPT * area(self.boxes)
-        return Boxed(self.pixels[top:bottom, left:right], self.labels[kept], inside[kept])
+        return BoxedImage(self.pixels[top:bottom, left:right], self.labels[kept], inside[kept])
 
 
 def clipped(boxes: np.ndarray, rows: int, columns: int) -> np.ndarray:
@@ -64,12 +64,12 @@ def area(boxes: np.ndarray) -> np.ndarray:
     return (boxes[:, 2:] - boxes[:, :2]).clip(0).prod(1)
 
 
-class Drawn(Sequence[Boxed]):
+class SceneImages(Sequence[BoxedImage]):
     """Scenes by their number, drawn when they are asked for and kept."""
 
     def __init__(self, split: str, count: int, size: int, most: int) -> None:
         self.split, self.size, self.most = split, size, most
-        self.known: list[Boxed | None] = [None] * count
+        self.known: list[BoxedImage | None] = [None] * count
 
     def __len__(self) -> int:
         return len(self.known)
@@ -81,15 +81,15 @@ class Drawn(Sequence[Boxed]):
         if found is None:
             made = scene(np.random.default_rng((SEEDS[self.split], number)), self.size, self.most)
             labels = np.array([SHAPES.index(thing.shape) for thing in made.things])
-            found = self.known[number] = Boxed(made.pixels, labels, np.array([thing.box for thing in made.things]))
+            found = self.known[number] = BoxedImage(made.pixels, labels, np.array([thing.box for thing in made.things]))
         return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Boxes:
+class BoxedImages:
     """A set of pictures, and the names of their labels."""
 
-    pictures: Sequence[Boxed]
+    pictures: Sequence[BoxedImage]
     names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -97,8 +97,8 @@ class Boxes:
 
     def take(self, places: slice | Sequence[int]) -> "Boxes":
         if isinstance(places, slice):
-            return Boxes(self.pictures[places], self.names)
-        return Boxes([self.pictures[i] for i in places], self.names)
+            return BoxedImages(self.pictures[places], self.names)
+        return BoxedImages([self.pictures[i] for i in places], self.names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,17 +165,17 @@ class BoxesConfig(Data):
         return self.size or (64 if self.embedded else SIZE)
 
     @property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> Preprocessing:
         """How pictures become numbers: their shape is kept."""
         mean, std = (one if self.channels == 3 else (sum(one) / 3,) for one in (IMAGENET_MEAN, IMAGENET_STD))
         longest = round(LONGER * self.side)
-        return Preparation(channels=self.channels, shortest=self.side, longest=longest, mean=mean, std=std)
+        return Preprocessing(channels=self.channels, shortest=self.side, longest=longest, mean=mean, std=std)
 
-    def annotated(self, source: str) -> tuple[list[Annotated], tuple[str, ...]]:
+    def annotated(self, source: str) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
         folder = None if self.images is None else Path(self.images)
         return (list_voc if self.voc else list_coco)(Path(source), folder)
 
-    def read(self, source: str, names: tuple[str, ...] = (), how: Preparation | None = None) -> Boxes:
+    def read(self, source: str, names: tuple[str, ...] = (), how: Preprocessing | None = None) -> BoxedImages:
         """All pictures of a source, as `how` says; with `names`, labels are numbered as in training."""
         how = how or self.preparation
         listed, found = self.annotated(source)
@@ -185,20 +185,20 @@ class BoxesConfig(Data):
         names = names or found
         side = how.shortest or max(how.target or (self.side,))
         check_room(source, len(listed), (side, round(USUAL * side), how.channels))
-        boxes = Boxes([fit(one, names, how) for one in listed], names)
+        boxes = BoxedImages([fit(one, names, how) for one in listed], names)
         if not any(len(one.labels) for one in boxes.pictures):
             raise ValueError(f"{source}: not one box has an area inside of its picture; correct them")
         return boxes
 
-    def drawn(self, split: str, count: int, how: Preparation | None = None) -> Boxes:
+    def drawn(self, split: str, count: int, how: Preprocessing | None = None) -> BoxedImages:
         how = how or self.preparation
         if how.channels != 3:
             raise ValueError("scenes are in colour; leave channels at 3")
         side = how.shortest or self.side
         check_room("scenes", count, (side, side, 3))
-        return Boxes(Drawn(split, count, side, self.things), SHAPES)
+        return BoxedImages(SceneImages(split, count, side, self.things), SHAPES)
 
-    def split(self, how: Preparation | None = None) -> tuple[Boxes, Boxes]:
+    def split(self, how: Preprocessing | None = None) -> tuple[BoxedImages, BoxedImages]:
         """Pictures for training and for validation."""
         if self.source is None:
             return self.drawn("train", self.scenes, how), self.drawn("valid", 200, how)
@@ -209,7 +209,7 @@ class BoxesConfig(Data):
         train, valid = (boxes.take(np.flatnonzero(part).tolist()) for part in (~held, held))
         return train, valid
 
-    def held_out(self, how: Preparation | None = None) -> Boxes:
+    def held_out(self, how: Preprocessing | None = None) -> BoxedImages:
         """The pictures for the scores at the end."""
         if self.source is None:
             return self.drawn("test", 500, how)
@@ -218,7 +218,7 @@ class BoxesConfig(Data):
         return self.read(self.test, self.annotated(self.source)[1], how)
 
 
-def fit(one: Annotated, names: tuple[str, ...], how: Preparation) -> Boxed:
+def fit(one: AnnotatedImage, names: tuple[str, ...], how: Preprocessing) -> BoxedImage:
     """A picture and its boxes at the size of training; boxes that have no area in it are left out."""
     image = one.read()
     pixels = how.fit(image)
@@ -230,16 +230,16 @@ def fit(one: Annotated, names: tuple[str, ...], how: Preparation) -> Boxed:
         labels, kept = np.array([names.index(name) for name, _ in things], dtype=np.int64), area(boxes) > 0
         return labels[kept], boxes[kept]
 
-    return Boxed(pixels, *fitted(one.things), fitted(one.crowds))
+    return BoxedImage(pixels, *fitted(one.things), fitted(one.crowds))
 
 
 @dataclass(frozen=True)
 class BoxStream:
     """Endless batches of pictures; where it stands is two numbers, so that a run resumes to the same batch."""
 
-    boxes: Boxes
+    boxes: BoxedImages
     data: BoxesConfig
-    how: Preparation
+    how: Preprocessing
     rows: int
     """Pictures in a batch."""
     seed: int = 0
@@ -254,7 +254,7 @@ class BoxStream:
             changed = [self.vary(self.boxes.pictures[i], rng) for i in places]
             yield epoch, index, self.collate(changed, places, rng)
 
-    def vary(self, one: Boxed, rng: np.random.Generator) -> Boxed:
+    def vary(self, one: BoxedImage, rng: np.random.Generator) -> BoxedImage:
         """Mirrored and cropped, if the dice say so."""
         if self.data.flip and rng.random() < 0.5:
             one = one.flipped()
@@ -265,7 +265,7 @@ class BoxStream:
         return one
 
     def collate(
-        self, pictures: Sequence[Boxed], places: Sequence[int], rng: np.random.Generator | None = None
+        self, pictures: Sequence[BoxedImage], places: Sequence[int], rng: np.random.Generator | None = None
     ) -> Batch:
         light = Augmentation(colour=self.data.colour) if rng is not None and self.data.colour else None
         arrays = []
@@ -277,7 +277,7 @@ class BoxStream:
             arrays.append(self.how.numbers(bytes_))
         return Batch(padded(arrays), as_targets(pictures), tuple(places))
 
-    def once(self, boxes: Boxes, rows: int | None = None) -> Iterator[Batch]:
+    def once(self, boxes: BoxedImages, rows: int | None = None) -> Iterator[Batch]:
         """Every given picture once, as it is: for validation."""
         rows = rows or max(32, self.rows)
         for first in range(0, len(boxes), rows):
@@ -296,7 +296,7 @@ def padded(arrays: Sequence[np.ndarray]) -> dict[str, Tensor]:
     return pixels if alike else pixels | {"sizes": torch.from_numpy(shapes[:, 1:])}
 
 
-def as_targets(pictures: Sequence[Boxed]) -> Tensor:
+def as_targets(pictures: Sequence[BoxedImage]) -> Tensor:
     """B M 5: label, centre, width and height; IGNORE for the label where a picture has fewer things."""
     rows = [one.target() for one in pictures]
     targets = np.zeros((len(rows), max(1, max(map(len, rows))), 5), dtype=np.float32)

@@ -11,15 +11,15 @@ from PIL import Image
 from torch import Tensor
 
 from regard.data.generated.scenes import Scene, stream_scenes
-from regard.data.readers.images import Preparation, as_images
-from regard.data.readers.tables import TABLES, read_table
+from regard.data.readers.image_files import Preprocessing, as_images
+from regard.data.readers.image_tables import TABLES, read_table
 from regard.data.sets.augment import Augmentation, centred
 from regard.data.sets.base import TRAINED, TextData, idle_with
 from regard.data.sets.batches import IGNORE, Batch, pad, shuffled
-from regard.data.sets.images import (
+from regard.data.sets.labelled_images import (
     DECIDED,
-    Listed,
-    PicturesConfig,
+    ImageFile,
+    ImageData,
     Stream,
     check_room,
     every_tenth,
@@ -33,7 +33,7 @@ HELD_OUT = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Captioned:
+class CaptionedImages:
     """Bytes (number, rows, columns, channels), and one caption or several of each picture."""
 
     pixels: np.ndarray
@@ -48,12 +48,12 @@ class Captioned:
 
     def take(self, places: slice | Sequence[int]) -> "Captioned":
         if isinstance(places, slice):
-            return Captioned(self.pixels[places], self.captions[places])
-        return Captioned(self.pixels[list(places)], [self.captions[i] for i in places])
+            return CaptionedImages(self.pixels[places], self.captions[places])
+        return CaptionedImages(self.pixels[list(places)], [self.captions[i] for i in places])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptionsConfig(PicturesConfig):
+class CaptionsConfig(ImageData):
     """Where pictures with captions come from (nothing given: scenes drawn here), their size, and the texts' tokens."""
 
     reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
@@ -81,7 +81,7 @@ class CaptionsConfig(PicturesConfig):
     """Largest change of brightness, contrast and saturation; wrong where captions name colours."""
 
     def __post_init__(self) -> None:
-        PicturesConfig.__post_init__(self)
+        ImageData.__post_init__(self)
         if self.count < 2 or self.max_len < 4:
             raise ValueError("count must be at least 2, and max_len 4")
         if not 1 <= self.most <= 6:
@@ -97,12 +97,12 @@ class CaptionsConfig(PicturesConfig):
         rows, columns, channels = (64, 64, 3) if self.images is None else shape_of(list_captions(self.images)[0])
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str, how: Preparation | None = None) -> Captioned:
+    def read(self, source: str, how: Preprocessing | None = None) -> CaptionedImages:
         """All pictures of a table, at one size, as `how` says."""
         listed, captions = list_captions(source)
-        return Captioned(read_listed(listed, how or self.fitting(), source), captions)
+        return CaptionedImages(read_listed(listed, how or self.fitting(), source), captions)
 
-    def drawn(self, split: str, count: int, how: Preparation | None = None) -> Captioned:
+    def drawn(self, split: str, count: int, how: Preprocessing | None = None) -> CaptionedImages:
         """Scenes of a split; of each only pixels and captions are kept."""
         how = how or self.fitting()
         assert how.target is not None
@@ -112,13 +112,13 @@ class CaptionsConfig(PicturesConfig):
         for place, one in zip(pixels, stream_scenes(split, side, self.most), strict=False):
             place[:] = resized(one.pixels[None], how)[0]
             captions.append(self.said(one, split))
-        return Captioned(pixels, captions)
+        return CaptionedImages(pixels, captions)
 
     def said(self, scene: Scene, split: str) -> tuple[str, ...]:
         """Captions of a scene."""
         return (scene.caption,)
 
-    def split(self, how: Preparation | None = None) -> tuple[Captioned, Captioned]:
+    def split(self, how: Preprocessing | None = None) -> tuple[CaptionedImages, CaptionedImages]:
         """Pictures for training and for validation; no picture is in both, however many captions it has."""
         how = how or self.fitting()
         if self.images is None:
@@ -130,7 +130,7 @@ class CaptionsConfig(PicturesConfig):
         train, valid = (found.take(np.flatnonzero(part).tolist()) for part in (~held, held))
         return train, valid
 
-    def held_out(self, how: Preparation | None = None) -> Captioned:
+    def held_out(self, how: Preprocessing | None = None) -> CaptionedImages:
         """The pictures for the scores at the end."""
         how = how or self.fitting()
         if self.images is None:
@@ -138,7 +138,7 @@ class CaptionsConfig(PicturesConfig):
         return self.read(self.test, how) if self.test is not None else self.split(how)[1]
 
 
-def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...]]]:
+def list_captions(source: str | Path) -> tuple[list[ImageFile], list[tuple[str, ...]]]:
     """The pictures of a table, each once, and their captions; paths are relative to the table."""
     table = Path(source)
     if table.suffix.lower() not in TABLES:
@@ -146,13 +146,13 @@ def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...
         raise ValueError(
             f"{source}: pictures with captions are {kinds}" if table.exists() else f"no such file: {source}"
         )
-    listed: dict[Path, Listed] = {}
+    listed: dict[Path, ImageFile] = {}
     captions: dict[Path, list[str]] = {}
     for number, name, said in read_table(table, "caption"):
         path, where = table.parent / name, f"{table}, line {number}: "
         if not path.is_file():
             raise ValueError(f"{where}no such image: {path}; paths are relative to the table")
-        listed.setdefault(path, Listed(path, "", where))
+        listed.setdefault(path, ImageFile(path, "", where))
         captions.setdefault(path, []).extend(said)
     return list(listed.values()), [tuple(captions[path]) for path in listed]
 
@@ -161,10 +161,10 @@ def list_captions(source: str | Path) -> tuple[list[Listed], list[tuple[str, ...
 class CaptionStream(Stream):
     """Endless batches of pictures, each with one of its captions; where it stands is two numbers, so a run resumes."""
 
-    pictures: Captioned
+    pictures: CaptionedImages
     ids: list[list[list[int]]]
     """The captions of each picture as tokens."""
-    how: Preparation
+    how: Preprocessing
     augmentation: Augmentation
     marks: tuple[int, int, int]
     """What begins a caption, ends it, and fills up shorter ones."""
@@ -179,7 +179,7 @@ class CaptionStream(Stream):
             said = [self.ids[i][rng.integers(len(self.ids[i]))] for i in places]
             yield epoch, index, self.collate(x, said, places)
 
-    def once(self, pictures: Captioned, ids: list[list[list[int]]]) -> Iterator[Batch]:
+    def once(self, pictures: CaptionedImages, ids: list[list[list[int]]]) -> Iterator[Batch]:
         """Every given picture with each of its captions: for validation."""
         pairs = [(i, said) for i, captions in enumerate(ids) for said in captions]
         rows = max(64, self.rows)

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from regard.data.readers.arrays import has_test, is_arrays, read_arrays
-from regard.data.readers.images import Preparation, list_images
+from regard.data.readers.image_files import Preprocessing, list_images
 from regard.data.sets.augment import centred
 from regard.data.sets.batches import Batch
-from regard.data.sets.images import (
+from regard.data.sets.labelled_images import (
     DECIDED,
     NO_LABELS,
-    Listed,
-    Pictures,
-    PicturesConfig,
-    PictureStream,
+    ImageFile,
+    LabelledImages,
+    ImageData,
+    ImageStream,
     digits,
     every_tenth,
     list_table,
@@ -31,7 +31,7 @@ from regard.data.sets.images import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnlabelledConfig(PicturesConfig):
+class UnlabelledConfig(ImageData):
     """Where pictures come from (nothing given: the embedded digits), their size, and how training varies them."""
 
     images: str | None = None
@@ -46,17 +46,17 @@ class UnlabelledConfig(PicturesConfig):
             rows, columns, channels = shape_of(list_any(self.images))
         return self.size or rows, self.size or columns, self.channels or channels
 
-    def read(self, source: str | None, part: str = "train", how: Preparation | None = None) -> Pictures:
+    def read(self, source: str | None, part: str = "train", how: Preprocessing | None = None) -> LabelledImages:
         """All pictures of a source, or of the embedded part, at one size; files as `how` says."""
         how = how or self.fitting()
         if source is not None and not is_arrays(source):
             pixels = read_listed(list_any(source), how, source)
         else:
-            found = digits(part) if source is None else Pictures(*read_arrays(Path(source), part, labelled=False))
+            found = digits(part) if source is None else LabelledImages(*read_arrays(Path(source), part, labelled=False))
             pixels = resized(found.pixels, how)
-        return Pictures(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
+        return LabelledImages(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
 
-    def split(self, how: Preparation | None = None) -> tuple[Pictures, Pictures]:
+    def split(self, how: Preprocessing | None = None) -> tuple[LabelledImages, LabelledImages]:
         """Pictures for training and for validation."""
         how = how or self.fitting()
         pictures = self.read(self.images, how=how)
@@ -65,7 +65,7 @@ class UnlabelledConfig(PicturesConfig):
         held = every_tenth(pictures.labels, self.images)
         return pictures.take(~held), pictures.take(held)
 
-    def held_out(self, how: Preparation | None = None) -> Pictures:
+    def held_out(self, how: Preprocessing | None = None) -> LabelledImages:
         """The pictures for the scores at the end."""
         if self.images is None or self.test is not None:
             return self.read(self.test, "test", how)
@@ -109,16 +109,16 @@ class PixelsConfig(UnlabelledConfig):
     """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
 
 
-def list_any(source: str) -> list[Listed]:
+def list_any(source: str) -> list[ImageFile]:
     """The pictures of a folder, wherever in it they lie, or of a table, each once whatever it says of them."""
     path = Path(source)
     if path.is_dir():
-        return [Listed(one, "") for one in list_images(path)]
+        return [ImageFile(one, "") for one in list_images(path)]
     return list({one.path: one for one in list_table(path, "")}.values())
 
 
 @dataclass(frozen=True, kw_only=True)
-class HiddenStream(PictureStream):
+class HiddenStream(ImageStream):
     """Pictures with a number for each patch: those with the largest are hidden."""
 
     patches: int
@@ -128,7 +128,7 @@ class HiddenStream(PictureStream):
         for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
             yield epoch, index, self.hide(batch, epoch, index)
 
-    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+    def once(self, pictures: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
         for number, batch in enumerate(super().once(pictures, rows)):
             yield self.hide(batch, 0, number)
 
@@ -138,7 +138,7 @@ class HiddenStream(PictureStream):
         return replace(batch, inputs=batch.inputs | {"noise": noise})
 
 
-class ViewStream(PictureStream):
+class ViewStream(ImageStream):
     """Each picture of a batch twice, changed in two ways: all first views above all second ones."""
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
@@ -147,10 +147,10 @@ class ViewStream(PictureStream):
             second = self.view(self.bytes_of(list(batch.examples)), rng)
             yield epoch, index, replace(batch, inputs={"pixels": torch.cat([batch.inputs["pixels"], second])})
 
-    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
+    def once(self, pictures: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
         """The same two views of every picture each time."""
         rng = np.random.default_rng((self.seed, 2))
-        plain = PictureStream(pictures, self.how, self.augmentation, self.rows)
+        plain = ImageStream(pictures, self.how, self.augmentation, self.rows)
         for batch in super().once(pictures, self.rows):  # as many others as in training
             views = [self.view(plain.bytes_of(list(batch.examples)), rng) for _ in range(2)]
             yield replace(batch, inputs={"pixels": torch.cat(views)})
