@@ -120,7 +120,7 @@ penalty_option = click.option(
 
 def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
     """TEXT, the lines of a file, or those of stdin."""
-    from regard.data.sets.text_pairs import read_lines, split_lines
+    from regard.data.readers.text_files import read_lines, split_lines
 
     if text and input_:
         raise ValueError("give either TEXT or --input, not both")

@@ -310,7 +310,7 @@ def answer(
     run: str, question: tuple[str, ...], passage: str | None, file: Path | None, quantize: Any, as_json: bool
 ) -> None:
     """Answer QUESTION by a stretch of a passage, or say that it is not answerable."""
-    from regard.data.sets.running_text import read_text
+    from regard.data.readers.text_files import read_text
     from regard.tasks import load_for
 
     if (passage is None) == (file is None):
@@ -342,7 +342,7 @@ def embed(
     regard embed RUN image.png --out vectors.npy
     regard embed RUN --search "a red circle" --in FOLDER
     """
-    from regard.data.sets.text_pairs import read_lines
+    from regard.data.readers.text_files import read_lines
     from regard.tasks import ImageEncoder, ImageTextMatcher, load_for
 
     if (query is None) != (corpus is None):

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.readers.arrays import is_arrays, read_classes
-from regard.data.sets.labelled_images import ImagesConfig, LabelledImages, list_labelled
+from regard.data.readers.image_lists import list_labelled
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.eval.scores import data_of, sized
 from regard.hub.remote import find
@@ -79,7 +80,7 @@ def labelled(
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
-    learn, test = learn.take(order), test.draw(limit or len(test), 0)
+    learn, test = learn.take(order), test.sample(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
     return learn, test

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import parse
-from regard.data.readers.image_files import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preprocessing
+from regard.data.readers.preprocessing import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 

@@ -5,7 +5,7 @@ and between stages four tokens become one: cost grows with the area of an image,
 pixels B C Y X → patches B T D → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
@@ -76,6 +76,10 @@ class SwinConfig(HierarchyConfig):
         """The grid that a network of offsets is made for; learned ones serve any."""
         rows = grid_of(self.image, self.patch)[0] // 2**stage
         return (rows, rows) if self.offsets == "log" else None
+
+    def without_labels(self) -> "SwinConfig":
+        """The config to fine-tune this model with; networks of offsets keep the scale of the windows they know."""
+        return replace(self, labels=(), trained_windows=self.known_windows if self.offsets == "log" else self.trained_windows)
 
     @property
     def idle(self) -> dict[str, str]:

@@ -88,6 +88,10 @@ class ViTConfig(ImageConfig):
         if self.teacher == "head" and not self.labels:
             raise ValueError("a teacher's head needs the names of its labels; use teacher=token without them")
 
+    def without_labels(self) -> "ViTConfig":
+        """The config to fine-tune this model with: no labels, no head for a teacher, no pooler."""
+        return replace(self, labels=(), pooler=False, teacher="none" if self.teacher == "none" else "token")
+
     @property
     def idle(self) -> dict[str, str]:
         """Fields without effect, and why."""

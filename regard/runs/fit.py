@@ -1,9 +1,9 @@
 """From a recipe to a trained run on disk."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import torch
 
 from regard.data.sets.batches import Batch
 from regard.files import held
-from regard.hub.checkpoint import save_generation, save_model
+from regard.hub.adapter import begin_from, save_adapter, tune
+from regard.hub.checkpoint import load_model, save_generation, save_model
+from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
 from regard.registry import modalities
@@ -119,6 +121,24 @@ def check_place(recipe: Recipe, out: Path, resume: bool) -> None:
                 f"{out} was trained with another model, data, optimizer or seed; to resume it, change only other "
                 "--train fields, or start anew with another --out"
             )
+
+
+def from_base(recipe: Recipe, data: Any, rates: Mapping[str, float]) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe with its learning rate, and the fields of a job, where the data name weights to start from."""
+    if data.base is None:
+        return recipe, {}
+    base = find(data.base)
+    if recipe.train.lr is None:
+        recipe = replace(recipe, train=replace(recipe.train, lr=rates[data.tune]))
+
+    def build(recipe: Recipe) -> Any:
+        model = begin_from(load_model(base), recipe.model)
+        tune(model, data.tune, data.rank)
+        return model
+
+    if data.tune == "all":
+        return recipe, {"build": build}
+    return recipe, {"build": build, "publish": partial(save_adapter, base=base, how=data.tune, rank=data.rank)}
 
 
 def get_tokenizer(

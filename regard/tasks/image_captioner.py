@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.tasks.engine_task import EngineTask, told_or

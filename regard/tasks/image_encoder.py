@@ -11,7 +11,8 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.readers.image_files import Preprocessing, list_images, read_image
+from regard.data.readers.image_files import list_images, read_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.tasks.text_encoder import Match
 from regard.tasks.text_heads import Label
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.image_files import Preprocessing, is_image
+from regard.data.readers.image_files import is_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
 from regard.tasks.image_encoder import ImageEncoder, Picture
 from regard.tasks.text_encoder import BATCH_TOKENS

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, load_model
-from regard.hub.preprocessor import load_preprocessing
 from regard.hub.llama2c import load_llama2c_tokenizer
+from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.models import CLIP, DETR, MAE, Bert, Captioner
 from regard.native import quantized

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.engine_task import EngineTask

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from regard.data.readers.text_files import Pairs
 from regard.data.sets.batches import IdPair
 from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
-from regard.data.sets.text_pairs import Pairs
 from regard.tokens.corpus import corpus
 from regard.tokens.frame import Framed
 from regard.tokens.tokenizer import Tokenizer

@@ -32,7 +32,7 @@ class PixelTokenizer:
             )
 
     @classmethod
-    def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "Pixels":
+    def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "PixelTokenizer":
         """The tokens of images of this shape (rows, columns, channels); without `levels`, 16 for grey, 6 for colours."""
         rows, columns, channels = shape
         usual = 16 if channels == 1 else 6
@@ -73,7 +73,7 @@ class PixelTokenizer:
         write_atomically(directory / PIXELS, lambda draft: draft.write_text(text, encoding="utf-8"))
 
     @classmethod
-    def load(cls, directory: Path) -> "Pixels":
+    def load(cls, directory: Path) -> "PixelTokenizer":
         path = directory / PIXELS
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))

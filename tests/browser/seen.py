@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub import save_generation, save_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.models import CLIP, GPT, Captioner

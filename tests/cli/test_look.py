@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.checkpoint import save_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.serve import run, shelf

@@ -201,8 +201,8 @@ def test_scenes_are_the_drawn_ones():
     drawn = scenes("train", 5, 64, 3)
     for one, scene in zip(train.pictures, drawn, strict=True):
         assert np.array_equal(one.pixels, scene.pixels)
-        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.things]
-        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.things]))
+        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.objects]
+        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.objects]))
 
 
 def blocks(rows=24, columns=36):

@@ -6,10 +6,11 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import scenes
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.image_lists import list_captioned
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream, list_captions
+from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ WAYS = {
 
 @pytest.mark.parametrize("name", WAYS)
 def test_tables(folder, name):
-    listed, captions = list_captions(table(folder, name, WAYS[name]))
+    listed, captions = list_captioned(table(folder, name, WAYS[name]))
     assert [one.path.name for one in listed] == ["0.png", "1.png"]
     assert captions == [("one, two", "four"), ("three",)]
 
@@ -73,7 +74,7 @@ def test_bad_tables(folder, name):
     text, message = WRONG[name]
     path = table(folder, name, text)
     with pytest.raises(ValueError, match=message) as error:
-        list_captions(path)
+        list_captioned(path)
     assert str(path) in str(error.value)
 
 

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from regard.data.readers import image_files as images
-from regard.data.readers.image_files import Preprocessing, centre, read_image, short_side
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing, centre, short_side
 
 
 def smooth(rows=23, columns=37):

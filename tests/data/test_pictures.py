@@ -10,10 +10,11 @@ import torch
 from PIL import Image
 
 from regard.data.readers import arrays
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.captioned_images import CaptionsConfig
-from regard.data.sets.labelled_images import ImagesConfig, LabelledImages, ImageStream, digits, preprocessing_for
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import ImagesConfig, ImageStream, LabelledImages, digits
 
 
 def paint(path, colour, size=(9, 7), mode="RGB"):

@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.labelled_images import LabelledImages, preprocessing_for
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import LabelledImages
 from regard.data.sets.unlabelled_images import HiddenStream, UnlabelledConfig, ViewStream
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.preprocessor import PREPROCESSOR, PROCESSOR, load_preprocessing, save_preprocessing
 from regard.models import ViTConfig
 

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.models import DETR, CNNAttention, CNNAttentionConfig, DETRConfig, MViT, MViTConfig, Swin, SwinConfig, ViT
 from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.vit import ViTConfig

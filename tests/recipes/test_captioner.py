@@ -165,7 +165,7 @@ def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
 
 
 def test_a_gain_is_the_share_of_attention_by_the_share_of_the_picture():
-    scene = next(one for one in scenes("train", 40) if len(one.things) == 2)
+    scene = next(one for one in scenes("train", 40) if len(one.objects) == 2)
     words = scene.caption.replace(",", " ,").split()
     even = np.full((len(words), 8, 8), 1 / 64)
     assert gains(words, even, scene, 8) == pytest.approx([1] * 4)

@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from regard.cli.catalogue import show_fields
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model, save_model
 from regard.hub.preprocessor import save_preprocessing
-from regard.models import MAE, MAEConfig, ViT, build, preset
+from regard.models import MAE, MAEConfig, ViT, build, fitting, preset
 from regard.recipes import Recipe, fit, recipe
 from regard.registry import models
-from regard.runs.recipe import fitting
 from regard.tasks import load
 from tests.cli.calling import call, fails, options
 

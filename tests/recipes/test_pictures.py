@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model

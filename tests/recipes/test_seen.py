@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing, read_image
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import ImagesConfig
 from regard.eval.scores import evaluate, pictures_of
 from regard.hub import export_model

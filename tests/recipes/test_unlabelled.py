@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from regard.cost.pixels import PixelConfig, check_room, machine_memory
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch
 from regard.data.sets.labelled_images import digits
 from regard.data.sets.unlabelled_images import UnlabelledConfig
@@ -20,10 +20,10 @@ from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.pixel import histogram_nats
 from regard.runs.fit import prepare
 from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
 from regard.tasks.image_restorer import BLANK
+from regard.tasks.metrics import histogram_nats
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.progress import Line
 from tests.cli.calling import call, fails, options, rows, said
@@ -195,7 +195,7 @@ def test_a_picture_is_completed(runs, name):
 
 def test_bits_per_dimension_are_the_models_own(runs):
     scores = evaluate(runs / "pixel", {}, limit=20).scores
-    painter, pictures = load(runs / "pixel"), UnlabelledConfig().held_out().draw(20, 0).pixels
+    painter, pictures = load(runs / "pixel"), UnlabelledConfig().held_out().sample(20, 0).pixels
     ids = torch.from_numpy(painter.pixels.encode(pictures))
     start = torch.full((20, 1), painter.pixels.start)
     with torch.no_grad():

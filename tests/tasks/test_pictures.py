@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.image_files import Preprocessing
+from regard.data.readers.preprocessing import Preprocessing
 from regard.inside.sight import prepared
 from regard.models import ViT, ViTConfig
 from regard.tasks import ImageEncoder

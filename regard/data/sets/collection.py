@@ -12,10 +12,10 @@ from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.readers.arrays import read_arrays
 from regard.data.readers.examples import read_examples
 from regard.data.readers.image_files import as_images, is_image
+from regard.data.readers.image_lists import list_folder, list_table, list_unlabelled
 from regard.data.readers.image_tables import TABLES, lists_images
-from regard.data.sets.labelled_images import digits, list_folder, list_table
-from regard.data.sets.text_pairs import read_lines
-from regard.data.sets.unlabelled_images import list_any
+from regard.data.readers.text_files import read_lines
+from regard.data.sets.labelled_images import digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def of_pictures(path: Path) -> Examples:
     if path.is_dir():
         inside = [one for one in path.iterdir() if not one.name.startswith(".")]
         heap = any(is_image(one.name) for one in inside) or not any(one.is_dir() for one in inside)
-        listed = list_any(str(path)) if heap else list_folder(path)
+        listed = list_unlabelled(str(path)) if heap else list_folder(path)
     else:
         listed = list_table(path)
     labels = [one.label for one in listed if one.label]

@@ -2,10 +2,10 @@
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from regard.data.generated.docs import documentation, documentation_hash
+from regard.data.readers.text_files import read_text
 from regard.data.sets.base import TextData
 
 HELD_OUT = 10
@@ -69,24 +69,3 @@ class SpansConfig(TextConfig):
         TextConfig.__post_init__(self)
         if not 0 < self.rate < 1 or self.span < 1 or self.max_len < 8:
             raise ValueError("rate must be between 0 and 1, span at least 1, max_len at least 8")
-
-
-def read_text(paths: tuple[str, ...]) -> str:
-    """The text of some UTF-8 files, in order; what cannot be read is named by file and line."""
-    return "\n".join(_read_one(Path(path)) for path in paths)
-
-
-def _read_one(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: is a directory; give its text files, as in {path}/*.txt") from None
-    if not raw.strip():
-        raise ValueError(f"{path}: the file is empty; give one with text")
-    try:
-        return raw.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8; convert it: iconv -f latin1 -t utf-8 {path}") from None

@@ -1,16 +1,13 @@
-"""Sentence pairs from the user's files: two parallel text files, TSV, or JSONL. Bad data names file and line."""
+"""Pairs of texts: translations, and tasks with their answers; the user's files or embedded pairs."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from regard.data.generated.phrases import phrases
 from regard.data.generated.text_tasks import tasks
+from regard.data.readers.text_files import Pairs, read_pairs
 from regard.data.sets.base import TRAINED, TextData, idle_with
 
-Pairs = list[tuple[str, str]]
 HELD_OUT = 1000
 """Embedded pairs for validation, and others for the test."""
 SHARES = {"translate": 8, "language": 3, "date": 4, "summarize": 1}
@@ -92,78 +89,3 @@ class TasksConfig(PairsConfig):
     def generated(self, split: str, count: int, start: int = 0) -> Pairs:
         """Embedded examples number `start`, `start` + 1 … of a split."""
         return [(task.source, task.target) for task in tasks(split, count, start=start, shares=SHARES)]
-
-
-def read_pairs(source: str | None, target: str | None, pairs: str | None, keys: tuple[str, ...]) -> Pairs:
-    """All pairs of two files, or of one, in order: also those with an empty side, so that lines can be counted."""
-    if pairs is not None:
-        path = Path(pairs)
-        readers = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
-        if path.suffix not in readers:
-            raise ValueError(f"{path}: pairs come as .tsv or .jsonl; two text files go in as source and target")
-        found = list(readers[path.suffix](path, keys))
-    else:
-        assert source is not None and target is not None
-        left, right = read_lines(Path(source)), read_lines(Path(target))
-        if len(left) != len(right):
-            raise ValueError(
-                f"{source} has {len(left):,} lines, {target} has {len(right):,}; "
-                "line by line they must be translations of each other"
-            )
-        found = list(zip(left, right, strict=True))
-    if not any(s.strip() and t.strip() for s, t in found):
-        raise ValueError(f"{pairs or source}: no pair has text on both sides")
-    return found
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file; what cannot be read is named by file and line."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: is a directory; give a text file") from None
-    if not raw.strip():
-        raise ValueError(f"{path}: the file is empty; give one with a text a line")
-    return split_lines(raw, path)
-
-
-def split_lines(raw: bytes, path: Path) -> list[str]:
-    """Lines end at newlines and nowhere else: Unicode's other separators would shift two files apart."""
-    lines = raw.split(b"\n")
-    return [_decode(line, path, number) for number, line in enumerate(lines if lines[-1] else lines[:-1], 1)]
-
-
-def _decode(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 (byte {error.start}); convert it: iconv -f latin1 -t utf-8 {path}"
-        ) from None
-
-
-def _read_tsv(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        parts = line.split("\t")
-        if not line.strip():
-            parts = ["", ""]
-        if len(parts) != 2:
-            raise ValueError(f"{path}, line {number}: a pair is two texts with a tab between, got {len(parts)}")
-        yield parts[0], parts[1]
-
-
-def _read_jsonl(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            yield "", ""
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
-        for key in keys:
-            if not isinstance(row, dict) or not isinstance(row.get(key), str):
-                raise ValueError(f"{path}, line {number}: no text under {key!r}; --data.keys names the two fields")
-        yield row[keys[0]], row[keys[1]]
