@@ -34,7 +34,7 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     regard detect RUN image.png --out boxes.png
     regard detect RUN photos/*.jpg --out FOLDER --json
     """
-    from regard.data.readers.images import read_image
+    from regard.data.readers.image_files import read_image
     from regard.inside.boxes import check_place, draw_boxes
 
     drawings = drawing_paths(image, out)
@@ -90,7 +90,7 @@ def complete(
     A model of pixels generates the lower part or, without any IMAGE, whole images; a masked autoencoder restores the
     patches that are masked. A row of the drawing is the input, the completions, and the original image.
     """
-    from regard.data.readers.images import SUFFIXES
+    from regard.data.readers.image_files import SUFFIXES
     from regard.files import write_atomically
     from regard.tasks.pixel_model import sheet
 

@@ -223,7 +223,7 @@ class Labelling(click.Command):
             left = super().parse_args(ctx, spread(args))
         except click.MissingParameter:
             raise ValueError(FIRST) from None
-        from regard.data.readers.images import is_image
+        from regard.data.readers.image_files import is_image
 
         if is_image(ctx.params["run"]):  # of RUN, a label was made
             raise ValueError(FIRST)
@@ -232,7 +232,7 @@ class Labelling(click.Command):
 
 def spread(words: list[str]) -> list[str]:
     """Put --zero-shot before each of its words."""
-    from regard.data.readers.images import is_image
+    from regard.data.readers.image_files import is_image
 
     result: list[str] = []
     taking = False
@@ -297,7 +297,7 @@ def answer(
     run: str, question: tuple[str, ...], passage: str | None, file: Path | None, quantize: Any, as_json: bool
 ) -> None:
     """Answer QUESTION by a span of a passage, or say that it is not answerable."""
-    from regard.data.sets.text import read_text
+    from regard.data.readers.text_files import read_text
 
     if (passage is None) == (file is None):
         raise ValueError("give the text to search: either --passage or --in FILE")
@@ -357,7 +357,7 @@ def search(run: str, query: str, corpus: Path, count: int, quantize: Any, as_jso
     """Print the most similar lines of a file, or images of a folder."""
     from dataclasses import asdict
 
-    from regard.data.sets.pairs import read_lines
+    from regard.data.readers.text_files import read_lines
 
     task = load_task("embed", run, quantize, {})
     if not corpus.is_dir():
@@ -408,3 +408,6 @@ def verb_command(name: str) -> click.Command | None:
     for decorate in (json_option, quantize_option, input_option):
         decorate(command)
     return command
+
+
+regard.find_own = verb_command  # type: ignore[attr-defined]

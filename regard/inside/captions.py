@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.data.generated.scenes import COLOURS, SHAPES, Scene
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.data.sets.batches import pad
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import crossing

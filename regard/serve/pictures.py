@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.serve import replies, schemas
 from regard.serve.answers import asked
 from regard.serve.errors import Refused

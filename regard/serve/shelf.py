@@ -19,7 +19,7 @@ from regard.inside.alignments import twin_of
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks.loading import load, task_of
-from regard.tokens.pixels import PIXELS
+from regard.tokens.pixel_tokenizer import PIXELS
 
 VERBS = {
     "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",

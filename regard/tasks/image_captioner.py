@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
-from regard.hub.images import load_preparation
+from regard.hub.preprocessor import load_preprocessing
 from regard.tasks.base import Option, Verb, register_task
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
@@ -44,13 +44,15 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         ),
     )  # fmt: skip
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
+    def __init__(
+        self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
+    ) -> None:
         super().__init__(model, preparation)
         self.tokenizer, self.generation = tokenizer, generation
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageCaptioner":
-        return cls(model, load_preparation(path, model.config), Tokenizer.load(path), load_generation(path))
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path), load_generation(path))
 
     def request(
         self,

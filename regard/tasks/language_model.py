@@ -19,7 +19,7 @@ from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
-from regard.tokens.pixels import PIXELS
+from regard.tokens.pixel_tokenizer import PIXELS
 
 NEW_TOKENS = 200
 """The most tokens to generate, by default."""

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.base import Option, Verb, register_task
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, opened
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
 @register_task("generate-pixels")
@@ -33,12 +33,12 @@ class PixelModel(EngineTask):
         ),
     )  # fmt: skip
 
-    def __init__(self, model: Any, pixels: Pixels) -> None:
+    def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "PixelModel":
-        return cls(model, Pixels.load(path))
+        return cls(model, PixelTokenizer.load(path))
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
@@ -97,9 +97,9 @@ class PixelModel(EngineTask):
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> Preprocessing:
         """The preprocessing that gives an image the model's size."""
-        return Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+        return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
 
     def export(self, out: Path) -> None:
         raise ValueError("a model of pixels has no layout that other projects read; use it here")
@@ -112,7 +112,7 @@ class PixelModel(EngineTask):
 BLANK = 90
 """The grey value of masked patches, and of rows that are not kept."""
 GAP, SIDE = 4, 96
-"""Pixels between the images of a sheet, and the side that small ones are enlarged to."""
+"""PixelTokenizer between the images of a sheet, and the side that small ones are enlarged to."""
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]]) -> Image.Image:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.images import is_image
+from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
 from regard.hub.checkpoint import export_model
 from regard.tasks.base import Task, Verb, register_task

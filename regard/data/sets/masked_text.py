@@ -3,16 +3,19 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.text import TextConfig
+from regard.data.sets.running_text import TextConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedConfig(TextConfig):
     """Where text comes from, and how much of it is hidden."""
+
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len", "rate", "whole_words")
 
     rate: float = 0.15
     """Share of the tokens that are to be found again."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import parse
-from regard.data.readers.images import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preparation
+from regard.data.readers.preprocessing import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 
@@ -30,7 +30,7 @@ SIZES = ("height", "width"), ("shortest_edge",), ("shortest_edge", "longest_edge
 """What a size may say."""
 
 
-def load_preparation(directory: str | Path, config: Any) -> Preparation:
+def load_preprocessing(directory: str | Path, config: Any) -> Preprocessing:
     """What lies beside a model with this config; without a file, ViT's way for images of the model's own size."""
     path, whole = Path(directory) / PREPROCESSOR, Path(directory) / PROCESSOR
     fields = read_json(path) if path.is_file() else None
@@ -38,14 +38,14 @@ def load_preparation(directory: str | Path, config: Any) -> Preparation:
         path, fields = whole, read_json(whole).get("image_processor")
     if fields is None:
         middle = (0.5,) * config.channels
-        return Preparation(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
+        return Preprocessing(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
     try:
-        return read_preparation(fields, config.channels)
+        return read_preprocessing(fields, config.channels)
     except ValueError as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
-def read_preparation(fields: Any, channels: int) -> Preparation:
+def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
     """Their fields as ours; ValueError for what we cannot do."""
     if not isinstance(fields, dict):
         raise ValueError(f"image_processor={fields!r} is no object {{…}}; write it again")
@@ -70,7 +70,7 @@ def read_preparation(fields: Any, channels: int) -> Preparation:
     lengths = {} if size is None else read_size("size", size, SIZES)
     crop = read_size("crop_size", told["crop_size"], SIZES[:1]) if told.get("do_center_crop", False) else None
     scale, centred = told.get("rescale_factor", 1 / 255), told.get("do_normalize", True)
-    return Preparation(
+    return Preprocessing(
         channels=channels,
         size=(lengths["height"], lengths["width"]) if "height" in lengths else None,
         shortest=lengths.get("shortest_edge"),
@@ -101,7 +101,7 @@ def each(name: str, value: Any, channels: int) -> tuple[float, ...]:
     return parse([value] * channels if isinstance(value, int | float) else value, tuple[float, ...], name)
 
 
-def save_preparation(directory: str | Path, how: Preparation) -> None:
+def save_preprocessing(directory: str | Path, how: Preprocessing) -> None:
     """Writes it so that others read the same."""
     kind = "ViT" if how.shortest is None else "CLIP" if how.longest is None else "Detr"
     fields: dict[str, Any] = {

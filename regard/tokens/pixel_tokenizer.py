@@ -14,7 +14,7 @@ MOST = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pixels:
+class PixelTokenizer:
     """What `tokenizer.json` is for texts: pictures of one size to ids and back."""
 
     rows: int
@@ -30,6 +30,13 @@ class Pixels:
             raise ValueError(
                 f"levels={self.levels} in {self.channels} channels are {self.colours:,} colours; use 2 to {MOST:,}"
             )
+
+    @classmethod
+    def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "PixelTokenizer":
+        """The tokens of images of this shape (rows, columns, channels); without `levels`, 16 for grey, 6 for colours."""
+        rows, columns, channels = shape
+        usual = 16 if channels == 1 else 6
+        return cls(rows=rows, columns=columns, channels=channels, levels=usual if levels is None else levels)
 
     @property
     def colours(self) -> int:
@@ -66,7 +73,7 @@ class Pixels:
         write_atomically(directory / PIXELS, lambda draft: draft.write_text(text, encoding="utf-8"))
 
     @classmethod
-    def load(cls, directory: Path) -> "Pixels":
+    def load(cls, directory: Path) -> "PixelTokenizer":
         path = directory / PIXELS
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,115 +1,23 @@
-"""Image files as arrays: read robustly, brought to a size, turned into the numbers that a model was trained on."""
+"""Preprocessing: an image resized, cropped, scaled and normalised into the numbers that a model was trained on."""
 
 import math
 from dataclasses import dataclass, replace
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
-FRACTIONS = 2
-"""Floats below are meant to go from 0 to 1, give or take a rounding; as bytes they would all be black."""
-PIXELS = 1 << 27
-"""Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
-SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
-"""What these files are in truth, as Pillow calls it; others, such as PostScript, it would hand to other programs."""
+from regard.data.readers.image_files import MOST_PIXELS, as_array
+
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the photographs that published backbones have seen."""
-WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
-"""Modes of grey with more than 8 bits."""
+"""Mean and standard deviation of each channel over ImageNet, on which published backbones were trained."""
 
 Filter = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filter.__args__}  # type: ignore[attr-defined]
 
 
-def read_image(picture: str | Path | BytesIO | Image.Image) -> Image.Image:
-    """A picture as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
-    if isinstance(picture, Image.Image):
-        return plain(upright(picture))
-    name = str(picture) if isinstance(picture, str | Path) else "the picture"
-    if isinstance(picture, str | Path) and Path(picture).is_dir():
-        raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
-    if isinstance(picture, str | Path) and not Path(picture).is_file():
-        raise ValueError(f"no such image: {name}")
-    try:
-        with Image.open(picture, formats=FORMATS) as opened:
-            columns, rows = opened.size
-            if rows * columns > PIXELS:
-                raise ValueError(
-                    f"{name} has {rows:,} × {columns:,} pixels, at most {PIXELS:,} are read; make it smaller"
-                )
-            opened.load()
-            found = plain(upright(opened))
-            found.info["path"] = name  # for errors
-            return found
-    except UnidentifiedImageError:
-        raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
-    except Image.DecompressionBombError:  # before its size can be asked for
-        raise ValueError(f"{name} has too many pixels, at most {PIXELS:,} are read; make it smaller") from None
-    except (OSError, SyntaxError, EOFError, MemoryError, ValueError, Warning) as error:  # where these are errors
-        if str(error).startswith(str(name)):
-            raise
-        raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
-
-
-def is_image(name: str) -> bool:
-    """Whether a word ends like the name of an image file."""
-    return Path(name.strip()).suffix.lower() in SUFFIXES
-
-
-def list_images(folder: Path) -> list[Path]:
-    """The image files of a folder and those below it; what is hidden, or has another suffix, is passed over."""
-    found = sorted(
-        path for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )  # fmt: skip
-    if not found:
-        raise ValueError(f"{folder} holds no pictures ({', '.join(SUFFIXES)}); fill it or remove it")
-    return found
-
-
-def upright(image: Image.Image) -> Image.Image:
-    """Turned as the camera noted; a note that cannot be read is no reason to refuse the picture."""
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # whatever stands in an old camera's notes
-        return image
-
-
-def plain(image: Image.Image) -> Image.Image:
-    """Any mode as L or RGB."""
-    if image.mode in WIDE:  # convert("L") would cut off at 255
-        values = np.asarray(image, dtype=np.float64)
-        if not np.isfinite(values).all():
-            raise ValueError("some of its pixels are no numbers")
-        most = 255.0 if image.mode == "F" or image.mode == "I" and values.max() <= 255 else 65535.0
-        if image.mode == "F" and values.max() < FRACTIONS:
-            most = 1.0
-        grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
-        return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
-    if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        was_grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
-        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-        return seen.getchannel(0) if was_grey else seen.convert("RGB")
-    if image.mode in ("L", "RGB"):
-        return image
-    return image.convert("L" if image.mode == "1" else "RGB")
-
-
-def as_array(image: Image.Image, channels: int) -> np.ndarray:
-    """Rows, columns, channels as bytes."""
-    if channels not in (1, 3):
-        raise ValueError(f"image files have 1 channel (grey) or 3 (colour), the model reads {channels}")
-    found = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-    return found[:, :, None] if channels == 1 else found
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Preparation:
+class Preprocessing:
     """How a picture becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
 
     channels: int = 3
@@ -148,7 +56,7 @@ class Preparation:
         """Rows and columns of the result, if they are the same for all pictures."""
         return self.crop or self.size
 
-    def at(self, target: tuple[int, int]) -> "Preparation":
+    def at(self, target: tuple[int, int]) -> "Preprocessing":
         """The same for results of another size; what is cut off around them stays in proportion."""
         if self.crop is None:
             return replace(self, size=target, shortest=None, longest=None)
@@ -168,10 +76,10 @@ class Preparation:
         image = image.convert("L" if self.channels == 1 else "RGB")
         size = self.size or (short_side(image.size, self.shortest, self.longest) if self.shortest else None)
         if size is not None:
-            if size[0] * size[1] > PIXELS:
+            if size[0] * size[1] > MOST_PIXELS:
                 raise ValueError(
                     f"{image.info.get('path', 'a picture')} of {image.size[1]:,} × {image.size[0]:,} pixels would "
-                    f"become one of {size[0]:,} × {size[1]:,}, at most {PIXELS:,} are read; cut it"
+                    f"become one of {size[0]:,} × {size[1]:,}, at most {MOST_PIXELS:,} are read; cut it"
                 )
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
         found = as_array(image, self.channels)

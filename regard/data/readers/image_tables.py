@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.readers.examples import read_cells, read_objects
-from regard.data.readers.images import is_image
+from regard.data.readers.image_files import is_image
 
 TABLES = (".csv", ".tsv", ".jsonl")
 PATHS = (
