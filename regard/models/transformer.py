@@ -60,6 +60,7 @@ class TransformerConfig(BlockConfig):
 class Transformer(nn.Module):
     """An encoder, a decoder, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = TransformerConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=256, dropout=0.1),

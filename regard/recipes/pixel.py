@@ -27,9 +27,10 @@ from regard.data.sets.images import Pictures, PictureStream
 from regard.data.sets.unlabelled import UnlabelledConfig
 from regard.hub.checkpoint import save_model
 from regard.models import preset
+from regard.nn.positions import with_columns
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
-from regard.registry import register_recipe
+from regard.registry import positions, register_recipe
 from regard.runs.fit import Job, prepare, with_steps
 from regard.runs.recipe import Recipe
 from regard.tasks import Painter
@@ -108,10 +109,11 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
     size = data.pixels()
     rows = max(1, recipe.train.batch_tokens // len(size))
     model: dict[str, Any] = {"vocab_size": size.vocab_size, "max_len": len(size)}
-    if str(position := getattr(recipe.model, "position", "")).startswith("grid"):
-        model["position"] = f"grid:columns={size.columns}"
-        if position not in ("grid", model["position"]):
-            raise ValueError(f"position={position}, but there are {size.columns} columns; use --model.position grid")
+    if (position := getattr(recipe.model, "position", None)) and positions[position].on_grid:
+        name = position.partition(":")[0]
+        model["position"] = with_columns(name, size.columns)
+        if position not in (name, model["position"]):
+            raise ValueError(f"position={position}, but there are {size.columns} columns; use --model.position {name}")
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
     # A single picture may be more than a batch of this recipe has; of smaller ones there would be no more than that.
     batch = recipe.train.batch_tokens

@@ -45,8 +45,9 @@ class CaptionWriter(PictureEncoder, Speaker):
         """What is asked of the engine for a picture as the model reads it."""
         told, like = self.generation, next(self.model.parameters())
         return Request(
-            prompt=[told["decoder_start"]], pixels=torch.from_numpy(pixels).to(like), ends=tuple(ends_of(told["eos"])),
-            forbidden=tuple(told["forbidden"]), max_len=told_or(self.model.config.max_len - 1, max_new_tokens),
+            prompt=[told["decoder_start"]], inputs={"pixels": torch.from_numpy(pixels).to(like)},
+            ends=tuple(ends_of(told["eos"])), forbidden=tuple(told["forbidden"]),
+            max_len=told_or(self.model.config.max_len - 1, max_new_tokens),
             sampling=sampling, row=row, beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
             length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
@@ -68,9 +69,9 @@ class CaptionWriter(PictureEncoder, Speaker):
         results: list[list[Caption]] = [[] for _ in pixels]
 
         def done(row: int, ticket: Ticket) -> None:
-            if ticket.found is not None:
-                texts = self.tokenizer.decode_batch([one.ids for one in ticket.found])
-                pairs = zip(texts, ticket.found, strict=True)
+            if ticket.hypotheses is not None:
+                texts = self.tokenizer.decode_batch([one.ids for one in ticket.hypotheses])
+                pairs = zip(texts, ticket.hypotheses, strict=True)
                 results[row] = [Caption(text.strip(), one.score, tuple(one.ids)) for text, one in pairs]
                 if each is not None:
                     each(row, results[row])

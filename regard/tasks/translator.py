@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.tasks.speaker import Speaker, told_or
@@ -46,7 +48,8 @@ class Translator(Speaker):
         if isinstance(source, str):
             source = self.encode([source], LONGEST_SOURCE)[0]
         return Request(
-            prompt=self.start, source=source, ends=tuple(ends_of(told["eos"])), forbidden=tuple(told["forbidden"]),
+            prompt=self.start, inputs={"source": torch.tensor(source)}, ends=tuple(ends_of(told["eos"])),
+            forbidden=tuple(told["forbidden"]),
             max_len=min(told_or(2 * len(source) + 16, max_new_tokens), told["max_length"] - len(self.start)),
             force_end=told["force_end"], sampling=sampling, row=row,
             beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
@@ -81,10 +84,11 @@ class Translator(Speaker):
         real = [row for row, text in enumerate(texts) if text.strip()]
 
         def done(place: int, ticket: Ticket) -> None:
-            if ticket.found is None:
+            if ticket.hypotheses is None:
                 return
-            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.found])
-            results[row] = [Translation(t, h.score, tuple(h.ids)) for t, h in zip(written, ticket.found, strict=True)]
+            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
+            pairs = zip(written, ticket.hypotheses, strict=True)
+            results[row] = [Translation(text, one.score, tuple(one.ids)) for text, one in pairs]
             if each is not None:
                 each(row, results[row])
 
