@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from regard.registry import register_model as register_model
     from regard.registry import register_position as register_position
     from regard.registry import register_recipe as register_recipe
+    from regard.tasks import LanguageModel as LanguageModel
     from regard.tasks import Translation as Translation
     from regard.tasks import Translator as Translator
-    from regard.tasks import Writer as Writer
     from regard.tasks import load as load
     from regard.tasks.streaming import Engine as Engine
     from regard.tokens import Tokenizer as Tokenizer
@@ -31,7 +31,7 @@ _HOMES = {
     "Tokenizer": "regard.tokens",
     "Translation": "regard.tasks",
     "Translator": "regard.tasks",
-    "Writer": "regard.tasks",
+    "LanguageModel": "regard.tasks",
     "fit": "regard.recipes",
     "load": "regard.tasks",
     "look": "regard.inside.capture",

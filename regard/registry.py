@@ -1,4 +1,4 @@
-"""Names for models, kernels, positions and recipes. Registering enrols in the laws (`tests/laws/`)."""
+"""Names for models, kernels, positions, recipes, tasks and modalities. Registering enrols in the laws."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -67,8 +67,11 @@ models = Registry("model", OWN)
 kernels = Registry("kernel", OWN)
 positions = Registry("position", OWN)
 recipes = Registry("recipe", OWN)
+tasks = Registry("task", OWN)
+modalities = Registry("modality", OWN)
 
 register_model = models.register
 register_kernel = kernels.register
 register_position = positions.register
 register_recipe = recipes.register
+register_modality = modalities.register

@@ -23,6 +23,16 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        command = super().get_command(ctx, name)
+        if command is not None or not ctx.params.get("plugins"):
+            return command
+        from regard.cli.verbs import verb_command
+
+        for module in ctx.params["plugins"]:
+            import_own(module)
+        return verb_command(name)
+
 
 @click.group(cls=Commands, context_settings={"max_content_width": 100})
 @click.version_option(package_name="regard")

@@ -121,9 +121,9 @@ TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 def kind_of(loaded: Any) -> str:
     """What a loaded model is, in the words of the table."""
-    from regard.tasks import Painter, PictureEncoder, Translator, Writer
+    from regard.tasks import ImageEncoder, LanguageModel, PixelModel, Translator
 
-    kinds = ((PictureEncoder | Painter, EYE), (Translator, TRANSLATOR), (Writer, WRITER))
+    kinds = ((ImageEncoder | PixelModel, EYE), (Translator, TRANSLATOR), (LanguageModel, WRITER))
     return next((name for kind, name in kinds if isinstance(loaded, kind)), READER)
 
 

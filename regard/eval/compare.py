@@ -10,7 +10,7 @@ from regard.data.sets.text import TextConfig
 from regard.eval.scores import evaluate, held_out_pairs, score_pairs
 from regard.recipes.lm import encode
 from regard.runs.recipe import Recipe
-from regard.tasks import Translator, Writer, load
+from regard.tasks import LanguageModel, Translator, load
 from regard.tasks.scores import exact_match, translation_scores
 from regard.train.loop import read_metrics
 
@@ -82,7 +82,7 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
             raise ValueError(f"{run}: no metrics.jsonl; name directories of runs")
         writer = load(run)
         data = Recipe.load(run / "recipe.toml").data
-        if not isinstance(writer, Writer) or not isinstance(data, TextConfig):
+        if not isinstance(writer, LanguageModel) or not isinstance(data, TextConfig):
             raise ValueError(
                 f"{run} is no language model of running text; translators: --by length, others: regard eval {run}"
             )

@@ -22,7 +22,7 @@ from regard.models import build
 from regard.nn.reversible import Streams
 from regard.registry import models
 from regard.runs.recipe import Recipe
-from regard.tasks import Detector, PictureEncoder, load
+from regard.tasks import ImageEncoder, ObjectDetector, load
 
 LABELS = 1000
 """Labelled pictures that the classifier learns from, unless told otherwise."""
@@ -32,10 +32,10 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
     path = find(run)
     loaded = load(path)
-    if not (isinstance(loaded, PictureEncoder) and hasattr(loaded.model, "embed")) or isinstance(loaded, Detector):
+    if not (isinstance(loaded, ImageEncoder) and hasattr(loaded.model, "embed")) or isinstance(loaded, ObjectDetector):
         raise ValueError(f"{run} has no vector for a picture; a probe is for encoders of pictures")
     learn, test = labelled(loaded, path, changes, labels or LABELS, limit)
-    untrained = PictureEncoder(fresh(loaded.model), loaded.preparation)
+    untrained = ImageEncoder(fresh(loaded.model), loaded.preparation)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
     trained, blank = (
         [features(one, learn.pixels), features(one, test.pixels)] for one in (loaded, untrained)
@@ -65,7 +65,7 @@ def check_labels(data: Any) -> None:
 
 
 def labelled(
-    loaded: PictureEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
+    loaded: ImageEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
 ) -> tuple[Pictures, Pictures]:
     """Pictures to learn from and others to be tested on, at the size that the model reads."""
     data = data_of(run, ImagesConfig, changes)
@@ -92,7 +92,7 @@ def fresh(model: Any) -> nn.Module:
         return build(models.name_of(type(model)), model.config)
 
 
-def features(loaded: PictureEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
+def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
     """A vector for each picture from every layer: the mean over its places; and the model's own."""
     model, found = loaded.model, dict[str, list[Tensor]]()
     hooks = []

@@ -30,7 +30,7 @@ from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.recipes.translate import encode
 from regard.runs.recipe import Recipe
 from regard.tasks import load
-from regard.tasks.painter import sheet
+from regard.tasks.pixel_model import sheet
 from regard.train.loop import Fitted
 
 

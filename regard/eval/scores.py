@@ -33,24 +33,23 @@ from regard.recipes.pixel import PixelsConfig, pixel_scores
 from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.runs.recipe import Recipe
 from regard.tasks import (
-    Answerer,
-    CaptionWriter,
-    Classifier,
-    Comparer,
-    Detector,
-    Encoder,
-    Filler,
-    Painter,
-    PictureClassifier,
-    PictureEncoder,
-    Tagger,
+    EntityTagger,
+    ImageCaptioner,
+    ImageClassifier,
+    ImageEncoder,
+    ImageTextMatcher,
+    LanguageModel,
+    MaskFiller,
+    ObjectDetector,
+    PixelModel,
+    QuestionAnswerer,
+    TextClassifier,
+    TextEncoder,
     Translator,
-    Writer,
     load,
 )  # fmt: skip
-from regard.tasks.detector import detection_scores
 from regard.tasks.loading import Quantize
-from regard.tasks.readers import first_tokens
+from regard.tasks.object_detector import detection_scores
 from regard.tasks.scores import (
     exact_match,
     label_scores,
@@ -59,6 +58,7 @@ from regard.tasks.scores import (
     tag_scores,
     translation_scores,
 )  # fmt: skip
+from regard.tasks.text_heads import first_tokens
 
 TEST_EXAMPLES = 1000
 HIDDEN_TEXTS = 200
@@ -90,7 +90,7 @@ def evaluate(
 def score(loaded: Any, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """The same for a model at hand."""
     if type(loaded) not in WAYS:
-        more = " --data.images …, or regard eval --probe" if isinstance(loaded, PictureEncoder) else " --task …"
+        more = " --data.images …, or regard eval --probe" if isinstance(loaded, ImageEncoder) else " --task …"
         raise ValueError(f"{run} has no scores of its own; fine-tune it for a task: regard finetune {run}{more}")
     return WAYS[type(loaded)](loaded, run, changes, limit, **how)
 
@@ -116,7 +116,7 @@ def same(one: Any, other: Any) -> bool:
 def sized(loaded: Any) -> Preparation:
     """How a model's pictures are prepared; at its own size, where it needs one and that is not said."""
     how = loaded.preparation
-    if how.target is not None or isinstance(loaded, Detector):
+    if how.target is not None or isinstance(loaded, ObjectDetector):
         return how
     return replace(how, size=sides(loaded.model.config.image), shortest=None, longest=None)
 
@@ -200,7 +200,7 @@ def of_tasks(loaded: Translator, limit: int | None) -> Scored:
     return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
 
 
-def of_writer(loaded: Writer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_writer(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Bits per byte of held-out text; of instructions, how many answers are exactly right."""
     stored = run / "recipe.toml"
     if stored.exists() and isinstance(data := Recipe.load(stored).data, ExamplesConfig):
@@ -220,14 +220,16 @@ def held_out_text(data: TextConfig) -> str:
     return documentation("test") if data.embedded else data.split()[1]
 
 
-def of_classifier(loaded: Classifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_classifier(
+    loaded: TextClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
+) -> Scored:
     examples = examples_of(run, "classify", changes, limit)
     found = [best[0].label for best in loaded.classify(*sides_of(examples))]
     return Scored(scores=label_scores(found, [example.label for example in examples]), outputs=found)
 
 
 def of_pictures(
-    loaded: PictureClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
+    loaded: ImageClassifier, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
 ) -> Scored:
     """Accuracy on held-out pictures; of those that are named, all."""
     data, pictures = pictures_of(loaded, run, ImagesConfig, changes, limit, part="test")
@@ -236,7 +238,9 @@ def of_pictures(
     return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
 
 
-def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_comparer(
+    loaded: ImageTextMatcher, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
+) -> Scored:
     """Recall at 1 in both directions; of scenes drawn here also how often what stands alone is found among labels."""
     data, pictures = pictures_of(loaded, run, PairedConfig, changes, limit)
     scores, found = recall(loaded, pictures)
@@ -247,14 +251,14 @@ def of_comparer(loaded: Comparer, run: Path, changes: Mapping[str, Any], limit: 
     return Scored(scores=scores | {"examples": len(pictures)}, outputs=found)
 
 
-def of_painter(loaded: Painter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_painter(loaded: PixelModel, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Bits a number of held-out pictures; of those that are named, all. The histograms are of the training's."""
     _, pictures = pictures_of(loaded, run, PixelsConfig, changes, limit, part="test")
     known = data_of(run, PixelsConfig, {}).split(loaded.preparation)[0]
     return Scored(scores=pixel_scores(loaded, pictures, known), outputs=[])
 
 
-def of_detector(loaded: Detector, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_detector(loaded: ObjectDetector, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Average precision on held-out pictures; of those that are named, all."""
     _, boxes = pictures_of(loaded, run, BoxesConfig, changes, limit, names=loaded.model.config.labels)
     found = loaded.detect_arrays([one.pixels for one in boxes.pictures])
@@ -264,7 +268,7 @@ def of_detector(loaded: Detector, run: Path, changes: Mapping[str, Any], limit: 
     return Scored(scores=detection_scores(found, *truth, boxes.names, crowds), outputs=said)
 
 
-def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_tagger(loaded: EntityTagger, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Entities as tags of words, which is what seqeval compares."""
     examples = examples_of(run, "tag", changes, limit)
     found = loaded.tag([example.text for example in examples])
@@ -278,7 +282,9 @@ def of_tagger(loaded: Tagger, run: Path, changes: Mapping[str, Any], limit: int 
     return Scored(scores=tag_scores(*tags), outputs=texts)
 
 
-def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_answerer(
+    loaded: QuestionAnswerer, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any
+) -> Scored:
     examples = examples_of(run, "answer", changes, limit)
     found = loaded.answer([example.question for example in examples], [example.passage for example in examples])
     texts, wanted = [one.text or "" for one in found], [example.answer or "" for example in examples]
@@ -290,7 +296,7 @@ def of_answerer(loaded: Answerer, run: Path, changes: Mapping[str, Any], limit: 
     return Scored(scores=scores, outputs=texts)
 
 
-def of_filler(loaded: Filler, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_filler(loaded: MaskFiller, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """How many hidden tokens of held-out text the model finds again at the first guess."""
     data = data_of(run, MaskedConfig, changes)
     text = read_text(data.text) if changes and data.text else held_out_text(data)
@@ -299,14 +305,14 @@ def of_filler(loaded: Filler, run: Path, changes: Mapping[str, Any], limit: int 
     alone = replace(data, next_sentence=False)
     examples = hidden(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
     right = total = 0
-    for one, scores in zip(examples, loaded.scores([one.framed for one in examples]), strict=True):
+    for one, scores in zip(examples, loaded.logits([one.framed for one in examples]), strict=True):
         targets = torch.tensor(one.targets)
         right += int((scores.argmax(-1) == targets).sum())
         total += int((targets != IGNORE).sum())
     return Scored(scores={"found_again": round(100 * right / max(1, total), 2), "examples": total}, outputs=[])
 
 
-def of_encoder(loaded: Encoder, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_encoder(loaded: TextEncoder, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     examples = examples_of(run, "embed", changes, limit)
     first, second = (loaded.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
     likeness = (first * second).sum(-1).tolist()
@@ -316,7 +322,7 @@ def of_encoder(loaded: Encoder, run: Path, changes: Mapping[str, Any], limit: in
 
 def prompted(loaded: Any, data: ExamplesConfig, shots: int, limit: int | None) -> Scored:
     """Classification by examples in the prompt: the label that the model finds likeliest behind them."""
-    if not isinstance(loaded, Writer):
+    if not isinstance(loaded, LanguageModel):
         raise ValueError("examples in a prompt are for models that continue texts; score this one without --few-shot")
     if data.task != "classify":
         raise ValueError(f"--few-shot is for classification, not for {data.task}")
@@ -342,16 +348,16 @@ def chosen_shots(examples: list[Any], labels: tuple[str, ...], count: int) -> li
     return mixed[:count]
 
 
-def of_captions(loaded: CaptionWriter, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
+def of_captions(loaded: ImageCaptioner, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """BLEU-4 and exact match on held-out pictures; on those that are named, all."""
     scores, outputs = score_captions(loaded, *pictures_of(loaded, run, CaptionsConfig, changes, limit), **how)
     return Scored(scores=scores, outputs=outputs)
 
 
 WAYS: dict[type, Callable[..., Scored]] = {
-    Translator: of_translator, Writer: of_writer, Classifier: of_classifier, Tagger: of_tagger,
-    Answerer: of_answerer, Filler: of_filler, Encoder: of_encoder, PictureClassifier: of_pictures,
-    Painter: of_painter, CaptionWriter: of_captions, Detector: of_detector, Comparer: of_comparer,
+    Translator: of_translator, LanguageModel: of_writer, TextClassifier: of_classifier, EntityTagger: of_tagger,
+    QuestionAnswerer: of_answerer, MaskFiller: of_filler, TextEncoder: of_encoder, ImageClassifier: of_pictures,
+    PixelModel: of_painter, ImageCaptioner: of_captions, ObjectDetector: of_detector, ImageTextMatcher: of_comparer,
 }  # fmt: skip
 
 

@@ -131,6 +131,7 @@ class CLIP(nn.Module):
     """Two towers, and how alike a picture and a text are."""
 
     config_class = CLIPConfig
+    task = "match"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(
             image=64, patch=8, dim=96, depth=4, heads=4, ffn_dim=384, max_len=64, text_dim=64, text_depth=2,

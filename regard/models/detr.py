@@ -114,6 +114,7 @@ class DETR(nn.Module):
     """A ResNet, an encoder of its cells, and a decoder of queries that each find one thing, or nothing."""
 
     config_class = DETRConfig
+    task = "detect"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": SMALL | dict(
             image=64, stem=32, widths=(64, 96), blocks=(1, 1), queries=10, dim=96, depth=2, decoder_depth=3, heads=4,

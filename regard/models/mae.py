@@ -89,6 +89,7 @@ class MAE(nn.Module):
     """A ViT and the decoder that it is trained with."""
 
     config_class = MAEConfig
+    task = "restore-images"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(
             image=28, channels=1, patch=4, dim=96, depth=4, heads=4, ffn_dim=384, decoder_dim=64, decoder_depth=2,

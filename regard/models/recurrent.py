@@ -70,6 +70,7 @@ class RecurrentLM(nn.Module):
 
     reads: ClassVar[tuple[str, ...]] = ()
     config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
+    task = "generate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=384),

@@ -140,6 +140,7 @@ class Seq2Seq(RecurrentDecoder):
 
     reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = Seq2SeqConfig
+    task = "translate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=256),

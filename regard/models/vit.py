@@ -136,6 +136,10 @@ class ViT(nn.Module):
         self.patches = PatchEmbedding(config.channels, config.patch, config.dim)
         self.first = nn.Parameter(torch.randn(config.first, config.dim) * 0.02) if config.first else None
 
+    @property
+    def task(self) -> str:
+        return "classify-images" if self.config.labels else "embed-images"
+
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """The tokens in front and a vector for each patch, with their positions."""
         x = self.patches(pixels)

@@ -21,7 +21,7 @@ from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
-from regard.tasks.encoder import reading
+from regard.tasks.text_encoder import text_inputs
 from regard.tokens import Framed, Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
@@ -76,7 +76,7 @@ def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, 
 
     def collate(some: Sequence[Hidden]) -> Batch:
         labels = torch.tensor([one.label for one in some]) if data.next_sentence else None
-        inputs = reading([one.framed for one in some], tokenizer, recipe.model)
+        inputs = text_inputs([one.framed for one in some], tokenizer, recipe.model)
         return Batch(inputs, pad([one.targets for one in some], IGNORE), tuple(one.number for one in some), labels)
 
     seed = recipe.train.seed

@@ -25,7 +25,7 @@ from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, fields_of
-from regard.tasks import CaptionWriter
+from regard.tasks import ImageCaptioner
 from regard.tasks.scores import caption_scores
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
@@ -91,7 +91,7 @@ def check_length(data: CaptionsConfig, recipe: Recipe) -> None:
 
 
 def score_captions(
-    loaded: CaptionWriter, data: CaptionsConfig, found: Captioned, *, beams: int | None = None,
+    loaded: ImageCaptioner, data: CaptionsConfig, found: Captioned, *, beams: int | None = None,
     length_penalty: float | None = None, lowercase: bool = False, **how: Any,
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
     """BLEU-4 and exact match on pictures that are prepared for the model; of scenes also the attention's gain:

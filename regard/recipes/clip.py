@@ -26,7 +26,7 @@ from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, fields_of
-from regard.tasks.comparer import Comparer
+from regard.tasks.image_text_matcher import ImageTextMatcher
 from regard.tokens import Tokenizer
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
@@ -95,7 +95,7 @@ def framed(pictures: Captioned, tokenizer: Tokenizer, max_len: int) -> list[list
     return [[next(flat).ids for _ in several] for several in pictures.captions]
 
 
-def recall(loaded: Comparer, pictures: Captioned) -> tuple[dict[str, float], list[str]]:
+def recall(loaded: ImageTextMatcher, pictures: Captioned) -> tuple[dict[str, float], list[str]]:
     """How often the likest text is one of the picture's own, and the likest picture one with this text; the texts."""
     texts = list(dict.fromkeys(text for several in pictures.captions for text in several))
     seen, read = loaded.embed_arrays(pictures.pixels), loaded.embed_texts(texts)

@@ -19,9 +19,9 @@ from regard.objectives.labels import likeness, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
-from regard.tasks.encoder import reading as read
-from regard.tasks.readers import first_tokens
-from regard.tasks.writer import front_of
+from regard.tasks.language_model import front_of
+from regard.tasks.text_encoder import text_inputs as read
+from regard.tasks.text_heads import first_tokens
 from regard.tokens import Framed, Tokenizer
 from regard.train.progress import Line
 

@@ -22,7 +22,7 @@ from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
-from regard.tasks import Writer
+from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 from regard.tokens.corpus import corpus
 from regard.train.config import TrainConfig
@@ -76,14 +76,14 @@ def encode(tokenizer: Tokenizer, text: str) -> np.ndarray:
     return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
 
 
-def bits_per_byte(writer: Writer, text: str) -> float:
+def bits_per_byte(writer: LanguageModel, text: str) -> float:
     """What the model needs to tell the text, token by token, in windows of its context."""
     ids, context = encode(writer.tokenizer, text), writer.context
     mean = evaluate(writer.model, text_batches(ids, context, max(1, 8192 // context)), next_token)
     return mean * (len(ids) - 1) / math.log(2) / len(text.encode())
 
 
-def text_scores(writer: Writer, text: str) -> dict[str, Any]:
+def text_scores(writer: LanguageModel, text: str) -> dict[str, Any]:
     """Bits per byte of a model, next to two programs that compress the same bytes."""
     raw = text.encode()
     return {

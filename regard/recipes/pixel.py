@@ -33,7 +33,7 @@ from regard.recipes.lm import MODERN
 from regard.registry import positions, register_recipe
 from regard.runs.fit import Job, prepare, with_steps
 from regard.runs.recipe import Recipe
-from regard.tasks import Painter
+from regard.tasks import PixelModel
 from regard.tokens.pixels import Pixels
 from regard.train.config import TrainConfig
 from regard.train.loop import evaluate
@@ -140,7 +140,7 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
     )  # fmt: skip
 
 
-def pixel_scores(painter: Painter, pictures: Pictures, known: Pictures) -> dict[str, Any]:
+def pixel_scores(painter: PixelModel, pictures: Pictures, known: Pictures) -> dict[str, Any]:
     """Bits that the model needs for a number of a held-out picture, next to each pixel's own histogram."""
     size = painter.pixels
     stream = PixelStream(pictures, RAW, Augmentation(), max(1, 16_384 // len(size)), pixels=size)

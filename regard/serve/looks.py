@@ -17,7 +17,7 @@ from regard.serve.errors import Refused
 from regard.serve.pictures import image_of
 from regard.serve.shelf import Served
 from regard.serve.state import state_of
-from regard.tasks import Painter, PictureEncoder
+from regard.tasks import ImageEncoder, PixelModel
 
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
 ROOM = 512 * 2**20
@@ -62,7 +62,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     else:
         words = state.opening if body.look is None else state.looks.find(body.look, body.model).words
         if not words:
-            kind = "picture" if isinstance(served.speaker, PictureEncoder | Painter) else "input"
+            kind = "picture" if isinstance(served.speaker, ImageEncoder | PixelModel) else "input"
             raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
         words = words if body.texts is None else (words[0], *body.texts)
 
@@ -79,7 +79,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
 def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
     """What a model reads, out of a request."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
-    if not isinstance(served.speaker, PictureEncoder | Painter):
+    if not isinstance(served.speaker, ImageEncoder | PixelModel):
         if body.picture is not None:
             raise Refused(400, f"model {body.model!r} reads texts; send input", param="picture")
         served.check_length(texts, "input")

@@ -13,17 +13,12 @@ from typing import Any, TypeVar
 from regard.config import nearest
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
-from regard.hub.chat import find_chat_template
-from regard.hub.checkpoint import load_generation, peek_model
+from regard.hub.checkpoint import peek_model
 from regard.hub.remote import find
 from regard.inside.alignments import twin_of
-from regard.models import T5
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
-from regard.tasks import Translator
-from regard.tasks.loading import kind_of, load
-from regard.tasks.pictures import PictureEncoder
-from regard.tasks.writer import Writer
+from regard.tasks.loading import load, task_of
 from regard.tokens.pixels import PIXELS
 
 VERBS = {
@@ -138,18 +133,8 @@ class Served:
 
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
-    kind = kind_of(model)
-    if (path / PIXELS).is_file():
-        return ["look"]
-    if issubclass(kind, PictureEncoder):
-        return ["see", "look"]
-    does = [verb for verb in VERBS if hasattr(kind, verb)]
-    if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
-        does.remove("generate")
-    if issubclass(kind, Writer) and path.is_dir():
-        if find_chat_template(path) is not None or load_generation(path)["prompt_end"]:
-            does.append("chat")
-    return [*does, "look"]
+    names = task_of(path, model).abilities(path, model)
+    return [*("see" if name == "images" else name for name in names), "look"]
 
 
 class Shelf:

@@ -39,7 +39,7 @@ def test_help_imports_no_torch():
 def test_public_names():
     assert regard.__all__ == [
         "Attention", "AttentionConfig", "Engine", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator",
-        "Writer", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position",
+        "LanguageModel", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position",
         "register_recipe",
     ]  # fmt: skip
     assert len(regard.__all__) <= 25

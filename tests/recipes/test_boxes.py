@@ -11,8 +11,8 @@ from regard.data.readers.images import read_image
 from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe
-from regard.tasks import Detection, Detector, load
-from regard.tasks.detector import detection_scores
+from regard.tasks import Detection, ObjectDetector, load
+from regard.tasks.object_detector import detection_scores
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -50,7 +50,7 @@ def run(folder, tmp_path_factory):
 
 def test_a_run_is_loaded_and_finds(run, folder):
     loaded = load(run)
-    assert isinstance(loaded, Detector) and loaded.model.config.labels == NAMES
+    assert isinstance(loaded, ObjectDetector) and loaded.model.config.labels == NAMES
     assert loaded.preparation.shortest == 24 and loaded.preparation.longest == 40
     image = read_image(folder / "3.png").resize((90, 72))
     found = loaded.detect([folder / "3.png", image], threshold=0.0)

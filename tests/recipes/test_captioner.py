@@ -11,7 +11,7 @@ from regard.eval.scores import data_of, evaluate, render
 from regard.hub import load_model
 from regard.inside.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
-from regard.tasks import CaptionWriter, load
+from regard.tasks import ImageCaptioner, load
 from regard.tasks.scores import caption_scores
 from tests.cli.calling import call, fails, rows, said
 
@@ -55,7 +55,7 @@ def runs(table, tmp_path_factory):
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
     loaded = load(runs / decoder)
-    assert isinstance(loaded, CaptionWriter) and loaded.model.config.image == (12, 16)
+    assert isinstance(loaded, ImageCaptioner) and loaded.model.config.image == (12, 16)
     files = [table.parent / f"{number}.png" for number in range(3)]
     found = loaded.caption(files, beams=3, n_best=2)
     for name, captions in zip(PAINT, found, strict=True):

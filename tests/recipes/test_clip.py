@@ -20,7 +20,7 @@ from regard.inside.capture import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.clip import END, recall
-from regard.tasks import Comparer, load
+from regard.tasks import ImageTextMatcher, load
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
 
@@ -93,7 +93,7 @@ def test_a_batch_says_which_texts_are_right_for_which_pictures():
 
 def test_a_run_is_loaded_and_compares(run, folder):
     loaded = load(run)
-    assert isinstance(loaded, Comparer) and loaded.tokenizer.names["eos"] == END and loaded.tokenizer.eos == 3
+    assert isinstance(loaded, ImageTextMatcher) and loaded.tokenizer.names["eos"] == END and loaded.tokenizer.eos == 3
     files, texts = [folder / f"{number}.png" for number in (0, 1, 2)], [f"something {name}" for name in COLOURS]
     found = loaded.classify(files, texts)
     assert [best[0].label for best in found] == texts

@@ -37,7 +37,7 @@ def outputs(loaded, task):
         return loaded.model(torch.tensor([loaded.encode(TEXTS[0])]))
     if task == "embed":
         return loaded.embed(TEXTS)
-    return torch.cat([rows.flatten() for rows in loaded.scores(loaded.frame(TEXTS))])
+    return torch.cat([rows.flatten() for rows in loaded.logits(loaded.frame(TEXTS))])
 
 
 @pytest.mark.parametrize("how", ["all", "head", "lora"])

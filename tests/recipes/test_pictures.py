@@ -15,7 +15,7 @@ from regard.hub.checkpoint import save_model
 from regard.hub.images import save_preparation
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
-from regard.tasks import PictureClassifier, PictureEncoder, load
+from regard.tasks import ImageClassifier, ImageEncoder, load
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -86,7 +86,7 @@ def test_what_it_starts_from_says_how_pictures_are_read(run, folder, tmp_path):
 
 def test_a_run_is_loaded_and_knows_colours(run, folder):
     loaded = load(run)
-    assert isinstance(loaded, PictureClassifier) and loaded.model.config.labels == ("blue", "green", "red")
+    assert isinstance(loaded, ImageClassifier) and loaded.model.config.labels == ("blue", "green", "red")
     files = [folder / name / "3.png" for name in COLOURS]
     assert [best[0].label for best in loaded.classify(files)] == list(COLOURS)
     for labels in loaded.classify([Image.new("RGB", (5, 9), "red"), files[2]]):
@@ -175,7 +175,7 @@ def test_a_model_is_taught_other_pictures_at_another_size(run, tmp_path, tune):
 def test_a_checkpoint_without_labels_embeds_and_learns(tmp_path, folder):
     export_model(ViT(ViTConfig(image=12, patch=4, dim=16, heads=2, depth=1, ffn_dim=24)), tmp_path / "body")
     loaded = load(tmp_path / "body")
-    assert type(loaded) is PictureEncoder and loaded.embed([folder / "red" / "1.png"]).shape == (1, 16)
+    assert type(loaded) is ImageEncoder and loaded.embed([folder / "red" / "1.png"]).shape == (1, 16)
     fields = {"data.images": str(folder), "data.base": str(tmp_path / "body"), "train.steps": 3, "train.warmup": 1}
     fit(recipe("vit", fields), tmp_path / "out", quiet=True)
     assert load(tmp_path / "out").model.config.labels == ("blue", "green", "red")

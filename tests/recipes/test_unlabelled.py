@@ -22,8 +22,8 @@ from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.pixel import histogram_nats
 from regard.runs.fit import prepare
-from regard.tasks import Painter, PictureEncoder, Restorer, load
-from regard.tasks.restorer import BLANK
+from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
+from regard.tasks.image_restorer import BLANK
 from regard.tokens.pixels import Pixels
 from regard.train.progress import Line
 from tests.cli.calling import call, fails, options, rows, said
@@ -63,7 +63,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("name", ["mae", "simclr"])
 def test_an_encoder_is_left_that_embeds_and_can_be_taught(runs, name, tmp_path):
     loaded = load(runs / name)
-    assert type(loaded) is {"mae": Restorer, "simclr": PictureEncoder}[name]
+    assert type(loaded) is {"mae": ImageRestorer, "simclr": ImageEncoder}[name]
     vectors = loaded.embed([Image.fromarray(one[..., 0]) for one in digits("test").pixels[:3]])
     assert vectors.shape == (3, 16) and vectors.norm(dim=1).tolist() == pytest.approx([1] * 3, abs=1e-5)
     assert load_model(runs / name).config.image == 8
@@ -137,7 +137,7 @@ def test_the_tower_of_a_larger_model_is_probed():
     config = preset(
         "clip", "tiny", image=8, patch=4, channels=1, dim=12, heads=2, depth=2, ffn_dim=8, text_depth=3, embedding_dim=5
     )
-    found = features(PictureEncoder(build("clip", config), Preparation(channels=1)), digits("test").pixels[:3])
+    found = features(ImageEncoder(build("clip", config), Preparation(channels=1)), digits("test").pixels[:3])
     assert {name: rows.shape[1] for name, rows in found.items()} == {
         "patches": 12, "block 1": 12, "block 2": 12, "vector": 5
     }  # fmt: skip
@@ -177,7 +177,7 @@ def test_pixels_become_tokens_and_tokens_pixels(tmp_path):
 def test_a_picture_is_completed(runs, name):
     """Through the engine, as it would be one pixel after the other."""
     painter = load(runs / name)
-    assert isinstance(painter, Painter)
+    assert isinstance(painter, PixelModel)
     given = digits("test").pixels[:3]
     painted = painter.complete(given, rows=5)
     ids = painter.pixels.encode(given)
@@ -231,7 +231,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
 @pytest.mark.parametrize("normalized", [False, True])
 def test_hidden_patches_are_guessed_and_the_others_stay(normalized):
     config = preset("mae", "tiny", image=(9, 12), channels=3, dim=16, heads=2, ffn_dim=24, normalized=normalized)
-    restorer = Restorer(build("mae", config), Preparation(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))
+    restorer = ImageRestorer(build("mae", config), Preparation(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))
     given = np.random.default_rng(1).integers(100, 255, (2, 9, 12, 3), dtype=np.uint8)  # not as dark as blanks
     found = restorer.complete(given, count=3, seed=5)
     for picture, pairs in zip(given, found, strict=True):
@@ -251,7 +251,7 @@ def test_perfect_guesses_give_the_picture_back():
     """Whatever a patch's mean and variance, and whatever the numbers that a model reads."""
     config = preset("mae", "tiny", image=8, channels=3, normalized=True)
     how = Preparation(size=(8, 8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
-    restorer = Restorer(build("mae", config), how)
+    restorer = ImageRestorer(build("mae", config), how)
     restorer.model.forward = lambda pixels, noise: restorer.model.targets(pixels)
     given = np.random.default_rng(1).integers(0, 255, (1, 8, 8, 3), dtype=np.uint8)
     assert np.array_equal(restorer.complete(given)[0][0][1], given[0])

@@ -11,7 +11,7 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import until
 from regard.decode.speculative import Lookup
 from regard.native import compiled
-from regard.tasks import Writer, streaming
+from regard.tasks import LanguageModel, streaming
 from regard.tasks.streaming import TokenStream, overlap
 from regard.tokens import Tokenizer
 from tests.decode.texts import (
@@ -278,7 +278,7 @@ def writer(kind):
     """One with the real tokenizer of a kind; only its texts are asked for."""
     if kind not in WRITERS:
         tokenizer = Tokenizer.train(texts=[TEXT], kind=kind, vocab_size=300)
-        WRITERS[kind] = Writer(torch.nn.Identity(), tokenizer, MARKS)
+        WRITERS[kind] = LanguageModel(torch.nn.Identity(), tokenizer, MARKS)
     return WRITERS[kind]
 
 

@@ -6,9 +6,9 @@ import torch
 from seqeval.metrics.sequence_labeling import get_entities
 
 from regard.models import Bert, BertConfig
-from regard.tasks import Answerer, Classifier, Encoder, Filler, Tagger
-from regard.tasks import encoder as module
-from regard.tasks.readers import entities
+from regard.tasks import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier, TextEncoder
+from regard.tasks import text_encoder as module
+from regard.tasks.text_heads import entities
 from regard.tokens import Framed, Tokenizer
 
 TEXTS = ["the cat sat", "a hat", "", "the cat and the hat and the cat", "naïve café", "the  cat sat"]
@@ -43,7 +43,7 @@ def plain(one, text, second=None, **how):
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_a_batch_has_the_vectors_of_its_texts(tokenizer, pooling, monkeypatch):
-    one = made(Encoder, tokenizer, "none", pooling=pooling)
+    one = made(TextEncoder, tokenizer, "none", pooling=pooling)
     alone = torch.cat([one.embed([text]) for text in TEXTS])
     for size in (8192, 20):
         monkeypatch.setattr(module, "BATCH_TOKENS", size)
@@ -56,14 +56,14 @@ def test_a_batch_has_the_vectors_of_its_texts(tokenizer, pooling, monkeypatch):
 
 
 def test_a_text_is_cut_to_the_context(tokenizer):
-    one = made(Encoder, tokenizer, "none")
+    one = made(TextEncoder, tokenizer, "none")
     assert torch.equal(one.embed(["cat " * 100]), one.embed(["cat " * 200]))
     with pytest.raises(ValueError, match=r"texts is a list; put a single one in brackets: \['the cat'\]"):
         one.embed("the cat")
 
 
 def test_search_ranks_as_numpy_does(tokenizer):
-    one = made(Encoder, tokenizer, "none")
+    one = made(TextEncoder, tokenizer, "none")
     corpus = [f"the {word} {i}" for i, word in enumerate(["cat", "hat", "café", "sat", "York"] * 4)]
     vectors, query = one.embed(corpus, normalize=False).numpy(), one.embed(["a cat"], normalize=False).numpy()[0]
     cosine = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
@@ -79,7 +79,7 @@ def test_search_ranks_as_numpy_does(tokenizer):
 
 @pytest.mark.parametrize("task", ["mask", "pretrain"])
 def test_fill_takes_the_softmax_at_each_mask(tokenizer, task):
-    one = made(Filler, tokenizer, task)
+    one = made(MaskFiller, tokenizer, task)
     texts = ["the [MASK] sat on the <mask>", "a [MASK]"]
     for text, places in zip(texts, one.fill(texts, count=3), strict=True):
         scores, framed = plain(one, text, parse_special=True)
@@ -93,12 +93,12 @@ def test_fill_takes_the_softmax_at_each_mask(tokenizer, task):
 
 
 def test_fill_needs_a_mask(tokenizer):
-    one = made(Filler, tokenizer, "mask")
+    one = made(MaskFiller, tokenizer, "mask")
     with pytest.raises(ValueError, match=r"text 2 has no \[MASK\]; write it where a word is to be filled in"):
         one.fill(["[MASK]", "the cat"])
     with pytest.raises(ValueError, match="texts is a list"):
         one.fill("[MASK]")
-    without = made(Filler, Tokenizer.train(texts=["a"], vocab_size=259), "mask")
+    without = made(MaskFiller, Tokenizer.train(texts=["a"], vocab_size=259), "mask")
     with pytest.raises(ValueError, match="has no mask token"):
         without.fill(["[MASK]"])
 
@@ -107,7 +107,7 @@ def test_fill_needs_a_mask(tokenizer):
 
 
 def test_classify_is_the_softmax_in_order(tokenizer):
-    one = made(Classifier, tokenizer, "classify", labels=("x", "y", "z"))
+    one = made(TextClassifier, tokenizer, "classify", labels=("x", "y", "z"))
     seconds = [f"{text} too" for text in TEXTS]
     for with_second in (None, seconds):
         for i, found in enumerate(one.classify(TEXTS, with_second)):
@@ -180,7 +180,7 @@ def test_plain_labels_join_where_they_are_the_same_and_scores_are_the_lowest():
 
 
 def test_tag_reads_the_first_token_of_each_word(tokenizer):
-    one = made(Tagger, tokenizer, "tag", labels=("O", "B-X", "I-X"))
+    one = made(EntityTagger, tokenizer, "tag", labels=("O", "B-X", "I-X"))
     texts = ["the cat sat in New York", "naïve café", "Berlin 1999"]
     for text, found in zip(texts, one.tag(texts), strict=True):
         scores, framed = plain(one, text)
@@ -228,7 +228,7 @@ PASSAGE = "alpha beta gamma delta epsilon zeta"
 )
 def test_an_answer_is_a_stretch_of_the_passage(first, last, answer):
     tokenizer = words_tokenizer(f"{PASSAGE} which one")
-    reader = Answerer(Pointing(tokenizer.encode(first)[0], tokenizer.encode(last)[0]), tokenizer)
+    reader = QuestionAnswerer(Pointing(tokenizer.encode(first)[0], tokenizer.encode(last)[0]), tokenizer)
     # The question has the same words: only the passage counts.
     (found,) = reader.answer([f"which one beta delta zeta{first}{last}"], [f"which one {PASSAGE}"])
     assert found.text == answer and f"which one {PASSAGE}"[found.start : found.end] == answer
@@ -236,7 +236,7 @@ def test_an_answer_is_a_stretch_of_the_passage(first, last, answer):
 
 
 def test_a_score_is_the_product_of_both_probabilities(tokenizer):
-    one = made(Answerer, tokenizer, "answer")
+    one = made(QuestionAnswerer, tokenizer, "answer")
     question, passage = "the cat?", "a naïve hat and Berlin"
     (found,) = one.answer([question], [passage])
     scores, framed = plain(one, question, passage)
@@ -253,17 +253,17 @@ def test_a_score_is_the_product_of_both_probabilities(tokenizer):
 def test_not_answerable_where_nothing_is_likelier():
     tokenizer = words_tokenizer(f"{PASSAGE} which one")
     beta = tokenizer.encode(" beta")[0]
-    (found,) = Answerer(Pointing(beta, beta, nothing=20.0), tokenizer).answer(["which"], [PASSAGE])
+    (found,) = QuestionAnswerer(Pointing(beta, beta, nothing=20.0), tokenizer).answer(["which"], [PASSAGE])
     assert found.text is None and (found.start, found.end) == (0, 0) and found.score > 0.9
-    assert Answerer(Pointing(beta, beta, nothing=7.0), tokenizer).answer(["which"], [PASSAGE])[0].text == "beta"
-    (empty,) = Answerer(Pointing(beta, beta), tokenizer).answer(["which"], [""])
+    assert QuestionAnswerer(Pointing(beta, beta, nothing=7.0), tokenizer).answer(["which"], [PASSAGE])[0].text == "beta"
+    (empty,) = QuestionAnswerer(Pointing(beta, beta), tokenizer).answer(["which"], [""])
     assert empty.text is None
 
 
 def test_a_span_never_ends_before_it_starts_and_is_not_endless():
     tokenizer = words_tokenizer(f"{PASSAGE} which one")
     delta, beta = tokenizer.encode(" delta")[0], tokenizer.encode(" beta")[0]
-    (found,) = Answerer(Pointing(delta, beta), tokenizer).answer(["which"], [PASSAGE])
+    (found,) = QuestionAnswerer(Pointing(delta, beta), tokenizer).answer(["which"], [PASSAGE])
     assert found.start < found.end, "delta comes after beta: the best of what is left"
 
 
@@ -275,6 +275,6 @@ def test_a_long_passage_is_read_in_windows(place):
     tokenizer = words_tokenizer(passage + " needle where is it")
     (needle,) = tokenizer.encode(" needle")
     # In windows without it, "nothing" is the best: only one that every window prefers may win.
-    (found,) = Answerer(Pointing(needle, needle, nothing=2.0), tokenizer).answer(["where is it"], [passage])
+    (found,) = QuestionAnswerer(Pointing(needle, needle, nothing=2.0), tokenizer).answer(["where is it"], [passage])
     assert found.text == "needle" and passage[found.start : found.end] == "needle"
     assert found.start == len(" ".join(words[:place])) + 1

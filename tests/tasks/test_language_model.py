@@ -6,7 +6,7 @@ import torch
 from regard.decode import Sampling
 from regard.models import build, preset
 from regard.models.recurrent import RecurrentState
-from regard.tasks import Writer
+from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 
 TEXT = "the cat and the hat – a naïve café for €5, 日本 and 😀. " * 20
@@ -19,7 +19,7 @@ def writer(kind="bpe", family="gpt", context=32, **marks):
     sizes = dict(dim=16, depth=1, vocab_size=len(tokenizer), max_len=context, dropout=0.1)
     torch.manual_seed(1)
     sizes |= dict(heads=2, ffn_dim=24) if family == "gpt" else {}
-    return Writer(build(family, preset(family, "tiny", **sizes)).double(), tokenizer, MARKS | marks)
+    return LanguageModel(build(family, preset(family, "tiny", **sizes)).double(), tokenizer, MARKS | marks)
 
 
 class Scripted(torch.nn.Module):
@@ -125,7 +125,7 @@ def test_a_text_ends_at_its_mark():
     tokenizer = Tokenizer.train(texts=[TEXT], vocab_size=300)
     said = tokenizer.encode(" and the hat")
     for how in ("stream", "generate"):
-        one = Writer(
+        one = LanguageModel(
             Scripted([*said, tokenizer.eos, *said], tokenizer), tokenizer, MARKS | {"eos": 2, "forbidden": [0]}
         )
         found = "".join(one.stream("the cat")) if how == "stream" else one.generate(["the cat"], max_new_tokens=30)[0]
@@ -138,7 +138,7 @@ def test_a_character_is_never_streamed_in_halves(kind):
     text = "é€😀a日é"
     ids = tokenizer.encode(text)
     assert len(ids) > len(text), "its characters must have several tokens"
-    pieces = list(Writer(Scripted(ids, tokenizer), tokenizer, MARKS).stream("x", max_new_tokens=len(ids)))
+    pieces = list(LanguageModel(Scripted(ids, tokenizer), tokenizer, MARKS).stream("x", max_new_tokens=len(ids)))
     assert "".join(pieces) == text and not any("�" in piece for piece in pieces)
     assert len([piece for piece in pieces if piece]) > 1
 
@@ -146,7 +146,7 @@ def test_a_character_is_never_streamed_in_halves(kind):
 def test_half_a_character_at_the_end_is_shown_as_what_it_is():
     tokenizer = Tokenizer.train(texts=["plain text only"], vocab_size=259)
     ids = tokenizer.encode("a€")[:-1]
-    pieces = list(Writer(Scripted(ids, tokenizer), tokenizer, MARKS).stream("x", max_new_tokens=len(ids)))
+    pieces = list(LanguageModel(Scripted(ids, tokenizer), tokenizer, MARKS).stream("x", max_new_tokens=len(ids)))
     assert "".join(pieces) == "a�" and pieces[0] == "a"
 
 
@@ -169,9 +169,7 @@ def test_prompts_that_cannot_be_continued():
         ValueError, match=r"the prompt has [\d,]+ tokens, the model's context is 8; shorten it, or train"
     ):
         one.generate(["the cat and the hat and the cat and the hat"])
-    with pytest.raises(
-        ValueError, match="the prompt is empty and this model knows no mark of a beginning; give it some"
-    ):
+    with pytest.raises(ValueError, match="the prompt is empty and this model has no BOS token; give it some"):
         one.generate([""])
     with pytest.raises(ValueError, match=r"prompts is a list; put a single one in brackets: \['the'\]"):
         one.generate("the")
