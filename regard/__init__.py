@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.decode.engine import Engine as Engine
     from regard.decode.sample import Sampling as Sampling
     from regard.inside.capture import look as look
     from regard.nn.attention import Attention as Attention
@@ -22,13 +21,14 @@ if TYPE_CHECKING:
     from regard.tasks import Translator as Translator
     from regard.tasks import load as load
     from regard.tasks import register_task as register_task
+    from regard.tasks.streaming import Engine as Engine
     from regard.tokens import Tokenizer as Tokenizer
 
 # Where each public name lives: `import regard` itself imports nothing heavy.
 _HOMES = {
     "Attention": "regard.nn.attention",
     "AttentionConfig": "regard.nn.attention",
-    "Engine": "regard.decode.engine",
+    "Engine": "regard.tasks.streaming",
     "Recipe": "regard.recipes",
     "Sampling": "regard.decode.sample",
     "Task": "regard.tasks",

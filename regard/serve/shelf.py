@@ -68,7 +68,12 @@ class Served:
             if {"generate", "translate"} & set(self.does):
                 how = self.settings
                 self.engine = speaker.engine = await asyncio.to_thread(
-                    Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
+                    Engine,
+                    speaker.model,
+                    max_batch=how.max_batch,
+                    memory=how.memory,
+                    queue=how.queue,
+                    threads=how.threads,
                 )
             self.speaker, self.error = speaker, None
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
@@ -100,7 +105,7 @@ class Served:
         """Tokens that can be written behind a prompt, if all pages were its own."""
         assert self.engine is not None
         pages = self.engine.pages
-        return (pages.count - pages.pages_for(len(request.source or ()))) * pages.size - len(request.prompt)
+        return (pages.count - pages.pages_for(request.source_length)) * pages.size - len(request.prompt)
 
     def check(self, request: Request, prompt: str | Sequence[int]) -> None:
         """A `ValueError` for what the engine would refuse, and for ids that have no text."""

@@ -68,7 +68,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         """The engine's request for a preprocessed image."""
         settings, like = self.generation, next(self.model.parameters())
         return Request(
-            prompt=[settings["decoder_start"]], pixels=torch.from_numpy(pixels).to(like),
+            prompt=[settings["decoder_start"]], inputs={"pixels": torch.from_numpy(pixels).to(like)},
             ends=tuple(ends_of(settings["eos"])), forbidden=tuple(settings["forbidden"]),
             max_len=count_or(self.model.config.max_len - 1, max_new_tokens),
             sampling=sampling, row=row, beams=1 if sampling else max(beams or settings["num_beams"], n_best),
@@ -93,9 +93,9 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         results: list[list[Caption]] = [[] for _ in pixels]
 
         def done(row: int, ticket: Ticket) -> None:
-            if ticket.found is not None:
-                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.found])
-                pairs = zip(texts, ticket.found, strict=True)
+            if ticket.hypotheses is not None:
+                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.hypotheses])
+                pairs = zip(texts, ticket.hypotheses, strict=True)
                 results[row] = [Caption(text.strip(), best.score, tuple(best.ids)) for text, best in pairs]
                 if each is not None:
                     each(row, results[row])

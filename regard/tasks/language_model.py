@@ -151,12 +151,14 @@ class LanguageModel(EngineTask, TextTask):
                 self.window([*ids, *written]), max_new_tokens=most - len(written), propose=propose,
                 sampling=advance(sampling, len(written)),
             )  # fmt: skip
-            for token in self.engine.write(request):
-                written.append(token.id)
-                whole = self.settled(ids, until(self.ends, written))
-                if len(whole) > shown:
-                    yield whole[shown:]
-                    shown = len(whole)
+            before = len(written)
+            for ticket in self.engine.watch(request):
+                for id in ticket.ids[len(written) - before :]:
+                    written.append(id)
+                    whole = self.settled(ids, until(self.ends, written))
+                    if len(whole) > shown:
+                        yield whole[shown:]
+                        shown = len(whole)
         yield self.continuation(ids, until(self.ends, written))[shown:]
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
