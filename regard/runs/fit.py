@@ -11,6 +11,7 @@ import torch
 
 from regard.data.readers.images import Preparation
 from regard.data.sets.batches import Batch
+from regard.doctor.watch import Watch
 from regard.files import held
 from regard.hub.checkpoint import save_generation, save_model
 from regard.hub.images import save_preparation
@@ -81,7 +82,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         announce(job, recipe, model, line)
         return train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
-            publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
+            publish=lambda: job.publish(model, out), observer=Watch(model, job.objective, recipe.train), resume=resume,
+            quiet=quiet,
         )  # fmt: skip
 
 
