@@ -192,7 +192,7 @@ def evaluate(
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(found.scores, as_json, scores.render)
+    emit(found.scores, as_json, lambda _: found.render())
 
 
 @regard.command(context_settings=OVERRIDES)

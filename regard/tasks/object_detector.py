@@ -3,16 +3,20 @@
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.boxed_images import BoxesConfig
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
 
 
@@ -35,6 +39,8 @@ class ObjectDetector(ImageEncoder):
             options=(Option(name="threshold", kind=float, default=0.5, limits=(0, 1), help="Least probability."),),
         ),
     )  # fmt: skip
+
+    data = (BoxesConfig,)
 
     def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
         """The objects in each image with at least this probability, the most probable first."""
@@ -64,6 +70,31 @@ class ObjectDetector(ImageEncoder):
                 [Detection(labels[best.indices[i]], best.values[i].item(), tuple(scaled[i].tolist())) for i in kept]
             )
         return results
+
+    def eval_preprocessing(self) -> Preprocessing:
+        return self.preparation
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        boxes = self.test_images(test, names=self.model.config.labels)
+        predicted = self.detect_arrays([image.pixels for image in boxes.images])
+        truth = [image.labels for image in boxes.images], [image.boxes for image in boxes.images]
+        outputs = ["; ".join(f"{x.label} {x.score:.2f}" for x in row if x.score >= 0.5) for row in predicted]
+        crowds = [image.crowds for image in boxes.images]
+        return Scored(scores=detection_scores(predicted, *truth, boxes.names, crowds), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images, labels = self.test_images(replace(test, limit=3)).images, self.model.config.labels
+        predicted = self.detect_arrays([image.pixels for image in images], threshold=0.5)
+        inputs = ["an image of " + (", ".join(labels[i] for i in image.labels) or "nothing") for image in images]
+        outputs = [", ".join(f"{item.label} {item.score:.0%}" for item in row) or "nothing" for row in predicted]
+        return Samples(
+            rows=list(zip(inputs, outputs, strict=True)),
+            commands=[
+                f"regard detect {run} image.png --out boxes.png",
+                f"regard eval {run} --data.coco annotations.json",
+            ],
+            views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
+        )
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "detect":
