@@ -178,7 +178,7 @@ def speed_of(loaded: Any, texts: Sequence[str]) -> tuple[str, float]:
         )
     some = list(texts[:64])
     framed = loaded.frame(some)
-    return "texts/s", rate(lambda: len(loaded.embed(some) if type(loaded) is TextEncoder else loaded.scores(framed)))
+    return "texts/s", rate(lambda: len(loaded.embed(some) if type(loaded) is TextEncoder else loaded.logits(framed)))
 
 
 def written(loaded: LanguageModel, text: str) -> int:

@@ -136,7 +136,9 @@ def pictures_of(
         if name in given and asked is not None and own not in (asked, (asked, asked)):
             raise ValueError(f"{run} says itself how pictures are read; leave out --data.{name}")
     known = same(data.source, data_of(run, kind, {}).source) or given & {"valid", "test"}
-    found = data.read(data.source, preprocessing=how, **more) if given & set(data.own) and not known else data.held_out(how)
+    found = (
+        data.read(data.source, preprocessing=how, **more) if given & set(data.own) and not known else data.held_out(how)
+    )
     if limit is None:
         return data, found
     return data, found.sample(limit, 0) if isinstance(found, LabelledImages) else found.take(slice(limit))
@@ -299,7 +301,7 @@ def of_filler(loaded: MaskFiller, run: Path, changes: Mapping[str, Any], limit: 
     alone = replace(data, next_sentence=False)
     examples = mask_texts(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
     right = total = 0
-    for one, scores in zip(examples, loaded.scores([one.framed for one in examples]), strict=True):
+    for one, scores in zip(examples, loaded.logits([one.framed for one in examples]), strict=True):
         targets = torch.tensor(one.targets)
         right += int((scores.argmax(-1) == targets).sum())
         total += int((targets != IGNORE).sum())

@@ -270,7 +270,7 @@ def see(loaded: Any, picture: Any, *, layers: Layers | None = None, head: int | 
 def prepared(loaded: Any, picture: Any) -> tuple[np.ndarray, Tensor]:
     """A picture at the model's size, as bytes and as what the model reads: numbers 1 C Y X, or ids of colours 1 T."""
     if isinstance(loaded, PixelModel):
-        ids = loaded.pixels.encode(loaded.read([picture]))
+        ids = loaded.pixels.encode(loaded.arrays([picture]))
         return loaded.pixels.decode(ids)[0], torch.tensor([[loaded.pixels.start, *ids[0]]])
     bytes_ = loaded.preparation.fit(read_image(picture))
     numbers = torch.from_numpy(loaded.preparation.numbers(bytes_))[None]

@@ -21,8 +21,8 @@ from regard.nn.recurrent import Recurrent
 from regard.nn.reversible import Streams
 from regard.tasks import ImageEncoder, PixelModel, Translator
 from regard.tasks.engine_task import EngineTask
-from regard.tasks.image_text_matcher import is_picture
-from regard.tasks.text_encoder import TextEncoder, reading
+from regard.tasks.image_text_matcher import is_image_input
+from regard.tasks.text_encoder import TextEncoder, text_inputs
 
 BATCH = 32
 """Examples that a model reads at once."""
@@ -39,7 +39,7 @@ def single(loaded: Any, item: str) -> Examples:
     """One example from a command line: a text, or the name of an image file for a model that sees."""
     if not item.strip():
         raise ValueError("an example to start from is empty; give a text, or the path of a picture")
-    pictures = isinstance(loaded, ImageEncoder) and (is_picture(item) or not reads_texts(loaded))
+    pictures = isinstance(loaded, ImageEncoder) and (is_image_input(item) or not reads_texts(loaded))
     return Examples([Path(item) if pictures else item], [item], [], pictures)
 
 
@@ -154,7 +154,7 @@ def read_texts(loaded: Any, texts: Sequence[str], state: Callable[[], Tensor]) -
     if isinstance(loaded, TextEncoder):
         framed = loaded.frame(texts)
         rows = [one.ids for one in framed]
-        model.features(**reading(framed, tokenizer, model.config))
+        model.features(**text_inputs(framed, tokenizer, model.config))
     elif isinstance(loaded, ImageEncoder):
         rows = [one.ids for one in tokenizer.frame(texts, max_len=most)]
         model.embed_text(pad(rows, tokenizer.pad or 0), torch.tensor([len(row) for row in rows]))

@@ -22,8 +22,11 @@ class State(Protocol):
 
 @runtime_checkable
 class Generator(Protocol):
-    """A model that writes: `features` and `head` for training, `prefill` and `step` for decoding."""
+    """A generative model: `features` and `head` for training, `prefill` and `step` for decoding."""
 
+    reads: ClassVar[tuple[str, ...]]
+    """Names of the inputs of `prefill` beside the prefix, such as ("source",); () for a language model. Token
+    sequences (B T) come padded, with a further input `lengths`."""
     config: Any
     head: nn.Module
     training: bool

@@ -95,6 +95,10 @@ class Hierarchy(nn.Module):
         self.norm = build_norm("layer", config.width, config.norm_eps)
         self.head = LabelHead(config.width, len(config.labels), dropout=0.0) if config.labels else None
 
+    @property
+    def task(self) -> str:
+        return "classify-images" if self.config.labels else "embed-images"
+
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """A vector for each place of the last grid, row by row."""
         raise NotImplementedError

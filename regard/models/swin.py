@@ -79,7 +79,9 @@ class SwinConfig(HierarchyConfig):
 
     def without_labels(self) -> "SwinConfig":
         """The config to fine-tune this model with; networks of offsets keep the scale of the windows they know."""
-        return replace(self, labels=(), trained_windows=self.known_windows if self.offsets == "log" else self.trained_windows)
+        return replace(
+            self, labels=(), trained_windows=self.known_windows if self.offsets == "log" else self.trained_windows
+        )
 
     @property
     def idle(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
-from regard.tasks.text_encoder import reading
+from regard.tasks.text_encoder import text_inputs
 from regard.tokens.encoding import MaskedExample, cut_text, mask_texts
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
@@ -62,7 +62,7 @@ def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, 
 
     def collate(examples: Sequence[MaskedExample]) -> Batch:
         labels = torch.tensor([one.label for one in examples]) if data.next_sentence else None
-        inputs = reading([one.framed for one in examples], tokenizer, recipe.model)
+        inputs = text_inputs([one.framed for one in examples], tokenizer, recipe.model)
         targets = pad([one.targets for one in examples], IGNORE)
         return Batch(inputs, targets, tuple(one.number for one in examples), labels)
 

@@ -30,7 +30,7 @@ from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
 from regard.tasks.language_model import front_of
-from regard.tasks.text_encoder import reading as read
+from regard.tasks.text_encoder import text_inputs as read
 from regard.tasks.text_heads import first_tokens
 from regard.tokens import Framed, Tokenizer
 from regard.train.config import TrainConfig
@@ -54,7 +54,9 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
             epochs=3.0, batch_tokens=1024, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
-        return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, base=data.base), train=train)
+        return Recipe(
+            name=task, family=family, model=config, data=ExamplesConfig(task=task, base=data.base), train=train
+        )
     model, defaults, pace = FROM_SCRATCH[task]
     family = "gpt" if task == "instruct" else "bert"
     config = preset(family, "tiny", dropout=0.0 if data.embedded else 0.1, max_len=256, **model)

@@ -20,9 +20,10 @@ from regard.cost.pixels import check_room, check_time
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.unlabelled_images import PixelsConfig, PixelStream
 from regard.models import preset
+from regard.nn.positions import with_columns
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
-from regard.registry import register_recipe
+from regard.registry import positions, register_recipe
 from regard.runs.fit import Job, prepare, with_steps
 from regard.runs.recipe import Recipe
 from regard.tokens.pixel_tokenizer import PixelTokenizer
@@ -59,10 +60,13 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
     pixels = PixelTokenizer.for_images(data.shape(), data.levels)
     rows = max(1, recipe.train.batch_tokens // len(pixels))
     model: dict[str, Any] = {"vocab_size": pixels.vocab_size, "max_len": len(pixels)}
-    if str(position := getattr(recipe.model, "position", "")).startswith("grid"):
-        model["position"] = f"grid:columns={pixels.columns}"
-        if position not in ("grid", model["position"]):
-            raise ValueError(f"position={position}, but there are {pixels.columns} columns; use --model.position grid")
+    if (position := getattr(recipe.model, "position", None)) and positions[position].on_grid:
+        name = position.partition(":")[0]
+        model["position"] = with_columns(name, pixels.columns)
+        if position not in (name, model["position"]):
+            raise ValueError(
+                f"position={position}, but there are {pixels.columns} columns; use --model.position {name}"
+            )
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
     # A single image may be more than a batch of this recipe has; of smaller ones there would be no more than that.
     batch = recipe.train.batch_tokens

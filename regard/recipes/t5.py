@@ -92,9 +92,7 @@ def prepare_spans(data: SpansConfig, recipe: Recipe, out: Path, resume: bool, li
     return pairs_job(recipe, tokenizer, lambda epoch: windows(ids, epoch), windows(valid_ids, "valid"))
 
 
-def pairs_job(
-    recipe: Recipe, tokenizer: Tokenizer, epochs: Callable[[int], list[IdPair]], valid: list[IdPair]
-) -> Job:
+def pairs_job(recipe: Recipe, tokenizer: Tokenizer, epochs: Callable[[int], list[IdPair]], valid: list[IdPair]) -> Job:
     """The training of a T5 on pairs of ids; its decoder starts with the padding token."""
     eos, pad = special_ids(tokenizer, "eos", "pad")
     collate = pair_collate(bos=pad, eos=eos, pad_id=pad)

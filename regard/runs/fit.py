@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from regard.data.sets.batches import Batch
+from regard.doctor.watch import Watch
 from regard.files import held
 from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model, save_generation, save_model
@@ -79,7 +80,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         announce(job, recipe, model, line)
         return train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
-            publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
+            publish=lambda: job.publish(model, out), observer=Watch(model, job.objective, recipe.train), resume=resume,
+            quiet=quiet,
         )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ async def translate(
         written += sum(len(one.ids) for one in found)
         for result, one in zip(results[row], found, strict=True) if body.alignment else ():
             result["alignment"] = await state.shelf.read(aligned, served, texts[row], tuple(one.ids))
-    return results, sum(len(one.source or ()) for one in requests), written
+    return results, sum(one.source_length for one in requests), written
 
 
 def aligned(served: Served, text: str, ids: tuple[int, ...]) -> dict[str, Any]:

@@ -13,17 +13,12 @@ from typing import Any, TypeVar
 from regard.config import nearest
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
-from regard.hub.chat import find_chat_template
-from regard.hub.checkpoint import load_generation, peek_model
+from regard.hub.checkpoint import peek_model
 from regard.hub.remote import find
 from regard.inside.alignments import twin_of
-from regard.models import T5
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
-from regard.tasks import Translator
-from regard.tasks.image_encoder import ImageEncoder
-from regard.tasks.language_model import LanguageModel
-from regard.tasks.loading import kind_of, load
+from regard.tasks.loading import load, task_of
 from regard.tokens.pixel_tokenizer import PIXELS
 
 VERBS = {
@@ -73,7 +68,12 @@ class Served:
             if {"generate", "translate"} & set(self.does):
                 how = self.settings
                 self.engine = speaker.engine = await asyncio.to_thread(
-                    Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
+                    Engine,
+                    speaker.model,
+                    max_batch=how.max_batch,
+                    memory=how.memory,
+                    queue=how.queue,
+                    threads=how.threads,
                 )
             self.speaker, self.error = speaker, None
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
@@ -105,7 +105,7 @@ class Served:
         """Tokens that can be written behind a prompt, if all pages were its own."""
         assert self.engine is not None
         pages = self.engine.pages
-        return (pages.count - pages.pages_for(len(request.source or ()))) * pages.size - len(request.prompt)
+        return (pages.count - pages.pages_for(request.source_length)) * pages.size - len(request.prompt)
 
     def check(self, request: Request, prompt: str | Sequence[int]) -> None:
         """A `ValueError` for what the engine would refuse, and for ids that have no text."""
@@ -133,18 +133,8 @@ class Served:
 
 def abilities(path: Path, model: Any) -> list[str]:
     """What can be asked of a model that is not loaded yet."""
-    kind = kind_of(model)
-    if (path / PIXELS).is_file():
-        return ["look"]
-    if issubclass(kind, ImageEncoder):
-        return ["see", "look"]
-    does = [verb for verb in VERBS if hasattr(kind, verb)]
-    if issubclass(kind, Translator) and not isinstance(model, T5):  # only those know other tasks than the one
-        does.remove("generate")
-    if issubclass(kind, LanguageModel) and path.is_dir():
-        if find_chat_template(path) is not None or load_generation(path)["prompt_end"]:
-            does.append("chat")
-    return [*does, "look"]
+    names = task_of(path, model).abilities(path, model)
+    return [*("see" if name == "images" else name for name in names), "look"]
 
 
 class Shelf:

@@ -34,7 +34,7 @@ class Order:
     @property
     def read(self) -> int:
         """Tokens of the prompts, each counted once."""
-        return sum(len(one.source or one.prompt) for one in self.requests[:: self.body.n or 1])
+        return sum(one.source_length or len(one.prompt) for one in self.requests[:: self.body.n or 1])
 
     def usage(self, written: int) -> dict[str, int]:
         return {"prompt_tokens": self.read, "completion_tokens": written, "total_tokens": self.read + written}

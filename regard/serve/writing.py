@@ -10,10 +10,10 @@ from typing import Any
 
 from regard.decode.requests import Cancelled, Full, Request, Ticket
 from regard.decode.sample import Hypothesis
-from regard.decode.telling import Token, Told
 from regard.serve.errors import Refused, closing, full, timed_out
 from regard.serve.shelf import Served
 from regard.serve.state import State
+from regard.tasks.streaming import Token, TokenStream
 
 AT_ONCE = 32
 """Tokens of a text that are told together."""
@@ -67,22 +67,22 @@ async def write(
     """All texts of some requests with `read` tokens in their prompts, as they are written."""
     assert served.engine is not None
     watch = state.metrics.watch(served.name, read)
-    tolds: list[Told] = []
+    streams: list[TokenStream] = []
     open_ = set(range(len(requests)))
     turn = Turn(state.settings.timeout)
     async with aclosing(follow(state, served, requests, turn.deadline)) as followed:
         async for tickets in followed:
-            tolds = tolds or [Told(ticket, served.speaker, stops) for ticket in tickets]
+            streams = streams or [TokenStream(ticket, served.speaker, stops) for ticket in tickets]
             for index in sorted(open_):
-                told, ticket, more = tolds[index], tickets[index], True
+                stream, ticket, more = streams[index], tickets[index], True
                 while more:
                     done = ticket.done  # before the news: what comes later is said the next time
-                    tokens = list(islice(told.news(), AT_ONCE))
-                    more = len(tokens) == AT_ONCE and not told.stopped
+                    tokens = list(islice(stream.new(), AT_ONCE))
+                    more = len(tokens) == AT_ONCE and not stream.stopped
                     watch.wrote(len(tokens))
-                    if done and not more and ticket.error is not None and not told.stopped:
+                    if done and not more and ticket.error is not None and not stream.stopped:
                         raise reason(ticket.error)
-                    ended = told.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
+                    ended = stream.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
                     finish = None if more else "stop" if ended else "length" if done else None
                     if finish:
                         open_.discard(index)
@@ -113,7 +113,7 @@ class Turn:
 
 async def search(state: State, served: Served, requests: Sequence[Request]) -> list[list[Hypothesis]]:
     """What was found for each request, best first."""
-    watch = state.metrics.watch(served.name, sum(len(one.source or one.prompt) for one in requests))
+    watch = state.metrics.watch(served.name, sum(one.source_length or len(one.prompt) for one in requests))
     tickets: list[Ticket] = []
     deadline = asyncio.get_running_loop().time() + state.settings.timeout
     at_once = max(1, state.settings.queue // 2)  # a request of many texts leaves room for others
@@ -160,7 +160,7 @@ class Wording:
         return {
             "tokens": [self.text(token.id) for token in tokens],
             "token_logprobs": [max(token.log_prob, LOWEST) for token in tokens],
-            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in tokens],
+            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.alternatives} for token in tokens],
             "text_offset": offsets,
         }
 
@@ -169,7 +169,7 @@ class Wording:
         return {
             "content": [
                 self.record(token.id, token.log_prob)
-                | {"top_logprobs": [self.record(id, p) for id, p in token.likely[:count]]}
+                | {"top_logprobs": [self.record(id, p) for id, p in token.alternatives[:count]]}
                 for token in tokens
             ],
             "refusal": None,

@@ -17,10 +17,10 @@ class Option:
     """An option of a verb: a flag of the command line, a field of a request, a keyword of the method."""
 
     name: str
-    type: type = str
+    kind: type = str
     default: Any = None
     help: str = ""
-    limits: tuple[float, float] | None = None
+    limits: tuple[int | float, int | float] | None = None
     """The smallest and the largest value allowed."""
 
 
@@ -31,9 +31,16 @@ class Verb:
     name: str
     does: str
     """In the third person, for sentences about a model: "labels texts"."""
+    input: str = ""
+    """The name of the input in JSON, where it is not that of its modality: "prompt"."""
     help: str = ""
     """The first line of the command's help."""
     options: tuple[Option, ...] = ()
+
+    def check_options(self, options: Mapping[str, Any], model: str) -> None:
+        """Raise a ValueError for an option that this verb does not declare."""
+        for name in options.keys() - {option.name for option in self.options}:
+            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +92,14 @@ class Task:
     """What it can be asked for; the first is its main one."""
     data: ClassVar[tuple[type, ...]] = ()
     """The kinds of training data that it can be scored on; the first is the default."""
+    learns: ClassVar[tuple[str, ...]] = ()
+    """Verbs that fine-tuning with another head teaches it."""
     model: Any
+
+    @classmethod
+    def suited(cls, path: Path) -> "type[Task]":
+        """The task class for what is saved beside the weights: this one, unless a subclass reads other files."""
+        return cls
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "Task":
@@ -94,12 +108,26 @@ class Task:
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
-        """The verbs that the model in `path` has; its weights are not needed."""
+        """What a server can be asked for of the model in `path`; its weights are not needed."""
         return [verb.name for verb in cls.verbs]
 
-    def answer(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        """One JSON object for each input, shared by the command line and the server."""
-        raise NotImplementedError
+    @classmethod
+    def verb(cls, name: str) -> Verb | None:
+        """The declaration of a verb, or None where this task does not have it."""
+        return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    def field_of(self, verb: str, item: Any) -> str:
+        """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
+        declared = self.verb(verb)
+        return declared.input if declared is not None and declared.input else self.inputs[0]
+
+    def check_inputs(self, items: Sequence[Any]) -> None:
+        """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        """One JSON object for each input, shared by the command line and the server: the results of the method of
+        that name, by default."""
+        return [dict(result) for result in getattr(self, verb)(inputs, **options)]
 
     def render(self, verb: str, answer: Mapping[str, Any]) -> str:
         """An answer as lines for a terminal."""

@@ -224,4 +224,4 @@ def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
     (served,) = shelves[0]
     asyncio.run(served.load())
     assert count == [] and served.speaker.tokenizer.decode(served.speaker.read("a cat")) == "a cat"
-    assert served.engine is not None and served.engine.speaker is served.speaker
+    assert served.engine is not None and served.engine.model is served.speaker.model

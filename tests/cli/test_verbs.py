@@ -221,7 +221,7 @@ def test_convert_writes_the_merged_model_for_transformers(adapter, tmp_path, cap
     framed = ours.frame([TEXT])[0]
     with torch.no_grad():
         logits = theirs(input_ids=torch.tensor([framed.ids]), token_type_ids=torch.tensor([framed.types])).logits[0]
-    torch.testing.assert_close(logits, ours.scores([framed])[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits, ours.logits([framed])[0], atol=1e-5, rtol=0)
     names = [theirs.config.id2label[i] for i in range(4)]
     assert names == list(ours.model.config.labels)
     assert load(tmp_path / "hf").classify([TEXT])[0][0].label == ours.classify([TEXT])[0][0].label

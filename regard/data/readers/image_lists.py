@@ -75,9 +75,7 @@ def list_captioned(source: str | Path) -> tuple[list[ImageFile], list[tuple[str,
     table = Path(source)
     if table.suffix.lower() not in TABLES:
         kinds = f"a table ({', '.join(TABLES)}) of path and caption"
-        raise ValueError(
-            f"{source}: images with captions are {kinds}" if table.exists() else f"no such file: {source}"
-        )
+        raise ValueError(f"{source}: images with captions are {kinds}" if table.exists() else f"no such file: {source}")
     files: dict[Path, ImageFile] = {}
     captions: dict[Path, list[str]] = {}
     for number, name, texts in read_table(table, "caption"):

@@ -176,9 +176,7 @@ class BoxesConfig(Data):
         folder = None if self.images is None else Path(self.images)
         return (list_voc if self.voc else list_coco)(Path(source), folder)
 
-    def read(
-        self, source: str, names: tuple[str, ...] = (), preprocessing: Preprocessing | None = None
-    ) -> BoxedImages:
+    def read(self, source: str, names: tuple[str, ...] = (), preprocessing: Preprocessing | None = None) -> BoxedImages:
         """All images of a source, resized; with `names`, those of training, labels are their indices."""
         preprocessing = preprocessing or self.preprocessing
         files, labels = self.annotated(source)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from regard.doctor import kernels as doctor
-from regard.doctor.kernels import LAWS, ask, examine
+from regard.doctor.kernels import LAWS, examine, missing
+from regard.doctor.verdicts import judge
 from regard.eval import scores
 from regard.nn.kernels import Full
 from regard.registry import kernels
@@ -37,7 +38,8 @@ def here(tmp_path, monkeypatch):
 
 def found(kernel, name):
     """What one law says about a kernel."""
-    return ask(next(law for law in LAWS if law.name == name), kernel(heads=2, head_dim=8), kernel)
+    law = next(law for law in LAWS if law.name == name)
+    return judge(law, kernel, missing(law, kernel(heads=2, head_dim=8)))
 
 
 # ---- what it finds --------------------------------------------------------------------------------------------
@@ -158,16 +160,16 @@ def test_one_that_fails_only_sometimes_is_broken_there_and_nowhere_else():
 
     assert found(Fragile, "drops weights").verdict == "ok"
     broken = found(Fragile, "takes a bias")
-    assert broken.verdict == "broken" and "RuntimeError: no bias today (test_doctor.py, line" in broken.found
+    assert broken.verdict == "broken" and "RuntimeError: no bias today (test_kernels.py, line" in broken.found
 
 
 def test_time_is_measured_beside_full_and_only_as_far_as_it_goes(monkeypatch):
     monkeypatch.setattr(doctor, "SIZES", (8, 32))
     monkeypatch.setattr(doctor, "LAWS", [])
-    speed = examine(Full, "full").findings[-1]
+    speed = examine(Full, "full").outcomes[-1]
     assert speed.law == "speed" and re.search(r"8 positions .* 32 positions .*time grows as n\^", speed.found)
-    monkeypatch.setattr(doctor, "ROOM", 0.0)
-    assert "32 were not tried" in examine(Full, "full").findings[-1].found
+    monkeypatch.setattr(doctor, "MAX_SECONDS", 0.0)
+    assert "32 were not tried" in examine(Full, "full").outcomes[-1].found
 
 
 def test_looking_leaves_the_dice_alone(monkeypatch):

@@ -7,7 +7,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from regard.models import Bert, BertConfig
 from regard.tasks import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier, TextEncoder
-from regard.tasks import encoder as module
+from regard.tasks import text_encoder as module
 from regard.tasks.text_heads import entities
 from regard.tokens import Framed, Tokenizer
 

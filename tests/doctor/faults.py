@@ -16,6 +16,7 @@ import torch
 
 from regard.data.sets.batches import Batch, Stream, TextStream
 from regard.doctor.findings import Finding, shortlist
+from regard.doctor.watch import Watch
 from regard.models import build, preset
 from regard.objectives.labels import text_labels
 from regard.objectives.next_token import next_token
@@ -38,14 +39,20 @@ class Setup:
         return [next(self.stream.batches())[2]]
 
 
+def train(setup: Setup, out: Path, **options: Any) -> None:
+    """Trains a set-up with the doctor beside it."""
+    watch = Watch(setup.model, setup.objective, setup.config)
+    fit(
+        setup.model, setup.stream, setup.valid, setup.objective, setup.config, out, publish=lambda: None,
+        observer=watch, **dict(quiet=True) | options,
+    )  # fmt: skip
+
+
 def examine(setup: Setup, out: Path) -> list[Finding]:
-    """Trains, and reads what the doctor wrote."""
+    """Trains, and returns the findings that the doctor wrote."""
     out.mkdir(parents=True, exist_ok=True)
     try:
-        fit(
-            setup.model, setup.stream, setup.valid, setup.objective, setup.config, out,
-            publish=lambda: None, quiet=True,
-        )  # fmt: skip
+        train(setup, out)
     except ValueError as error:
         assert " is nan at step" in str(error) or " is inf at step" in str(error)
     rows = read_metrics(out / "metrics.jsonl")

@@ -6,15 +6,25 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.decode import Sampling, telling
+from regard.decode import Sampling
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import until
 from regard.decode.speculative import Lookup
-from regard.decode.telling import Told, overlap
 from regard.native import compiled
-from regard.tasks import LanguageModel
+from regard.tasks import LanguageModel, streaming
+from regard.tasks.streaming import TokenStream, overlap
 from regard.tokens import Tokenizer
-from tests.decode.texts import ENDS, FORBIDDEN, VOCAB, check_empty, engine_for, model_of, reads_source, scores_after
+from tests.decode.texts import (
+    ENDS,
+    FORBIDDEN,
+    VOCAB,
+    check_empty,
+    engine_for,
+    model_of,
+    reads_source,
+    scores_after,
+    source_of,
+)
 
 MARKS = dict(bos=None, eos=2, pad=0, forbidden=[], prompt_end="")
 TEXT = "the cat and the hat – a naïve café for €5, 日本 and 😀. " * 9
@@ -50,7 +60,7 @@ def asked_for(model, counts, **own):
     for row, count in enumerate(counts):
         prompt = noise.integers(VOCAB, size=1 + row % 4).tolist()
         how = dict(prompt=prompt, max_len=9, forbidden=FORBIDDEN if row % 2 else (), ends=ENDS, row=row)
-        how |= dict(source=noise.integers(VOCAB, size=5).tolist()) if reads_source(model) else {}
+        how |= dict(inputs=source_of(noise.integers(VOCAB, size=5))) if reads_source(model) else {}
         made.append(Request(**how | dict(alternatives=count) | own))
     return made
 
@@ -146,22 +156,22 @@ def say(speaker, ids, stops, breaks=(), *, prompt=(1,), ends=(), last_alone=Fals
     """Writes tokens into a ticket and asks for the news between them: after every one, or only at `breaks`. What a
     cancelled ticket would get later is not written. Returns the tokens told, and whether a stop was met."""
     ticket = Ticket(Request(prompt=prompt, max_len=len(ids), ends=ends))
-    told, said = Told(ticket, speaker, stops), []
+    stream, said = TokenStream(ticket, speaker, stops), []
     for place, id in enumerate(ids, 1):
         ticket.log_probs.append(-float(place))
         ticket.ids.append(id)
         if place == len(ids):
             if last_alone:  # another thread has written the last token, but not yet that it was the last
-                said += told.news()
+                said += stream.new()
             ticket.finish()
         if place == len(ids) or not breaks or place in breaks:
-            said += told.news()
-        if told.stopped:
+            said += stream.new()
+        if stream.stopped:
             break
-    assert list(told.news()) == []
+    assert list(stream.new()) == []
     assert [token.id for token in said] == ids[: len(said)]
     assert [token.log_prob for token in said] == [-float(place) for place in range(1, len(said) + 1)]
-    return said, told.stopped
+    return said, stream.stopped
 
 
 def joined(said):
@@ -225,7 +235,7 @@ def test_what_is_held_back_is_not_lost_to_another_thread():
 def block(request):
     """Tokens that are decoded together: a few, so that short texts have many such blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(telling, "BLOCK", request.param)
+        patch.setattr(streaming, "BLOCK", request.param)
         yield
 
 

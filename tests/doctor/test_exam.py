@@ -13,9 +13,9 @@ from regard.doctor.exam import examine_module
 from regard.doctor.exam.subject import scores_of
 from regard.registry import models
 from tests.cli.calling import call, fails
+from tests.doctor.broken import FAULTS, VOCAB, Encoder, Mixer, Writer
+from tests.doctor.test_kernels import here  # noqa: F401  a directory of the user's
 from tests.laws.cases import CASES, example, make
-from tests.train.broken import FAULTS, VOCAB, Encoder, Mixer, Writer
-from tests.train.test_doctor import here  # noqa: F401  a directory of the user's
 
 NAMES = [name for name, *_ in FAULTS]
 

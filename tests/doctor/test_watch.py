@@ -23,7 +23,7 @@ from regard.recipes import fit
 from regard.train import loop as loop_module
 from regard.train.board import scalars
 from regard.train.loop import read_metrics
-from tests.train.faults import FAULTS, HEALTHY, chain, examine, writer
+from tests.doctor.faults import FAULTS, HEALTHY, chain, examine, train, writer
 
 # ---- twins --------------------------------------------------------------------------------------------------------
 
@@ -131,16 +131,16 @@ def test_figures_are_what_they_are_called(tmp_path):
     setup = writer(0)
     batch = next(setup.stream.batches())[2]
     watch = Watch(setup.model, setup.objective, setup.config)
-    watch.read(0, 1, batch)
+    watch.on_batch(0, 1, batch)
     loss, count = setup.objective(setup.model, batch)
     (loss / count).backward()
     block = dict(setup.model.decoder.blocks[1].named_parameters())
     gradient = torch.cat([p.grad.flatten() for p in block.values()]).norm().item()
     before = torch.cat([p.detach().flatten().clone() for p in block.values()])
-    watch.before(1)
+    watch.on_gradients(1)
     torch.optim.SGD(setup.model.parameters(), lr=0.1).step()
     moved = torch.cat([p.detach().flatten() for p in block.values()]) - before
-    (row,) = [row["watch"] for row in watch.after(1, loss.item() / count, 0.1) if "watch" in row]
+    (row,) = [row["watch"] for row, _ in watch.on_update(1, loss.item() / count, 0.1) if "watch" in row]
     assert row["gradient"]["decoder.blocks.1"] == pytest.approx(gradient, rel=1e-3)
     assert row["ratio"]["decoder.blocks.1"] == pytest.approx((moved.norm() / before.norm()).item(), rel=1e-3)
 
@@ -282,9 +282,9 @@ def test_a_spike_names_its_batch(stays):
     watch = Watch(setup.model, setup.objective, replace(setup.config, watch=10_000))
     rows = []
     for step in range(1, 61):
-        watch.read(0, step, windows(step, 1000))
+        watch.on_batch(0, step, windows(step, 1000))
         loss = 3 + 0.01 * (step % 5) + (4 if step == 50 or (stays and step > 50) else 0)
-        rows += watch.after(step, loss, 0.1)
+        rows += [row for row, _ in watch.on_update(step, loss, 0.1)]
     (spike,) = [row["spike"] for row in rows if "spike" in row]
     assert spike["at"] == 50 and spike["passed"] is not stays
     assert spike["batch"].startswith(f"batch {49 if stays else 50} of epoch 0 (examples {49 if stays else 50}, 1000")
@@ -296,11 +296,8 @@ def test_a_broken_example_is_named_in_the_error(tmp_path):
     """NaN in one picture of many: its number, not that of its batch only."""
     cause, twin, broken = FAULTS["NaN in one example"]
     setup = broken(HEALTHY[twin](0))
-    from regard.train.loop import fit as loop_fit
-
     with pytest.raises(ValueError, match=r"example \d+ of the batch's 32 by itself makes.*remove it and go"):
-        loop_fit(setup.model, setup.stream, setup.valid, setup.objective, setup.config, tmp_path,
-                 publish=lambda: None, quiet=True)  # fmt: skip
+        train(setup, tmp_path)
     assert History.read(tmp_path).findings[0].cause == "a broken example"
 
 
@@ -317,21 +314,18 @@ def test_a_gradient_that_is_no_number_is_traced_to_its_example():
     watch = Watch(setup.model, objective, setup.config)
     assert "example 2 of the batch's 3" in watch.blame("gradient norm", math.nan, 4, batch).sentence
     other = windows(4, 5)
-    watch.read(0, 1, batch)
-    watch.read(0, 2, other)  # of the same step: the last one is not the one to blame
+    watch.on_batch(0, 1, batch)
+    watch.on_batch(0, 2, other)  # of the same step: the last one is not the one to blame
     assert "example 2 of the batch's 5" in watch.blame("gradient norm", math.nan, 4, other).sentence
     assert "first weights smaller" in watch.blame("loss", math.nan, 1, other).cure  # nothing was learned yet
 
 
 def test_findings_are_said_once_and_not_again_on_resuming(capsys, tmp_path):
     cause, twin, broken = FAULTS["targets not shifted"]
-    from regard.train.loop import fit as loop_fit
-
     for steps in (20, 40):
         setup = broken(HEALTHY[twin](0))
         config = replace(setup.config, steps=steps, save_every=10)
-        loop_fit(setup.model, setup.stream, setup.valid, setup.objective, config, tmp_path,
-                 publish=lambda: None, resume=steps == 40)  # fmt: skip
+        train(replace(setup, config=config), tmp_path, resume=steps == 40, quiet=False)
     said = capsys.readouterr().err
     assert said.count("doctor: targets not shifted") == 1
     assert "shift the targets" in said

@@ -25,7 +25,7 @@ def writer(kind="bpe", family="gpt", context=32, **marks):
 class Scripted(torch.nn.Module):
     """A model that writes what it is told, whatever it has read."""
 
-    presets = {}
+    presets, reads = {}, ()
 
     def __init__(self, ids, tokenizer, context=64):
         super().__init__()
@@ -169,9 +169,7 @@ def test_prompts_that_cannot_be_continued():
         ValueError, match=r"the prompt has [\d,]+ tokens, the model's context is 8; shorten it, or train"
     ):
         one.generate(["the cat and the hat and the cat and the hat"])
-    with pytest.raises(
-        ValueError, match="the prompt is empty and this model knows no mark of a beginning; give it some"
-    ):
+    with pytest.raises(ValueError, match="the prompt is empty and this model has no BOS token; give it some"):
         one.generate([""])
     with pytest.raises(ValueError, match=r"prompts is a list; put a single one in brackets: \['the'\]"):
         one.generate("the")

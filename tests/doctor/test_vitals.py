@@ -11,7 +11,7 @@ from regard.models import build, preset
 from regard.nn.kernels import Full
 from regard.registry import kernels
 from regard.train.loop import read_metrics
-from tests.train.faults import chain, examine, writer
+from tests.doctor.faults import chain, examine, writer
 
 
 def encoder(**changes):
