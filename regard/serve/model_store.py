@@ -1,4 +1,4 @@
-"""The models of a server, each loaded when it is first asked for."""
+"""The models of a server, each loaded by the first request for it."""
 
 import asyncio
 import copy
@@ -19,58 +19,56 @@ from regard.inside.alignments import twin_of
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks.loading import load, task_of
-from regard.tokens.pixels import PIXELS
-
-VERBS = {
-    "generate": "write", "chat": "chat", "translate": "translate", "embed": "embed", "classify": "classify",
-    "see": "see", "look": "be looked into",
-}  # fmt: skip
-"""What can be asked of a model over HTTP."""
 
 Result = TypeVar("Result")
 log = logging.getLogger("regard.serve")
 
 
-class Served:
-    """One model: what it does is known at once, its weights are there from the first request on; or it is `loaded`."""
+class ServedModel:
+    """A model by name. Its abilities are known at once; its weights are loaded by the first request, or `loaded`."""
 
     def __init__(self, name: str, where: str, settings: Settings, loaded: Any = None) -> None:
         self.name, self.path, self.settings, self.loaded = name, find(where), settings, loaded
         model = peek_model(self.path)
-        self.does = abilities(self.path, model)
-        # Of pictures, no number of tokens says what fits.
-        self.reads = hasattr(model.config, "vocab_size") and not (self.path / PIXELS).is_file()
-        self.context: int | None = getattr(model.config, "max_len", None) if self.reads else None
-        self.since = int(time.time())
+        kind = task_of(self.path, model)
+        self.inputs, self.verbs = kind.inputs, {verb.name: verb for verb in kind.verbs}
+        self.does = [*kind.abilities(self.path, model), "look"]
+        self.context: int | None = getattr(model.config, "max_len", None) if self.can("tokenize") else None
+        self.created = int(time.time())
         self.error: str | None = None
-        self.speaker: Any = None
+        self.task: Any = None
         self.engine: Engine | None = None
         self.loading: asyncio.Task[None] | None = None
 
+    def options(self, verb: str) -> set[str]:
+        """The names of the options of a verb."""
+        return {option.name for option in self.verbs[verb].options}
+
+    def can(self, ability: str) -> bool:
+        """Whether the model has an ability; every model that reads text can tokenize."""
+        return ability in self.does or (ability == "tokenize" and "text" in self.inputs)
+
     @property
     def state(self) -> str:
-        if self.speaker is not None:
+        if self.task is not None:
             return "loaded"
         return "loading" if self.loading is not None else "failed" if self.error is not None else "not loaded"
 
     async def load(self) -> None:
-        """Returns when it is ready to work. Whoever asks meanwhile waits for the same; after a failure it is tried
-        anew."""
-        if self.speaker is None:
+        """Return when the model is in memory. Requests share one attempt; after a failure the next one tries again."""
+        if self.task is None:
             if self.loading is None:
                 self.loading = asyncio.create_task(self._load())
-            await asyncio.shield(self.loading)  # others wait for it, even if this one goes
+            await asyncio.shield(self.loading)  # other requests wait for it even if this one is cancelled
 
     async def _load(self) -> None:
         begin = time.monotonic()
         try:
-            speaker = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
+            task = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
             if {"generate", "translate"} & set(self.does):
-                how = self.settings
-                self.engine = speaker.engine = await asyncio.to_thread(
-                    Engine, speaker, max_batch=how.max_batch, memory=how.memory, queue=how.queue, threads=how.threads
-                )
-            self.speaker, self.error = speaker, None
+                limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
+                self.engine = task.engine = await asyncio.to_thread(Engine, task, **limits)
+            self.task, self.error = task, None
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
         except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
             self.error = str(error)
@@ -81,109 +79,102 @@ class Served:
 
     @cached_property
     def twin(self) -> Any:
-        """The model once more over the same weights, to look into while the engine works."""
-        return twin_of(self.speaker.model)
+        """A second module tree over the same weights, to record attention from while the engine runs the first."""
+        return twin_of(self.task.model)
 
     @cached_property
     def watched(self) -> Any:
-        """The speaker with that twin."""
-        other = copy.copy(self.speaker)
+        """A copy of the task that runs the twin."""
+        other = copy.copy(self.task)
         other.model = self.twin
         return other
 
     @cached_property
     def longest_token(self) -> int:
-        """In characters."""
-        return max(map(len, self.speaker.tokenizer.inner.get_vocab()))
+        """The number of characters of the longest token."""
+        return max(map(len, self.task.tokenizer.inner.get_vocab()))
 
     def room(self, request: Request) -> int:
-        """Tokens that can be written behind a prompt, if all pages were its own."""
+        """The number of tokens that fit behind a prompt if the request had all cache pages."""
         assert self.engine is not None
         pages = self.engine.pages
         return (pages.count - pages.pages_for(len(request.source or ()))) * pages.size - len(request.prompt)
 
     def check(self, request: Request, prompt: str | Sequence[int]) -> None:
-        """A `ValueError` for what the engine would refuse, and for ids that have no text."""
+        """Raise `ValueError` for a request that the engine would refuse, or for ids outside the vocabulary."""
         assert self.engine is not None
         self.engine.check(request)
         if not isinstance(prompt, str):
-            self.speaker.tokenizer.decode(prompt)
+            self.task.tokenizer.decode(prompt)
 
     def end_of(self, text: str) -> str:
-        """As much of the end of a text as a context can hold, at least."""
+        """The end of a text, long enough to fill the context."""
         return text if self.context is None else text[-self.context * self.longest_token :]
 
-    def check_length(self, texts: Sequence[str], name: str) -> None:
-        """Refuses what cannot fit, before it is read: to split megabytes into tokens takes seconds."""
+    def check_length(self, texts: Sequence[str], field: str) -> None:
+        """Refuse texts that cannot fit the context before they are tokenized: megabytes would take seconds."""
         if self.context is None:
             return
         for number, text in enumerate(texts, 1):
             if len(text) > self.context and len(" ".join(text.split())) > self.context * self.longest_token:
-                which = f"{name} {number}" if len(texts) > 1 else name
+                which = f"{field} {number}" if len(texts) > 1 else field
                 raise Refused(
-                    400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens",
-                    param=name, code="context_length_exceeded",
+                    400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens; "
+                    "shorten it", param=field, code="context_length_exceeded",
                 )  # fmt: skip
 
 
-def abilities(path: Path, model: Any) -> list[str]:
-    """What can be asked of a model that is not loaded yet."""
-    names = task_of(path, model).abilities(path, model)
-    return [*("see" if name == "images" else name for name in names), "look"]
-
-
-class Shelf:
-    """All models of a server by name, some `loaded` by others, and one thread for those that read."""
+class ModelStore:
+    """All models of a server by name, and one worker thread for the requests that need no engine."""
 
     def __init__(self, models: dict[str, str], settings: Settings, loaded: Mapping[str, Any] | None = None) -> None:
         self.settings, loaded = settings, loaded or {}
-        self.models = {name: Served(name, where, settings, loaded.get(name)) for name, where in models.items()}
-        self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-reader")
-        self.reading = 0
-        self.closing = self.closed = False  # told to stop; and out of time
+        self.models = {name: ServedModel(name, where, settings, loaded.get(name)) for name, where in models.items()}
+        self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-worker")
+        self.pending = 0
+        self.closing = self.closed = False  # a signal arrived; the grace period is over
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ServedModel]:
         return iter(self.models.values())
 
-    def find(self, name: str) -> Served:
+    def find(self, name: str) -> ServedModel:
         if name not in self.models:
             raise Refused(404, f"no model {name!r} here; {nearest(name, self.models)}", param="model",
                           code="model_not_found")  # fmt: skip
         return self.models[name]
 
-    async def take(self, name: str, verb: str) -> Served:
-        """A model that can do something, ready for it."""
+    async def take(self, name: str, ability: str) -> ServedModel:
+        """The loaded model of this name, or a refusal if it lacks the ability."""
         served = self.find(name)
-        if verb not in served.does:
-            able = [one.name for one in self if verb in one.does]
-            does = " and ".join(VERBS[one] for one in served.does)
+        if not served.can(ability):
+            able = [other.name for other in self if other.can(ability)]
             cure = f"ask {' or '.join(able)}" if able else "no model here does"
-            raise Refused(400, f"model {name!r} can {does}, it cannot {VERBS[verb]}; {cure}", param="model")
+            raise Refused(400, f"model {name!r} can {' and '.join(served.does)}, not {ability}; {cure}", param="model")
         await served.load()
         return served
 
-    async def read(self, work: Callable[..., Result], *args: Any) -> Result:
-        """Work that is done at once, in turn with that of others."""
+    async def run(self, work: Callable[..., Result], *args: Any) -> Result:
+        """The result of a function call in the worker thread, after the calls that came before."""
         if self.closed:
             raise closing()
-        if self.reading >= self.settings.queue:
+        if self.pending >= self.settings.queue:
             raise full()
-        self.reading += 1
+        self.pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.reader, work, *args)
+            return await asyncio.get_running_loop().run_in_executor(self.worker, work, *args)
         finally:
-            self.reading -= 1
+            self.pending -= 1
 
     def close(self) -> None:
-        """Ends all that is still being written, and lets nothing begin."""
+        """Cancel all requests of all engines and accept no new work."""
         self.closing = self.closed = True
-        for engine in [one.engine for one in self if one.engine is not None]:
+        for engine in [served.engine for served in self if served.engine is not None]:
             for job in [*engine.running, *engine.waiting]:
                 engine.cancel(job.ticket)
 
 
 def name_models(words: Iterable[str]) -> dict[str, str]:
-    """`runs/demo` is served as demo, `NAME=PATH` by that name, `owner/model` of the Hub by its own."""
+    """Names and paths from a command line: `runs/demo` is served as demo, `NAME=PATH` as NAME, a Hub name as itself."""
     named: dict[str, str] = {}
     for word in words:
         name, equals, where = word.partition("=")
@@ -191,7 +182,7 @@ def name_models(words: Iterable[str]) -> dict[str, str]:
             where = word
             name = Path(word).name or Path(word).resolve().name if Path(word).exists() else word
         if not name or not where:
-            raise ValueError(f"{word!r} is neither a model nor NAME=PATH")
+            raise ValueError(f"{word!r} is neither a model nor NAME=PATH; give a directory or a name on the Hub")
         if name in named:
             raise ValueError(f"two models are called {name!r}; give one another name: other={where}")
         named[name] = where
