@@ -104,8 +104,8 @@ class Guard:
                         pieces.append(message.get("body", b""))
                     more = message.get("more_body", False) and size <= DRAINED * limit
         except TimeoutError:
-            message = f"the request did not arrive within {BODY_SECONDS:g} seconds; send it again"
-            raise Refused(408, message, connection="close") from None
+            late = f"the request did not arrive within {BODY_SECONDS:g} seconds; send it again"
+            raise Refused(408, late, connection="close") from None
         if max(size, declared) > limit:
             raise Refused(413, f"the request has more than {limit:,} bytes; send less at once", code="too_large",
                           connection="close")  # fmt: skip

@@ -29,8 +29,9 @@ def verbs_without_route(store: ModelStore, abilities: Collection[str]) -> list[V
 
 def field_of(option: Option) -> tuple[Any, Any]:
     """The type and the default of an option in the schema of a request."""
-    several = Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
-    type_: Any = Texts if option.each else {str: Text, tuple: several, list: several}.get(option.kind, option.kind)
+    several: Any = Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+    known: dict[Any, Any] = {str: Text, tuple: several, list: several}
+    type_: Any = Texts if option.each else known.get(option.kind, option.kind)
     if option.limits is not None:
         type_ = Annotated[type_, Field(ge=option.limits[0], le=option.limits[1])]
     return (type_ | None if option.default is None else type_), Field(option.default, description=option.help)
