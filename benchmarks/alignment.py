@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.sets.pairs import PairsConfig, embedded
+from regard.data.sets.text_pairs import PairsConfig, embedded
 from regard.eval.scores import data_of, held_out_pairs
 from regard.inside.attribution import aligners, ask
 from regard.inside.attribution.rollout import weights_seen

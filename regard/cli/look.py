@@ -137,7 +137,7 @@ def views_of(loaded: Any) -> list[str]:
 
 def check_given(run: str, loaded: Any, text: str, way: str, given: dict[str, Any]) -> None:
     """An error if something was given that nothing would come of."""
-    from regard.data.readers.images import SUFFIXES
+    from regard.data.readers.image_files import SUFFIXES
 
     who = kind_of(loaded)
     if who != EYE and Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():

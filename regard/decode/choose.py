@@ -48,7 +48,7 @@ class Chooser:
         for job in jobs:
             request = job.request
             if request.alternatives:
-                note_likely(job, rows[job], *best[request.forbidden])
+                note_candidates(job, rows[job], *best[request.forbidden])
             if request.sampling is not None:
                 drawn[replace(request.sampling, seed=0), request.forbidden].append(job)
             elif request.beams > 1:
@@ -127,11 +127,11 @@ class Chooser:
         return done
 
 
-def note_likely(job: Job, row: int, ids: Int[Tensor, "W C"], log_probs: Float[Tensor, "W C"]) -> None:
-    """What else could be written in each of a job's rows."""
+def note_candidates(job: Job, row: int, ids: Int[Tensor, "W C"], log_probs: Float[Tensor, "W C"]) -> None:
+    """Record the most probable tokens in each of a job's rows."""
     some = slice(row, row + 1 + len(job.guesses)), slice(job.request.alternatives)
     pairs = zip(ids[some].tolist(), log_probs[some].tolist(), strict=True)
-    job.likely = [list(zip(*pair, strict=True)) for pair in pairs]
+    job.candidates = [list(zip(*pair, strict=True)) for pair in pairs]
 
 
 def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, words: int) -> None:

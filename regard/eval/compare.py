@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from regard.data.sets.text import TextConfig
+from regard.data.sets.running_text import TextConfig
 from regard.eval.scores import evaluate, held_out_pairs, score_pairs
-from regard.recipes.lm import encode
 from regard.runs.recipe import Recipe
 from regard.tasks import LanguageModel, Translator, load
-from regard.tasks.scores import exact_match, translation_scores
+from regard.tasks.metrics import exact_match, translation_scores
+from regard.tokens.encoding import encode_text
 from regard.train.loop import read_metrics
 
 
@@ -91,7 +91,7 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
             raise ValueError(f"{run} was trained on another text than those before it; compare runs of one text")
         rows = [row for row in read_metrics(run / "metrics.jsonl") if "valid_loss" in row]
         _, valid = data.split()
-        tokens = len(encode(writer.tokenizer, valid))
+        tokens = len(encode_text(writer.tokenizer, valid))
         rate = tokens / len(valid.encode()) / math.log(2)  # of a loss a token to bits per byte
         curves[run.name] = [(row["seconds"] / 60, row["valid_loss"] * rate) for row in rows]
         scores = evaluate(run, {}, limit=limit).scores

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.readers.arrays import is_arrays, read_classes
-from regard.data.sets.images import ImagesConfig, Pictures, list_pictures
-from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.data.readers.image_lists import list_labelled
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.eval.scores import data_of, sized
 from regard.hub.remote import find
 from regard.models import build
@@ -60,13 +61,13 @@ def check_labels(data: Any) -> None:
         raise ValueError("a probe is for encoders of pictures; leave out --probe")
     if data.images is not None and is_arrays(data.images):
         read_classes(Path(data.images))
-    elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
+    elif data.images is not None and len({one.label for one in list_labelled(data.images)}) < 2:
         raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
 
 
 def labelled(
     loaded: ImageEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
-) -> tuple[Pictures, Pictures]:
+) -> tuple[LabelledImages, LabelledImages]:
     """Pictures to learn from and others to be tested on, at the size that the model reads."""
     data = data_of(run, ImagesConfig, changes)
     stored, named = run / "recipe.toml", {key.removeprefix("data.") for key in changes}
@@ -79,7 +80,7 @@ def labelled(
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
-    learn, test = learn.take(order), test.draw(limit or len(test), 0)
+    learn, test = learn.take(order), test.sample(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
     return learn, test
@@ -119,11 +120,11 @@ def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
     return hook
 
 
-def flat(pictures: Pictures) -> np.ndarray:
+def flat(pictures: LabelledImages) -> np.ndarray:
     return pictures.pixels.reshape(len(pictures), -1) / 255.0
 
 
-def score(learn: np.ndarray, test: np.ndarray, known: Pictures, wanted: Pictures) -> dict[str, Any]:
+def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:
     """Width of the vectors, and the percentage of test pictures whose label a linear classifier gets wrong."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

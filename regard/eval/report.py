@@ -11,26 +11,21 @@ from typing import Any
 
 from regard.data.generated.phrases import SHOWCASE
 from regard.data.generated.text_tasks import tasks
-from regard.data.sets.boxes import BoxesConfig
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.masking import MaskedConfig
-from regard.data.sets.paired import PairedConfig
-from regard.data.sets.pairs import PairsConfig
-from regard.data.sets.text import TextConfig
-from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.image_text_pairs import PairedConfig
+from regard.data.sets.labelled_images import ImagesConfig
+from regard.data.sets.labelled_texts import ExamplesConfig, sides_of
+from regard.data.sets.masked_text import MaskedConfig
+from regard.data.sets.running_text import SpansConfig, TextConfig
+from regard.data.sets.text_pairs import PairsConfig, TasksConfig
+from regard.data.sets.unlabelled_images import HiddenConfig, PixelsConfig, UnlabelledConfig
 from regard.decode.sample import Sampling
 from regard.eval.scores import TEST_EXAMPLES, evaluate, held_out_pairs, pictures_of, render, score_pairs
-from regard.recipes.clip import images
-from regard.recipes.examples import sides_of
-from regard.recipes.mae import HiddenConfig
-from regard.recipes.pixel import PixelsConfig
-from regard.recipes.t5 import SpansConfig, TasksConfig
-from regard.recipes.translate import encode
 from regard.runs.recipe import Recipe
 from regard.tasks import load
 from regard.tasks.pixel_model import sheet
+from regard.tokens.encoding import encode_pairs
 from regard.train.loop import Fitted
 
 
@@ -77,7 +72,7 @@ def tell_pairs(data: PairsConfig, plan: Recipe, out: Path) -> Told:
 
     translator = load(out)
     pairs = held_out_pairs(out, {}, None)
-    usable = encode(pairs, translator.tokenizer, data.max_len)[:TEST_EXAMPLES]
+    usable = encode_pairs(pairs, translator.tokenizer, data.max_len)[:TEST_EXAMPLES]
     scores = score_pairs(translator, [pairs[pair.number - 1] for pair in usable]).scores
     texts = list(SHOWCASE) if data.embedded else [pairs[pair.number - 1][0] for pair in usable[:5]]
     found = [best[0] for best in translator.translate(texts)]
@@ -155,7 +150,7 @@ def tell_boxes(data: BoxesConfig, plan: Recipe, out: Path) -> Told:
     from regard.inside.boxes import draw_boxes
 
     loaded = load(out)
-    pictures = pictures_of(loaded, out, BoxesConfig, {}, 3)[1].pictures
+    pictures = pictures_of(loaded, out, BoxesConfig, {}, 3)[1].images
     found = loaded.detect_arrays([one.pixels for one in pictures], threshold=0.5)
     labels, drawing = loaded.model.config.labels, out / "boxes.png"
     draw_boxes(Image.fromarray(pictures[0].pixels.squeeze()), found[0], labels, drawing)
@@ -201,12 +196,12 @@ def tell_captions(data: CaptionsConfig, plan: Recipe, out: Path) -> Told:
 def tell_compared(data: PairedConfig, plan: Recipe, out: Path) -> Told:
     """What it finds a few pictures most like: everything that a scene may show, or all captions that were held out."""
     if data.embedded:
-        pictures, labels = data.alone(5)
+        pictures, labels = data.single_objects(5)
     else:
         pictures = data.held_out()
         labels = tuple(dict.fromkeys(text for texts in pictures.captions for text in texts))
         pictures = pictures.take(slice(5))
-    found = load(out).classify(images(pictures), labels)
+    found = load(out).classify(pictures.images(), labels)
     given = [f"a picture of {texts[0]}" for texts in pictures.captions]
     said = [f"{best[0].label}  {best[0].probability:.0%}" for best in found]
     shown = " ".join(shlex.quote(short(label)) for label in labels[:2])

@@ -12,25 +12,21 @@ import torch
 
 from regard.config import override
 from regard.data.generated.text_tasks import PREFIXES, tasks
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.readers.text_files import Pairs, read_pairs, read_text
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.boxes import BoxesConfig
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig, Pictures, named_as
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.masking import MaskedConfig
-from regard.data.sets.paired import PairedConfig
-from regard.data.sets.pairs import Pairs, PairsConfig, embedded, read_pairs
-from regard.data.sets.text import TextConfig, read_text
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.image_text_pairs import PairedConfig
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.labelled_texts import ExamplesConfig, labels_of, sides_of, tag_of
+from regard.data.sets.masked_text import MaskedConfig
+from regard.data.sets.running_text import SpansConfig, TextConfig
+from regard.data.sets.text_pairs import PairsConfig, TasksConfig
+from regard.data.sets.unlabelled_images import PixelsConfig
+from regard.eval.caption_scores import score_captions
 from regard.hub.remote import find
 from regard.nn.patches import sides
-from regard.recipes.bert import cut, hidden
-from regard.recipes.captioner import score_captions
-from regard.recipes.clip import images, recall
-from regard.recipes.examples import labels_of, sides_of, tag_of
-from regard.recipes.lm import text_scores
-from regard.recipes.pixel import PixelsConfig, pixel_scores
-from regard.recipes.t5 import SpansConfig, TasksConfig
 from regard.runs.recipe import Recipe
 from regard.tasks import (
     EntityTagger,
@@ -49,21 +45,23 @@ from regard.tasks import (
     load,
 )  # fmt: skip
 from regard.tasks.loading import Quantize
-from regard.tasks.object_detector import detection_scores
-from regard.tasks.scores import (
+from regard.tasks.metrics import (
     exact_match,
     label_scores,
-    likeness_scores,
+    pixel_scores,
+    recall_scores,
+    similarity_scores,
     summary_scores,
     tag_scores,
+    text_scores,
     translation_scores,
 )  # fmt: skip
+from regard.tasks.object_detector import detection_scores
 from regard.tasks.text_heads import first_tokens
+from regard.tokens.encoding import cut_text, mask_texts
 
 TEST_EXAMPLES = 1000
 HIDDEN_TEXTS = 200
-READING = ("lowercase", "max_len", "rate", "whole_words")
-"""Fields of data that say how texts are read, not which."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +102,7 @@ def data_of(run: Path, kind: type, changes: Mapping[str, Any]) -> Any:
     other = isinstance(base, ExamplesConfig) and given.setdefault("task", base.task) != base.task
     if other or any(field in given and not same(given[field], getattr(base, field)) for field in base.own):
         # Nothing that belongs to the run's own data stays.
-        base = kind(**{field: getattr(base, field) for field in READING if hasattr(kind, field)})
+        base = kind(**{field: getattr(base, field) for field in kind.reading})
     return override(base, given)
 
 
@@ -113,7 +111,7 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, str) and isinstance(other, str) and Path(one).resolve() == Path(other).resolve()
 
 
-def sized(loaded: Any) -> Preparation:
+def sized(loaded: Any) -> Preprocessing:
     """How a model's pictures are prepared; at its own size, where it needs one and that is not said."""
     how = loaded.preparation
     if how.target is not None or isinstance(loaded, ObjectDetector):
@@ -138,10 +136,12 @@ def pictures_of(
         if name in given and asked is not None and own not in (asked, (asked, asked)):
             raise ValueError(f"{run} says itself how pictures are read; leave out --data.{name}")
     known = same(data.source, data_of(run, kind, {}).source) or given & {"valid", "test"}
-    found = data.read(data.source, how=how, **more) if given & set(data.own) and not known else data.held_out(how)
+    found = (
+        data.read(data.source, preprocessing=how, **more) if given & set(data.own) and not known else data.held_out(how)
+    )
     if limit is None:
         return data, found
-    return data, found.draw(limit, 0) if isinstance(found, Pictures) else found.take(slice(limit))
+    return data, found.sample(limit, 0) if isinstance(found, LabelledImages) else found.take(slice(limit))
 
 
 def examples_of(run: Path, task: str, changes: Mapping[str, Any], limit: int | None) -> list[Any]:
@@ -156,7 +156,7 @@ def held_out_pairs(run: Path, changes: Mapping[str, Any], limit: int | None) -> 
     """The pairs that `--data.…` names; else the embedded test phrases, or the run's own validation pairs."""
     data = data_of(run, PairsConfig, changes)
     if data.embedded:
-        return embedded("test", TEST_EXAMPLES)[:limit]
+        return PairsConfig().generated("test", TEST_EXAMPLES)[:limit]
     if changes:
         return read_pairs(data.source, data.target, data.pairs, data.keys)[:limit]
     return data.split()[1][:limit]
@@ -210,14 +210,8 @@ def of_writer(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], limi
         match = round(exact_match(texts, [example.answer for example in examples]), 2)
         return Scored(scores={"exact_match": match, "examples": len(examples)}, outputs=texts)
     data = data_of(run, TextConfig, changes)
-    text = read_text(data.text) if changes and data.text else held_out_text(data)
-    return Scored(scores=text_scores(loaded, text[:limit]), outputs=[])
-
-
-def held_out_text(data: TextConfig) -> str:
-    from regard.data.generated.docs import documentation
-
-    return documentation("test") if data.embedded else data.split()[1]
+    text = read_text(data.text) if changes and data.text else data.held_out()
+    return Scored(scores=text_scores(loaded.model, loaded.tokenizer, loaded.context, text[:limit]), outputs=[])
 
 
 def of_classifier(
@@ -233,7 +227,7 @@ def of_pictures(
 ) -> Scored:
     """Accuracy on held-out pictures; of those that are named, all."""
     data, pictures = pictures_of(loaded, run, ImagesConfig, changes, limit, part="test")
-    pictures = named_as(pictures, loaded.model.config.labels, data.source or "the embedded digits")
+    pictures = pictures.numbered_as(loaded.model.config.labels, data.source or "the embedded digits")
     found = [best[0].label for best in loaded.classify_arrays(pictures.pixels)]
     return Scored(scores=label_scores(found, [pictures.names[i] for i in pictures.labels]), outputs=found)
 
@@ -243,10 +237,12 @@ def of_comparer(
 ) -> Scored:
     """Recall at 1 in both directions; of scenes drawn here also how often what stands alone is found among labels."""
     data, pictures = pictures_of(loaded, run, PairedConfig, changes, limit)
-    scores, found = recall(loaded, pictures)
+    texts = list(dict.fromkeys(text for several in pictures.captions for text in several))
+    vectors = loaded.embed_arrays(pictures.pixels), loaded.embed_texts(texts)
+    scores, found = recall_scores(*vectors, pictures.captions, texts)
     if data.embedded:
-        alone, labels = data.alone(limit, loaded.preparation)
-        said = [best[0].label for best in loaded.classify(images(alone), labels)]
+        alone, labels = data.single_objects(limit, loaded.preparation)
+        said = [best[0].label for best in loaded.classify(alone.images(), labels)]
         scores["zero_shot_accuracy"] = label_scores(said, [one[0] for one in alone.captions])["accuracy"]
     return Scored(scores=scores | {"examples": len(pictures)}, outputs=found)
 
@@ -255,16 +251,16 @@ def of_painter(loaded: PixelModel, run: Path, changes: Mapping[str, Any], limit:
     """Bits a number of held-out pictures; of those that are named, all. The histograms are of the training's."""
     _, pictures = pictures_of(loaded, run, PixelsConfig, changes, limit, part="test")
     known = data_of(run, PixelsConfig, {}).split(loaded.preparation)[0]
-    return Scored(scores=pixel_scores(loaded, pictures, known), outputs=[])
+    return Scored(scores=pixel_scores(loaded.model, loaded.pixels, pictures, known), outputs=[])
 
 
 def of_detector(loaded: ObjectDetector, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """Average precision on held-out pictures; of those that are named, all."""
     _, boxes = pictures_of(loaded, run, BoxesConfig, changes, limit, names=loaded.model.config.labels)
-    found = loaded.detect_arrays([one.pixels for one in boxes.pictures])
-    truth = [one.labels for one in boxes.pictures], [one.boxes for one in boxes.pictures]
+    found = loaded.detect_arrays([one.pixels for one in boxes.images])
+    truth = [one.labels for one in boxes.images], [one.boxes for one in boxes.images]
     said = ["; ".join(f"{one.label} {one.score:.2f}" for one in row if one.score >= 0.5) for row in found]
-    crowds = [one.crowds for one in boxes.pictures]
+    crowds = [one.crowds for one in boxes.images]
     return Scored(scores=detection_scores(found, *truth, boxes.names, crowds), outputs=said)
 
 
@@ -299,11 +295,11 @@ def of_answerer(
 def of_filler(loaded: MaskFiller, run: Path, changes: Mapping[str, Any], limit: int | None, **how: Any) -> Scored:
     """How many hidden tokens of held-out text the model finds again at the first guess."""
     data = data_of(run, MaskedConfig, changes)
-    text = read_text(data.text) if changes and data.text else held_out_text(data)
+    text = read_text(data.text) if changes and data.text else data.held_out()
     room = min(data.max_len, loaded.context)
-    parts = cut(loaded.tokenizer, text, room - 3)[: limit or HIDDEN_TEXTS]
+    parts = cut_text(loaded.tokenizer, text, room - 3)[: limit or HIDDEN_TEXTS]
     alone = replace(data, next_sentence=False)
-    examples = hidden(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
+    examples = mask_texts(parts, loaded.tokenizer, alone, room, np.random.default_rng(0))
     right = total = 0
     for one, scores in zip(examples, loaded.logits([one.framed for one in examples]), strict=True):
         targets = torch.tensor(one.targets)
@@ -317,7 +313,7 @@ def of_encoder(loaded: TextEncoder, run: Path, changes: Mapping[str, Any], limit
     first, second = (loaded.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
     likeness = (first * second).sum(-1).tolist()
     outputs = [f"{value:.4f}" for value in likeness]
-    return Scored(scores=likeness_scores(likeness, [example.score for example in examples]), outputs=outputs)
+    return Scored(scores=similarity_scores(likeness, [example.score for example in examples]), outputs=outputs)
 
 
 def prompted(loaded: Any, data: ExamplesConfig, shots: int, limit: int | None) -> Scored:

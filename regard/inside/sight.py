@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.inside.capture import Layers, look, matching
 from regard.models import CLIP, DETR, MAE, CNNAttention, MViT, Swin, ViT
 from regard.nn.convolution import ImageAttention, ResidualBlock

@@ -146,6 +146,7 @@ class TransformerWriter(nn.Module):
 class Captioner(nn.Module):
     """Convolutions that see, and a decoder that says what there is."""
 
+    reads: ClassVar[tuple[str, ...]] = ("pixels",)
     config_class = CaptionerConfig
     task = "caption"
     presets: ClassVar[dict[str, dict[str, Any]]] = {

@@ -60,6 +60,7 @@ LLAMA: dict[str, Any] = dict(
 class GPT(nn.Module):
     """A stack that sees only the past, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
     config_class = GPTConfig
     task = "generate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {

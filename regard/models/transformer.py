@@ -60,6 +60,7 @@ class TransformerConfig(BlockConfig):
 class Transformer(nn.Module):
     """An encoder, a decoder, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = TransformerConfig
     task = "translate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {

@@ -34,7 +34,7 @@ class Job:
     @property
     def prompt_tokens(self) -> int:
         """The number of tokens of the prompts, each prompt counted once."""
-        return sum(len(request.source or request.prompt) for request in self.requests[:: self.body.n or 1])
+        return sum(request.source_length or len(request.prompt) for request in self.requests[:: self.body.n or 1])
 
 
 @router.post("/completions", **replies.documented(replies.Completion, streams=True))

@@ -10,10 +10,10 @@ from typing import Any
 
 from regard.decode.requests import Cancelled, Full, Request, Ticket
 from regard.decode.sample import Hypothesis
-from regard.decode.telling import Token, Told
 from regard.serve.errors import Refused, closing, full, timed_out
 from regard.serve.model_store import ServedModel
 from regard.serve.state import State
+from regard.tasks.streaming import Token, TokenStream
 
 AT_ONCE = 32
 """Tokens of a text in one piece, at most."""
@@ -67,22 +67,22 @@ async def generate(
     """The texts for some requests, piece by piece as they are generated."""
     assert served.engine is not None
     watch = state.metrics.watch(served.name, prompt_tokens)
-    readers: list[Told] = []
+    streams: list[TokenStream] = []
     unfinished = set(range(len(requests)))
     turn = Turn(state.settings.timeout)
     async with aclosing(follow(state, served, requests, turn.deadline)) as followed:
         async for tickets in followed:
-            readers = readers or [Told(ticket, served.task, stops) for ticket in tickets]
+            streams = streams or [TokenStream(ticket, served.task, stops) for ticket in tickets]
             for index in sorted(unfinished):
-                reader, ticket, more = readers[index], tickets[index], True
+                stream, ticket, more = streams[index], tickets[index], True
                 while more:
                     done = ticket.done  # before its tokens are read: later ones come the next time
-                    tokens = list(islice(reader.news(), AT_ONCE))
-                    more = len(tokens) == AT_ONCE and not reader.stopped
+                    tokens = list(islice(stream.new(), AT_ONCE))
+                    more = len(tokens) == AT_ONCE and not stream.stopped
                     watch.generated(len(tokens))
-                    if done and not more and ticket.error is not None and not reader.stopped:
+                    if done and not more and ticket.error is not None and not stream.stopped:
                         raise reason(ticket.error)
-                    ended = reader.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
+                    ended = stream.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
                     finish = None if more else "stop" if ended else "length" if done else None
                     if finish:
                         unfinished.discard(index)
@@ -113,7 +113,7 @@ class Turn:
 
 async def search(state: State, served: ServedModel, requests: Sequence[Request]) -> list[list[Hypothesis]]:
     """The hypotheses of a beam search for each request, the best first."""
-    watch = state.metrics.watch(served.name, sum(len(request.source or request.prompt) for request in requests))
+    watch = state.metrics.watch(served.name, sum(request.source_length or len(request.prompt) for request in requests))
     tickets: list[Ticket] = []
     deadline = asyncio.get_running_loop().time() + state.settings.timeout
     at_once = max(1, state.settings.queue // 2)  # many texts leave room in the queue for other requests
@@ -159,7 +159,7 @@ class LogProbs:
         return {
             "tokens": [self.text(token.id) for token in tokens],
             "token_logprobs": [max(token.log_prob, LOWEST) for token in tokens],
-            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.likely} for token in tokens],
+            "top_logprobs": [{self.text(id): max(p, LOWEST) for id, p in token.alternatives} for token in tokens],
             "text_offset": offsets,
         }
 
@@ -168,7 +168,7 @@ class LogProbs:
         return {
             "content": [
                 self.record(token.id, token.log_prob)
-                | {"top_logprobs": [self.record(id, p) for id, p in token.likely[:count]]}
+                | {"top_logprobs": [self.record(id, p) for id, p in token.alternatives[:count]]}
                 for token in tokens
             ],
             "refusal": None,

@@ -1,16 +1,12 @@
 """Inputs of a request, read by their modality, and the work of a model on them, a few at a time."""
 
-import base64
-import binascii
-import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from fastapi import Request
-from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.registry import modalities
 from regard.serve.answers import within_limit
 from regard.serve.errors import Refused
 from regard.serve.model_store import ModelStore, ServedModel
@@ -21,15 +17,12 @@ AT_ONCE = 32
 """Inputs after which other requests get their turn, and a disconnected client is noticed."""
 
 
-def image_of(uri: str, field: str) -> Image.Image:
-    """The image in a data: URI."""
-    head, comma, data = uri.partition(",")
+def receive(modality: str, value: str, field: str) -> Any:
+    """An input of a modality, from a field of a request."""
     try:
-        if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
-            raise ValueError(f"{field} is no data: URI of an image; send data:image/png;base64,…")
-        return read_image(io.BytesIO(base64.b64decode(data, validate=True)))
-    except (ValueError, binascii.Error) as error:
-        raise Refused(400, str(error), param=field) from None
+        return modalities[modality].receive(value)
+    except ValueError as error:
+        raise Refused(400, f"{field}: {error}", param=field) from None
 
 
 def listed(values: str | Sequence[str]) -> list[str]:
@@ -39,12 +32,13 @@ def listed(values: str | Sequence[str]) -> list[str]:
 def read_inputs(served: ServedModel, values: str | Sequence[str]) -> list[Any]:
     """The inputs of a request as the model's task takes them."""
     inputs = listed(values)
-    if served.inputs[0] == "text":
+    modality = served.inputs[0]
+    if modality == "text":
         served.check_length(inputs, "input")
-        return inputs
-    if len(inputs) > MOST_IMAGES:
-        raise Refused(400, f"{len(inputs)} images in one request; send at most {MOST_IMAGES}", param="input")
-    return [image_of(uri, "input") for uri in inputs]
+    elif len(inputs) > MOST_IMAGES:
+        unit = modalities[modality].unit
+        raise Refused(400, f"{len(inputs)} {unit} in one request; send at most {MOST_IMAGES}", param="input")
+    return [receive(modality, value, "input") for value in inputs]
 
 
 async def in_groups(

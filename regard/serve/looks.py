@@ -14,7 +14,7 @@ from regard.inside.page import Page
 from regard.serve import schemas
 from regard.serve.answers import run_in_worker
 from regard.serve.errors import Refused
-from regard.serve.inputs import image_of
+from regard.serve.inputs import receive
 from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
 from regard.tasks import ImageEncoder, PixelModel
@@ -86,7 +86,7 @@ def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
         return tuple(texts)
     if body.picture is None:
         raise Refused(400, f"model {body.model!r} reads pictures; send picture, a data: URI", param="picture")
-    return image_of(body.picture, "picture"), *texts
+    return receive("image", body.picture, "picture"), *texts
 
 
 @router.post("/layer")

@@ -67,7 +67,7 @@ class ServedModel:
             task = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
             if {"generate", "translate"} & set(self.does):
                 limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
-                self.engine = task.engine = await asyncio.to_thread(Engine, task, **limits)
+                self.engine = task.engine = await asyncio.to_thread(Engine, task.model, **limits)
             self.task, self.error = task, None
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
         except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
@@ -98,7 +98,7 @@ class ServedModel:
         """The number of tokens that fit behind a prompt if the request had all cache pages."""
         assert self.engine is not None
         pages = self.engine.pages
-        return (pages.count - pages.pages_for(len(request.source or ()))) * pages.size - len(request.prompt)
+        return (pages.count - pages.pages_for(request.source_length)) * pages.size - len(request.prompt)
 
     def check(self, request: Request, prompt: str | Sequence[int]) -> None:
         """Raise `ValueError` for a request that the engine would refuse, or for ids outside the vocabulary."""

@@ -117,7 +117,7 @@ async def translate(
                 await state.store.run(aligned, served, texts[row], tuple(hypothesis.ids)) if body.alignment else None
             )
             results[row].append({"text": text, "score": hypothesis.score, "alignment": weights})
-    return results, sum(len(request.source or ()) for request in requests), generated
+    return results, sum(request.source_length for request in requests), generated
 
 
 def aligned(served: ServedModel, text: str, ids: tuple[int, ...]) -> dict[str, Any]:

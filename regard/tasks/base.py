@@ -39,6 +39,11 @@ class Verb:
     """The first line of the command's help."""
     options: tuple[Option, ...] = ()
 
+    def check_options(self, options: Mapping[str, Any], model: str) -> None:
+        """Raise a ValueError for an option that this verb does not declare."""
+        for name in options.keys() - {option.name for option in self.options}:
+            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
@@ -112,6 +117,11 @@ class Task:
     def verb(cls, name: str) -> Verb | None:
         """The declaration of a verb, or None where this task does not have it."""
         return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    def field_of(self, verb: str, item: Any) -> str:
+        """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
+        declared = self.verb(verb)
+        return declared.input if declared is not None and declared.input else self.inputs[0]
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""

@@ -4,7 +4,12 @@ from typing import Any
 
 from regard.decode.engine import Engine
 from regard.native.record import is_watched
-from regard.tasks.base import Task
+from regard.tasks.base import Option, Task
+
+GENERATE_OPTIONS = (
+    Option(name="max_new_tokens", kind=int, limits=(1, 1 << 20), help="The most tokens to generate."),
+    Option(name="sampling", kind=object, help="How tokens are sampled; none: the most probable ones."),
+)
 
 
 class EngineTask(Task):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
-from regard.hub.images import load_preparation
+from regard.hub.preprocessor import load_preprocessing
 from regard.tasks.base import Option, Verb, register_task
-from regard.tasks.engine_task import EngineTask, count_or
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tokens import Tokenizer
 
@@ -39,17 +39,20 @@ class ImageCaptioner(ImageEncoder, EngineTask):
                 Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
                 Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
                 Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Captions of each image."),
+                *GENERATE_OPTIONS,
             ),
         ),
     )  # fmt: skip
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
+    def __init__(
+        self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
+    ) -> None:
         super().__init__(model, preparation)
         self.tokenizer, self.generation = tokenizer, generation
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageCaptioner":
-        return cls(model, load_preparation(path, model.config), Tokenizer.load(path), load_generation(path))
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path), load_generation(path))
 
     def request(
         self,
@@ -65,7 +68,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         """The engine's request for a preprocessed image."""
         settings, like = self.generation, next(self.model.parameters())
         return Request(
-            prompt=[settings["decoder_start"]], pixels=torch.from_numpy(pixels).to(like),
+            prompt=[settings["decoder_start"]], inputs={"pixels": torch.from_numpy(pixels).to(like)},
             ends=tuple(ends_of(settings["eos"])), forbidden=tuple(settings["forbidden"]),
             max_len=count_or(self.model.config.max_len - 1, max_new_tokens),
             sampling=sampling, row=row, beams=1 if sampling else max(beams or settings["num_beams"], n_best),
@@ -90,9 +93,9 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         results: list[list[Caption]] = [[] for _ in pixels]
 
         def done(row: int, ticket: Ticket) -> None:
-            if ticket.found is not None:
-                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.found])
-                pairs = zip(texts, ticket.found, strict=True)
+            if ticket.hypotheses is not None:
+                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.hypotheses])
+                pairs = zip(texts, ticket.hypotheses, strict=True)
                 results[row] = [Caption(text.strip(), best.score, tuple(best.ids)) for text, best in pairs]
                 if each is not None:
                     each(row, results[row])

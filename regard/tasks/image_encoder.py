@@ -11,9 +11,10 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, list_images, read_image
+from regard.data.readers.image_files import list_images, read_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.checkpoint import export_model
-from regard.hub.images import load_preparation, save_preparation
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.tasks.base import Task, Verb, register_task
 from regard.tasks.text_encoder import EMBED, Match, embeddings
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
@@ -38,12 +39,12 @@ class ImageEncoder(Task):
     inputs = ("image",)
     verbs: tuple[Verb, ...] = (EMBED,)
 
-    def __init__(self, model: Any, preparation: Preparation) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageEncoder":
-        return cls(model, load_preparation(path, model.config))
+        return cls(model, load_preprocessing(path, model.config))
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
@@ -141,7 +142,7 @@ class ImageEncoder(Task):
 
     def export(self, out: Path) -> None:
         export_model(self.model, out)
-        save_preparation(out, self.preparation)
+        save_preprocessing(out, self.preparation)
 
 
 @register_task("classify-images")

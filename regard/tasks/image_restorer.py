@@ -9,11 +9,9 @@ from torch import Tensor
 
 from regard.nn.patches import cut, grid_of, paste
 from regard.tasks.base import Option, Verb, register_task
-from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.pixel_model import BLANK
 from regard.tasks.text_encoder import EMBED
-
-BLANK = 90
-"""The grey value of masked patches."""
 
 
 @register_task("restore-images")
@@ -38,6 +36,14 @@ class ImageRestorer(ImageEncoder):
         with the masked patches as the model reconstructs them."""
         arrays = self.numbers(images) if isinstance(images, np.ndarray) else self.pixels(images)
         return [self.restored(pixels, count, seed) for pixels in arrays]
+
+    def completions(self, images: Sequence[ImageInput], *, count: int = 1, seed: int = 0) -> list[list[np.ndarray]]:
+        """For each image a row for `pixel_model.sheet`: masked and reconstructed versions, and the image itself."""
+        if not images:
+            raise ValueError("a masked autoencoder restores images; give an IMAGE")
+        arrays = np.stack([self.preparation.fit(image) for image in opened(images)])
+        pairs = self.complete(arrays, count=count, seed=seed)
+        return [[*(array for pair in row for array in pair), whole] for row, whole in zip(pairs, arrays, strict=True)]
 
     @torch.inference_mode()
     def restored(self, pixels: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, is_image
+from regard.data.readers.image_files import is_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
 from regard.hub.checkpoint import export_model
-from regard.hub.images import load_preparation, save_preparation
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.tasks.base import Option, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.text_encoder import BATCH_TOKENS, EMBED
@@ -35,13 +36,13 @@ class ImageTextMatcher(ImageEncoder):
         EMBED,
     )  # fmt: skip
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)
         self.tokenizer = tokenizer
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageTextMatcher":
-        return cls(model, load_preparation(path, model.config), Tokenizer.load(path))
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path))
 
     @property
     def width(self) -> int:
@@ -79,6 +80,9 @@ class ImageTextMatcher(ImageEncoder):
         logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature
         return [ranked(row, labels) for row in logits]
 
+    def field_of(self, verb: str, item: Any) -> str:
+        return "image" if is_image_input(item) else "text"
+
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "classify":
             return super().answers(verb, inputs, **options)
@@ -90,7 +94,7 @@ class ImageTextMatcher(ImageEncoder):
     def export(self, out: Path) -> None:
         special = {name: getattr(self.tokenizer, name) for name in ("bos", "eos", "pad")}
         export_model(self.model, out, **special)
-        save_preparation(out, self.preparation)
+        save_preprocessing(out, self.preparation)
         export_tokenizer(self.tokenizer, out, frame="both", max_len=self.model.config.max_len)
 
 

@@ -14,12 +14,12 @@ from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.hub.llama2c import load_llama2c_tokenizer
-from regard.tasks.base import Task, Verb, register_task
-from regard.tasks.engine_task import EngineTask, count_or
+from regard.tasks.base import Option, Task, Verb, register_task
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
-from regard.tokens.pixels import PIXELS
+from regard.tokens.pixel_tokenizer import PIXELS
 
 NEW_TOKENS = 200
 """The most tokens to generate, by default."""
@@ -27,6 +27,7 @@ NEW_TOKENS = 200
 
 NEAR = 16
 """Tokens before a text that its first characters may depend on."""
+DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
 LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
 """Its stories begin with <s>, and a second one begins the next story."""
 
@@ -35,7 +36,7 @@ LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbid
 class LanguageModel(EngineTask, TextTask):
     """Continues texts."""
 
-    verbs = (Verb(name="generate", does="writes", input="prompt"),)
+    verbs = (Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),)
     frame_of_export = "none"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
@@ -150,12 +151,14 @@ class LanguageModel(EngineTask, TextTask):
                 self.window([*ids, *written]), max_new_tokens=most - len(written), propose=propose,
                 sampling=advance(sampling, len(written)),
             )  # fmt: skip
-            for token in self.engine.write(request):
-                written.append(token.id)
-                whole = self.settled(ids, until(self.ends, written))
-                if len(whole) > shown:
-                    yield whole[shown:]
-                    shown = len(whole)
+            before = len(written)
+            for ticket in self.engine.watch(request):
+                for id in ticket.ids[len(written) - before :]:
+                    written.append(id)
+                    whole = self.settled(ids, until(self.ends, written))
+                    if len(whole) > shown:
+                        yield whole[shown:]
+                        shown = len(whole)
         yield self.continuation(ids, until(self.ends, written))[shown:]
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:

@@ -68,7 +68,12 @@ class ObjectDetector(ImageEncoder):
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "detect":
             return super().answers(verb, inputs, **options)
-        return [detection_answer(objects) for objects in self.detect(inputs, **options)]
+        return [self.as_answer(objects) for objects in self.detect(inputs, **options)]
+
+    def as_answer(self, objects: Sequence[Detection]) -> dict[str, Any]:
+        """The objects of one image as JSON."""
+        rows = [(item.label, round(item.score, 6), [round(side, 2) for side in item.box]) for item in objects]
+        return {"objects": [{"label": label, "probability": score, "box": box} for label, score, box in rows]}
 
     def render(self, verb: str, answer: Any) -> str:
         if verb != "detect":
@@ -78,16 +83,6 @@ class ObjectDetector(ImageEncoder):
             box = " ".join(f"{side:.1f}" for side in row["box"])
             lines.append(f"{row['label']}\t{row['probability']:.1%}\t{box}")
         return "\n".join(lines or ["(nothing)"])
-
-
-def detection_answer(objects: Sequence[Detection]) -> dict[str, Any]:
-    """The objects of one image as JSON."""
-    return {
-        "objects": [
-            {"label": item.label, "probability": round(item.score, 6), "box": [round(side, 2) for side in item.box]}
-            for item in objects
-        ]
-    }
 
 
 def detection_scores(

@@ -7,36 +7,38 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.base import Option, Verb, register_task
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, opened
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
 @register_task("generate-pixels")
 class PixelModel(EngineTask):
     """Generates images pixel by pixel."""
 
-    inputs = ("pixels",)
+    inputs = ("image",)
     verbs = (
         Verb(
             name="complete", does="completes images",
             options=(
                 Option(name="rows", kind=int, help="Rows that are kept; none: half of them."),
                 Option(name="count", kind=int, default=1, limits=(1, 1024), help="Completions of each image."),
+                Option(name="temperature", kind=float, default=1.0, help="Of sampling; 0 takes the best colours."),
+                Option(name="seed", kind=int, default=0, help="Of sampling."),
             ),
         ),
     )  # fmt: skip
 
-    def __init__(self, model: Any, pixels: Pixels) -> None:
+    def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "PixelModel":
-        return cls(model, Pixels.load(path))
+        return cls(model, PixelTokenizer.load(path))
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
@@ -74,14 +76,30 @@ class PixelModel(EngineTask):
         whole = np.array([[*front, *new] for front, new in zip(kept, written, strict=True)], dtype=np.int64)
         return size.decode(whole.reshape(-1, len(size))).reshape(len(ids), count, *self.shape)
 
+    def completions(
+        self, images: Sequence[ImageInput], *, rows: int | None = None, count: int = 1, temperature: float = 1.0,
+        seed: int = 0,
+    ) -> list[list[np.ndarray]]:  # fmt: skip
+        """For each image a row for `sheet`: its kept part, the completions, the image; without images, new ones."""
+        sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
+        if not images:
+            if rows:
+                raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
+            return [list(self.paint(count, sampling=sampling))]
+        arrays = self.arrays(images)
+        kept = self.pixels.rows // 2 if rows is None else rows
+        completed = self.complete(arrays, rows=kept, count=count, sampling=sampling)
+        fronts = np.where(np.arange(arrays.shape[1])[:, None, None] < kept, arrays, np.uint8(BLANK))
+        return [[front, *several, whole] for front, several, whole in zip(fronts, completed, arrays, strict=True)]
+
     def paint(self, count: int = 1, *, sampling: Sampling | None = None) -> np.ndarray:
         """Whole images, generated from the start: uint8 (count, rows, columns, channels)."""
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property
-    def preparation(self) -> Preparation:
+    def preparation(self) -> Preprocessing:
         """The preprocessing that gives an image the model's size."""
-        return Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+        return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
 
     def export(self, out: Path) -> None:
         raise ValueError("a model of pixels has no layout that other projects read; use it here")
@@ -91,8 +109,10 @@ class PixelModel(EngineTask):
         return self.pixels.rows, self.pixels.columns, self.pixels.channels
 
 
+BLANK = 90
+"""The grey value of masked patches, and of rows that are not kept."""
 GAP, SIDE = 4, 96
-"""Pixels between the images of a sheet, and the side that small ones are enlarged to."""
+"""PixelTokenizer between the images of a sheet, and the side that small ones are enlarged to."""
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]]) -> Image.Image:

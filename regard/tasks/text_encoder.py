@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.images import is_image
+from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
 from regard.hub.checkpoint import export_model
 from regard.tasks.base import Task, Verb, register_task
@@ -102,6 +102,10 @@ class TextEncoder(TextTask):
         for indices, inputs in self.batches(framed):
             vectors[indices] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of length 1 for whatever the model reads: texts here."""
+        return self.embed(items)
 
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
 from regard.tasks.base import Option, Verb, register_task
-from regard.tasks.engine_task import EngineTask, count_or
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 
@@ -30,6 +32,7 @@ BEAM_OPTIONS = (
     Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
     Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
     Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each text."),
+    *GENERATE_OPTIONS,
 )
 
 
@@ -39,7 +42,7 @@ class Translator(EngineTask, TextTask):
 
     verbs = (
         Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
-        Verb(name="generate", does="writes", input="prompt"),
+        Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
     )
     frame_of_export = "end"
 
@@ -74,7 +77,7 @@ class Translator(EngineTask, TextTask):
         if isinstance(source, str):
             source = self.encode([source], LONGEST_SOURCE)[0]
         return Request(
-            prompt=self.start, source=source, ends=tuple(ends_of(settings["eos"])),
+            prompt=self.start, inputs={"source": torch.tensor(source)}, ends=tuple(ends_of(settings["eos"])),
             forbidden=tuple(settings["forbidden"]),
             max_len=min(count_or(2 * len(source) + 16, max_new_tokens), settings["max_length"] - len(self.start)),
             force_end=settings["force_end"], sampling=sampling, row=row,
@@ -110,10 +113,11 @@ class Translator(EngineTask, TextTask):
         real = [row for row, text in enumerate(texts) if text.strip()]
 
         def done(place: int, ticket: Ticket) -> None:
-            if ticket.found is None:
+            if ticket.hypotheses is None:
                 return
-            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.found])
-            results[row] = [Translation(t, h.score, tuple(h.ids)) for t, h in zip(written, ticket.found, strict=True)]
+            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
+            pairs = zip(written, ticket.hypotheses, strict=True)
+            results[row] = [Translation(text, one.score, tuple(one.ids)) for text, one in pairs]
             if each is not None:
                 each(row, results[row])
 

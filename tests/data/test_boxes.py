@@ -9,7 +9,7 @@ from PIL import Image
 
 from regard.data.generated.scenes import SHAPES, scenes
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.boxes import Boxed, Boxes, BoxesConfig, BoxStream
+from regard.data.sets.boxed_images import BoxedImage, BoxedImages, BoxesConfig, BoxStream
 
 VOC = """<annotation><filename>{name}</filename><size><width>40</width></size>{objects}</annotation>"""
 OBJECT = """<object><name>{label}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin><xmax>{box[2]}</xmax>
@@ -201,8 +201,8 @@ def test_scenes_are_the_drawn_ones():
     drawn = scenes("train", 5, 64, 3)
     for one, scene in zip(train.pictures, drawn, strict=True):
         assert np.array_equal(one.pixels, scene.pixels)
-        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.things]
-        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.things]))
+        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.objects]
+        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.objects]))
 
 
 def blocks(rows=24, columns=36):
@@ -210,7 +210,7 @@ def blocks(rows=24, columns=36):
     pixels, boxes = np.zeros((rows, columns, 3), np.uint8), np.array([[2, 3, 11, 9], [20, 10, 36, 24]], float)
     for left, top, right, bottom in boxes.astype(int):
         pixels[top:bottom, left:right] = 255
-    return Boxed(pixels, np.array([0, 1]), boxes)
+    return BoxedImage(pixels, np.array([0, 1]), boxes)
 
 
 def around(pixels):
@@ -229,7 +229,7 @@ def test_what_training_does_to_pictures_it_does_to_boxes():
         assert around(changed.pixels) == hull
     assert one.cropped(9, 0, 36, 24).labels.tolist() == [1]  # less than four tenths of the first is left
     data = BoxesConfig(crop=0.5, colour=0.3)
-    stream = BoxStream(Boxes([one] * 8, ("a", "b")), data, data.preparation, 4)
+    stream = BoxStream(BoxedImages([one] * 8, ("a", "b")), data, data.preparation, 4)
     epoch, index, batch = next(stream.batches())
     assert (epoch, index) == (0, 1) and "sizes" in batch.inputs and batch.tokens == 4
     again = next(stream.batches(0, 0))[2]
@@ -242,9 +242,9 @@ def test_what_training_does_to_pictures_it_does_to_boxes():
 
 def test_batches_of_one_size_say_no_sizes_and_targets_are_filled_up():
     one = blocks()
-    empty = Boxed(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
+    empty = BoxedImage(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
     data = BoxesConfig(flip=False)
-    stream = BoxStream(Boxes([one, empty], ("a", "b")), data, data.preparation, 2)
+    stream = BoxStream(BoxedImages([one, empty], ("a", "b")), data, data.preparation, 2)
     (batch,) = stream.once(stream.boxes)
     assert "sizes" not in batch.inputs and batch.targets.shape == (2, 2, 5)
     assert batch.targets[0].tolist()[0] == pytest.approx([0, 6.5 / 36, 6 / 24, 9 / 36, 6 / 24])

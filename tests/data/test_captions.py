@@ -6,10 +6,11 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import scenes
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_lists import list_captioned
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.captions import Captioned, CaptionsConfig, CaptionStream, list_captions
+from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ WAYS = {
 
 @pytest.mark.parametrize("name", WAYS)
 def test_tables(folder, name):
-    listed, captions = list_captions(table(folder, name, WAYS[name]))
+    listed, captions = list_captioned(table(folder, name, WAYS[name]))
     assert [one.path.name for one in listed] == ["0.png", "1.png"]
     assert captions == [("one, two", "four"), ("three",)]
 
@@ -73,7 +74,7 @@ def test_bad_tables(folder, name):
     text, message = WRONG[name]
     path = table(folder, name, text)
     with pytest.raises(ValueError, match=message) as error:
-        list_captions(path)
+        list_captioned(path)
     assert str(path) in str(error.value)
 
 
@@ -132,8 +133,8 @@ def test_scenes():
 def stream(count=7, rows=3, **more):
     pixels = np.random.default_rng(2).integers(0, 256, (count, 6, 5, 3)).astype(np.uint8)
     ids = [[[10 + i] * (1 + i % 3), [20 + i]] for i in range(count)]
-    found = Captioned(pixels, [("a", "b")] * count)
-    return CaptionStream(found, ids, Preparation(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
+    found = CaptionedImages(pixels, [("a", "b")] * count)
+    return CaptionStream(found, ids, Preprocessing(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
 
 
 def test_a_batch_has_pictures_and_shifted_captions():

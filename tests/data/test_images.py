@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from regard.data.readers import images
-from regard.data.readers.images import Preparation, centre, read_image, short_side
+from regard.data.readers import image_files as images
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing, centre, short_side
 
 
 def smooth(rows=23, columns=37):
@@ -109,7 +110,7 @@ def test_grey_stays_grey(tmp_path):
 
 
 def test_a_thread_of_pixels_is_refused(tmp_path):
-    how, thread = Preparation(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
+    how, thread = Preprocessing(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
     wanted = " of 1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"
     with pytest.raises(ValueError, match=f"^a picture{wanted}"):
         how(thread)
@@ -144,7 +145,7 @@ def test_a_bomb_of_notes(tmp_path):
 def test_one_bit_and_one_pixel(tmp_path):
     assert read_image(saved(tmp_path / "a.png", Image.new("1", (9, 7), 1))).getpixel((3, 3)) == 255
     assert read_image(saved(tmp_path / "b.png", Image.new("RGB", (1, 1), "red"))).getpixel((0, 0)) == (255, 0, 0)
-    assert Preparation(size=(5, 3))(read_image(tmp_path / "b.png")).shape == (3, 5, 3)
+    assert Preprocessing(size=(5, 3))(read_image(tmp_path / "b.png")).shape == (3, 5, 3)
 
 
 def png_that_claims(rows, columns):
@@ -227,4 +228,4 @@ def test_sizes():
     with pytest.raises(ValueError, match="1 channel .* or 3 .*, the model reads 2"):
         images.as_array(Image.new("L", (2, 2)), 2)
     with pytest.raises(ValueError, match="not both"):
-        Preparation(size=(2, 2), shortest=3)
+        Preprocessing(size=(2, 2), shortest=3)

@@ -10,10 +10,11 @@ import torch
 from PIL import Image
 
 from regard.data.readers import arrays
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig, Pictures, PictureStream, digits, preparation_for
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import ImagesConfig, ImageStream, LabelledImages, digits
 
 
 def paint(path, colour, size=(9, 7), mode="RGB"):
@@ -152,14 +153,14 @@ def test_arrays(tmp_path, layout, kind):
 def test_masks_are_black_and_white(tmp_path, kind):
     mask = np.random.default_rng(1).integers(0, 2, (6, 5, 7)).astype(kind)
     np.savez(tmp_path / "a.npz", x=mask, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preprocessing(channels=1))
     assert np.array_equal(found.pixels[..., 0], mask * 255.0)
 
 
 def test_fractions_may_be_a_rounding_above_one(tmp_path):
     x = np.linspace(0, 1.0001, 6 * 5 * 7).reshape(6, 5, 7)
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preprocessing(channels=1))
     assert np.abs(found.pixels[..., 0] - x * 255).max() < 1
 
 
@@ -176,7 +177,7 @@ def test_arrays_are_decoded_once(tmp_path, monkeypatch):
     np.savez(path, x_train=x, y_train=np.arange(20) % 2, x_test=x[:7], y_test=np.arange(7) % 2)
     seen = []
     monkeypatch.setattr(arrays, "as_bytes", lambda x, of=arrays.as_bytes: seen.append(len(x)) or of(x))
-    assert len(ImagesConfig(images=str(path)).held_out(Preparation(channels=1, size=(6, 6)))) == 7 and seen == [7]
+    assert len(ImagesConfig(images=str(path)).held_out(Preprocessing(channels=1, size=(6, 6)))) == 7 and seen == [7]
 
 
 def test_arrays_with_a_test_set_and_names(tmp_path):
@@ -298,7 +299,7 @@ def stream(rows=50, **changes):
     data = ImagesConfig(**changes)
     pictures = digits("valid")
     mixing = dict(mixup=data.mixup, cutmix=data.cutmix)
-    return PictureStream(pictures, preparation_for(pictures), data, rows, seed=3, **mixing)
+    return ImageStream(pictures, preprocessing_for(pictures), data, rows, seed=3, **mixing)
 
 
 def first(one, count, **start):
@@ -360,17 +361,17 @@ def test_pictures_are_held_once():
     most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).drawn("train", 300))
     assert most < 1.5 * drawn.pixels.nbytes + 500_000
     pixels = np.zeros((3000, 16, 16, 3), np.uint8)
-    pictures = Pictures(pixels, np.zeros(3000, np.int64), ("",))
-    one = PictureStream(pictures, preparation_for(pictures), Augmentation(), 8)
+    pictures = LabelledImages(pixels, np.zeros(3000, np.int64), ("",))
+    one = ImageStream(pictures, preprocessing_for(pictures), Augmentation(), 8)
     assert peak(lambda: first(one, 2))[0] < pixels.nbytes / 2
 
 
 def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
     """Split by copying, pictures are there twice for a moment; arrays that are enlarged count as well."""
     bytes_ = 24 * 7 * 9 * 3
-    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_)
+    monkeypatch.setattr("regard.data.sets.labelled_images.ROOM", 2 * bytes_)
     assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
-    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_ - 1)
+    monkeypatch.setattr("regard.data.sets.labelled_images.ROOM", 2 * bytes_ - 1)
     with pytest.raises(ValueError, match="24 pictures of 7 × 9 take .* GiB, more than .*; lower --data.size"):
         ImagesConfig(images=str(folder)).split()
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)

@@ -6,14 +6,15 @@ import torch
 from PIL import Image
 
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.images import Pictures, preparation_for
-from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig, ViewStream
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import LabelledImages
+from regard.data.sets.unlabelled_images import HiddenStream, UnlabelledConfig, ViewStream
 
 
 @pytest.fixture
 def pictures():
     pixels = np.random.default_rng(3).integers(0, 255, (11, 6, 9, 1), dtype=np.uint8)
-    return Pictures(pixels, np.zeros(11, dtype=np.int64), ("",))
+    return LabelledImages(pixels, np.zeros(11, dtype=np.int64), ("",))
 
 
 def test_where_pictures_come_from(tmp_path):
@@ -78,7 +79,7 @@ def test_mistakes(tmp_path):
 
 
 def test_patches_get_their_noise_anew_and_again(pictures):
-    stream = HiddenStream(pictures, preparation_for(pictures), Augmentation(), 4, patches=6)
+    stream = HiddenStream(pictures, preprocessing_for(pictures), Augmentation(), 4, patches=6)
     several = [batch for _, (_, _, batch) in zip(range(5), stream.batches(), strict=False)]
     noises = [batch.inputs["noise"] for batch in several]
     assert [noise.shape for noise in noises] == [(4, 6), (4, 6), (3, 6), (4, 6), (4, 6)]
@@ -90,7 +91,7 @@ def test_patches_get_their_noise_anew_and_again(pictures):
 
 
 def test_views_are_two_of_the_same_picture(pictures):
-    how = preparation_for(pictures)
+    how = preprocessing_for(pictures)
     same = ViewStream(pictures, how, Augmentation(), 4)
     _, _, batch = next(same.batches())
     first, second = batch.inputs["pixels"].chunk(2)

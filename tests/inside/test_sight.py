@@ -13,7 +13,7 @@ from regard.inside.sight import Places, findings, see
 from regard.models import CLIP, GPT, MAE, Captioner, CaptionerConfig, CLIPConfig, GPTConfig, MAEConfig, ViT, ViTConfig
 from regard.tasks import PixelModel
 from regard.tasks.object_detector import ObjectDetector
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, cnn, detr, loaded, mvit, picture, swin, vit
 
@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def test_one_that_paints_looks_back_at_its_pixels():
-    size = Pixels(rows=3, columns=4, channels=1, levels=4)
+    size = PixelTokenizer(rows=3, columns=4, channels=1, levels=4)
     model = spread_out(GPT(GPTConfig(vocab_size=5, max_len=12, dim=12, heads=3, depth=2, ffn_dim=8, dropout=0.0)))
     painter, image = PixelModel(model, size), picture(3, 4)
     ids = torch.tensor([[4, *size.encode(np.asarray(image)[None, :, :, None])[0]]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe

@@ -6,13 +6,13 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import COLOURS, SHAPES, scenes
-from regard.data.sets.captions import CaptionsConfig
+from regard.data.sets.captioned_images import CaptionsConfig
 from regard.eval.scores import data_of, evaluate, render
 from regard.hub import load_model
 from regard.inside.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageCaptioner, load
-from regard.tasks.scores import caption_scores
+from regard.tasks.metrics import caption_scores
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -153,7 +153,7 @@ def test_captions_that_are_too_long_are_left_out(table, tmp_path, capsys):
 
 
 def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
-    for module in ("regard.data.sets.captions", "regard.recipes.captioner"):
+    for module in ("regard.data.sets.captioned_images", "regard.recipes.captioner"):
         monkeypatch.setattr(f"{module}.HELD_OUT", 4)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items() if name != "model.widths"]
     call("train", "captioner", "--out", tmp_path, "--model.widths", "6,8", "--data.count", 24, "--data.size", 16,
@@ -165,7 +165,7 @@ def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
 
 
 def test_a_gain_is_the_share_of_attention_by_the_share_of_the_picture():
-    scene = next(one for one in scenes("train", 40) if len(one.things) == 2)
+    scene = next(one for one in scenes("train", 40) if len(one.objects) == 2)
     words = scene.caption.replace(",", " ,").split()
     even = np.full((len(words), 8, 8), 1 / 64)
     assert gains(words, even, scene, 8) == pytest.approx([1] * 4)

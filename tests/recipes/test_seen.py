@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.images import Preparation, read_image
-from regard.data.sets.images import ImagesConfig
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import ImagesConfig
 from regard.eval.scores import evaluate, pictures_of
 from regard.hub import export_model
-from regard.hub.images import save_preparation
+from regard.hub.preprocessor import save_preprocessing
 from regard.models import DETR, DETRConfig, Swin, SwinConfig, ViT, ViTConfig
 from regard.recipes import fit, recipe
 from regard.tasks import load
@@ -59,8 +60,8 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     """Resized, then cut, by its filter; eval counts what classify says."""
     folder = paint(tmp_path / "set", (30, 24))
     model = vit(tmp_path / "model", labels=NAMES)
-    how = Preparation(shortest=12, crop=(8, 8), filter="bicubic", mean=(0.5,) * 3, std=(0.2,) * 3)
-    save_preparation(model, how)
+    how = Preprocessing(shortest=12, crop=(8, 8), filter="bicubic", mean=(0.5,) * 3, std=(0.2,) * 3)
+    save_preprocessing(model, how)
     loaded, files = load(model), files_of(folder)
     assert loaded.preparation == how
     _, seen = pictures_of(loaded, model, ImagesConfig, {"data.images": str(folder)})
@@ -124,8 +125,8 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     base = tmp_path / "base"
     sizes = {key.removeprefix("model."): value for key, value in SMALL.items() if key.startswith("model.")}
     export_model(DETR(DETRConfig(**sizes | dict(widths=(8,), blocks=(1,), image=24, labels=NAMES))), base)
-    how = Preparation(shortest=20, longest=50, scale=1 / 128, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
-    save_preparation(base, how)
+    how = Preprocessing(shortest=20, longest=50, scale=1 / 128, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    save_preprocessing(base, how)
     on = ("finetune", base, "--data.coco", boxes, "--quiet", *[w for k, v in FEW.items() for w in (f"--{k}", v)])
     call(*map(str, on), "--out", str(tmp_path / "same"))
     assert load(tmp_path / "same").preparation == how

@@ -25,7 +25,7 @@ def writer(kind="bpe", family="gpt", context=32, **marks):
 class Scripted(torch.nn.Module):
     """A model that writes what it is told, whatever it has read."""
 
-    presets = {}
+    presets, reads = {}, ()
 
     def __init__(self, ids, tokenizer, context=64):
         super().__init__()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.readers.images import FRACTIONS
+from regard.data.readers.image_files import FRACTIONS
 
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
 SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 
 GREYS = (0.299, 0.587, 0.114)
 """How bright each colour is to the eye."""
@@ -96,12 +96,12 @@ def mix(
     return pixels, share * known + (1 - share) * known[order]
 
 
-def centred(x: Tensor, how: Preparation) -> Tensor:
-    """Numbers from 0 to 255 as the model reads them."""
-    x = x * how.scale if how.scale is not None else x
-    if not how.mean:
+def normalized(x: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """Pixels from 0 to 255 scaled and normalised for a model."""
+    x = x * preprocessing.scale if preprocessing.scale is not None else x
+    if not preprocessing.mean:
         return x
-    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
+    mean, std = (torch.tensor(row, dtype=x.dtype)[:, None, None] for row in (preprocessing.mean, preprocessing.std))
     return (x - mean) / std
 
 

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from regard.config import nearest
 from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.readers.arrays import read_arrays
 from regard.data.readers.examples import read_examples
-from regard.data.readers.images import is_image
-from regard.data.readers.tables import TABLES, lists_images
-from regard.data.sets.images import digits, list_folder, list_table
-from regard.data.sets.pairs import read_lines
-from regard.data.sets.unlabelled import list_any
+from regard.data.readers.image_files import as_images, is_image
+from regard.data.readers.image_lists import list_folder, list_table, list_unlabelled
+from regard.data.readers.image_tables import TABLES, lists_images
+from regard.data.readers.text_files import read_lines
+from regard.data.sets.labelled_images import digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def of_pictures(path: Path) -> Examples:
     if path.is_dir():
         inside = [one for one in path.iterdir() if not one.name.startswith(".")]
         heap = any(is_image(one.name) for one in inside) or not any(one.is_dir() for one in inside)
-        listed = list_any(str(path)) if heap else list_folder(path)
+        listed = list_unlabelled(str(path)) if heap else list_folder(path)
     else:
         listed = list_table(path)
     labels = [one.label for one in listed if one.label]
@@ -110,5 +109,5 @@ def of_pictures(path: Path) -> Examples:
 
 
 def of_arrays(pixels: np.ndarray, labels: list[str]) -> Examples:
-    images = [Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels]
+    images = as_images(pixels)
     return Examples(images, [f"picture {i}" for i in range(len(images))], labels, True)
