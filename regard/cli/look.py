@@ -240,7 +240,7 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
     Page(loaded, *text)  # what is wrong with the input is said here, in a line
     name = Path(run).resolve().name if Path(run).exists() else run
 
-    def ready(address: str, shelf: Any) -> None:
+    def ready(address: str, store: Any) -> None:
         url = f"{address}/?look#/look?{urlencode({'model': name})}"
         click.echo(f"page {url}  (Ctrl-C stops)", err=True)
         if has_browser():

@@ -24,6 +24,8 @@ class Option:
     help: str = ""
     limits: tuple[int | float, int | float] | None = None
     """The smallest and the largest value allowed."""
+    each: bool = False
+    """Whether there is a value for each input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -154,7 +154,7 @@ class TextClassifier(TextEncoder):
     verbs = (
         Verb(
             name="classify", does="labels texts",
-            options=(Option(name="seconds", help="A second text for each, for a model of pairs."),),
+            options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
         ),
         EMBED,
     )  # fmt: skip
@@ -274,14 +274,16 @@ class QuestionAnswerer(TextEncoder):
     verbs = (
         Verb(
             name="answer", does="answers questions", input="question",
-            options=(Option(name="passages", help="The text that holds the answer, for each question."),),
+            options=(Option(name="passages", each=True, help="The text that holds the answer, for each question."),),
         ),
         EMBED,
     )  # fmt: skip
     examples = "answer"
 
-    def answer(self, questions: Sequence[str], passages: Sequence[str]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
         """The best span of each passage for its question."""
+        if len(questions) != len(passages):
+            raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:

@@ -1,4 +1,4 @@
-"""From requests to what is said of them, piece by piece."""
+"""Follow requests through an engine, and write generated tokens as OpenAI's API does."""
 
 import asyncio
 import secrets
@@ -11,21 +11,21 @@ from typing import Any
 from regard.decode.requests import Cancelled, Full, Request, Ticket
 from regard.decode.sample import Hypothesis
 from regard.serve.errors import Refused, closing, full, timed_out
-from regard.serve.shelf import Served
+from regard.serve.model_store import ServedModel
 from regard.serve.state import State
 from regard.tasks.streaming import Token, TokenStream
 
 AT_ONCE = 32
-"""Tokens of a text that are told together."""
+"""Tokens of a text in one piece, at most."""
 LONGEST_TURN = 0.02
-"""Seconds that one answer may be busy while others wait."""
+"""Seconds that one response may keep the event loop busy while others wait."""
 LOWEST = -9999.0
-"""What stands for a log-probability of −∞, which JSON cannot say."""
+"""Stands for a log-probability of −∞, which JSON cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is new in one of the texts; `finish` says why it is over."""
+    """New tokens of one of the texts; `finish` is the reason why it ended, if it did."""
 
     index: int
     tokens: list[Token]
@@ -37,13 +37,13 @@ class Piece:
 
 
 async def follow(
-    state: State, served: Served, requests: Sequence[Request], deadline: float | None = None
+    state: State, served: ServedModel, requests: Sequence[Request], deadline: float | None = None
 ) -> AsyncGenerator[list[Ticket], None]:
-    """The tickets of requests, again whenever there is something new. What goes wrong is an answer."""
+    """The engine's tickets, again whenever one has new tokens, until all are done; errors are refusals."""
     assert served.engine is not None
     limit = state.settings.timeout
     deadline = asyncio.get_running_loop().time() + limit if deadline is None else deadline
-    if state.shelf.closed:
+    if state.store.closed:
         raise closing()
     async with aclosing(served.engine.follow(requests)) as followed:
         while True:
@@ -61,41 +61,41 @@ async def follow(
             yield tickets
 
 
-async def write(
-    state: State, served: Served, requests: Sequence[Request], read: int, stops: Sequence[str] = ()
+async def generate(
+    state: State, served: ServedModel, requests: Sequence[Request], prompt_tokens: int, stops: Sequence[str] = ()
 ) -> AsyncGenerator[Piece, None]:
-    """All texts of some requests with `read` tokens in their prompts, as they are written."""
+    """The texts for some requests, piece by piece as they are generated."""
     assert served.engine is not None
-    watch = state.metrics.watch(served.name, read)
+    watch = state.metrics.watch(served.name, prompt_tokens)
     streams: list[TokenStream] = []
-    open_ = set(range(len(requests)))
+    unfinished = set(range(len(requests)))
     turn = Turn(state.settings.timeout)
     async with aclosing(follow(state, served, requests, turn.deadline)) as followed:
         async for tickets in followed:
-            streams = streams or [TokenStream(ticket, served.speaker, stops) for ticket in tickets]
-            for index in sorted(open_):
+            streams = streams or [TokenStream(ticket, served.task, stops) for ticket in tickets]
+            for index in sorted(unfinished):
                 stream, ticket, more = streams[index], tickets[index], True
                 while more:
-                    done = ticket.done  # before the news: what comes later is said the next time
+                    done = ticket.done  # before its tokens are read: later ones come the next time
                     tokens = list(islice(stream.new(), AT_ONCE))
                     more = len(tokens) == AT_ONCE and not stream.stopped
-                    watch.wrote(len(tokens))
+                    watch.generated(len(tokens))
                     if done and not more and ticket.error is not None and not stream.stopped:
                         raise reason(ticket.error)
                     ended = stream.stopped or (done and ticket.ids and ticket.ids[-1] in ticket.request.ends)
                     finish = None if more else "stop" if ended else "length" if done else None
                     if finish:
-                        open_.discard(index)
+                        unfinished.discard(index)
                         served.engine.cancel(ticket)
                     if tokens or finish:
                         yield Piece(index, tokens, finish)
                     await turn.check()
-            if not open_:
+            if not unfinished:
                 return
 
 
 class Turn:
-    """Who has much to tell lets others have their turn, and ends when its time is over."""
+    """Lets other responses run when one has many tokens to send, and ends it at its deadline."""
 
     def __init__(self, limit: float) -> None:
         self.limit, self.clock = limit, asyncio.get_running_loop().time
@@ -111,48 +111,47 @@ class Turn:
             self.since = self.clock()
 
 
-async def search(state: State, served: Served, requests: Sequence[Request]) -> list[list[Hypothesis]]:
-    """What was found for each request, best first."""
-    watch = state.metrics.watch(served.name, sum(one.source_length or len(one.prompt) for one in requests))
+async def search(state: State, served: ServedModel, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+    """The hypotheses of a beam search for each request, the best first."""
+    watch = state.metrics.watch(served.name, sum(request.source_length or len(request.prompt) for request in requests))
     tickets: list[Ticket] = []
     deadline = asyncio.get_running_loop().time() + state.settings.timeout
-    at_once = max(1, state.settings.queue // 2)  # a request of many texts leaves room for others
+    at_once = max(1, state.settings.queue // 2)  # many texts leave room in the queue for other requests
     for first in range(0, len(requests), at_once):
-        news: list[Ticket] = []
+        latest: list[Ticket] = []
         async with aclosing(follow(state, served, requests[first : first + at_once], deadline)) as followed:
-            async for latest in followed:
-                news = latest
-        tickets += news
+            async for latest in followed:  # noqa: B007
+                pass
+        tickets += latest
     for ticket in tickets:
         if ticket.error is not None:
             raise reason(ticket.error)
-    found = [ticket.result() for ticket in tickets]
-    watch.wrote(sum(len(one.ids) for some in found for one in some))
-    return found
+    results = [ticket.result() for ticket in tickets]
+    watch.generated(sum(len(hypothesis.ids) for hypotheses in results for hypothesis in hypotheses))
+    return results
 
 
 def reason(error: BaseException) -> BaseException:
-    """Nobody takes back what is followed, except a server that is being stopped."""
+    """The error to raise for a ticket's: only a server that is being stopped cancels what is followed."""
     return closing() if isinstance(error, Cancelled) else error
 
 
 async def all_of(pieces: AsyncIterator[Piece], count: int) -> list[Piece]:
-    """The whole texts."""
-    found = [Piece(index, [], None) for index in range(count)]
+    """The whole texts, `count` of them, joined from their pieces."""
+    texts = [Piece(index, [], None) for index in range(count)]
     async for piece in pieces:
-        before = found[piece.index]
-        found[piece.index] = Piece(piece.index, before.tokens + piece.tokens, piece.finish)
-    return found
+        texts[piece.index] = Piece(piece.index, texts[piece.index].tokens + piece.tokens, piece.finish)
+    return texts
 
 
-class Wording:
-    """How tokens are told in answers; the mark of the end is one too."""
+class LogProbs:
+    """Tokens with their log-probabilities, as OpenAI's API writes them; EOS is one of them."""
 
-    def __init__(self, served: Served) -> None:
-        self.tokenizer = served.speaker.tokenizer
+    def __init__(self, served: ServedModel) -> None:
+        self.tokenizer = served.task.tokenizer
 
     def completion(self, tokens: Sequence[Token], offset: int) -> dict[str, Any]:
-        """The older form: lists side by side."""
+        """The form of completions: lists with an entry for each token."""
         offsets = []
         for token in tokens:
             offsets.append(offset)
@@ -165,7 +164,7 @@ class Wording:
         }
 
     def chat(self, tokens: Sequence[Token], count: int) -> dict[str, Any]:
-        """The newer form: a list of records."""
+        """The form of chats: a list of records."""
         return {
             "content": [
                 self.record(token.id, token.log_prob)
@@ -180,7 +179,7 @@ class Wording:
         return {"token": self.text(id), "logprob": max(log_prob, LOWEST), "bytes": list(raw)}
 
     def text(self, id: int) -> str:
-        """A token as text; one that is no whole character as its bytes, as OpenAI writes them."""
+        """A token as text; a part of a character as its bytes, in OpenAI's notation."""
         raw = self.tokenizer.bytes_of(id)
         try:
             return raw.decode()
@@ -188,5 +187,5 @@ class Wording:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def new_id(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(12)}"
+def new_id(prefix: str) -> str:
+    return f"{prefix}-{secrets.token_hex(12)}"
