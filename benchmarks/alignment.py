@@ -14,8 +14,7 @@ import numpy as np
 
 from regard.data.sets.pairs import PairsConfig, embedded
 from regard.eval.scores import data_of, held_out_pairs
-from regard.inside.attribution import aligners, ask
-from regard.inside.attribution.rollout import weights_seen
+from regard.inside.explain import aligners
 from regard.tasks import load
 
 ROUNDS = 8
@@ -44,13 +43,13 @@ def main() -> None:
     encode = loaded.tokenizer.encode
     known = model_1([(encode(a), encode(b)) for a, b in training if a and b], len(loaded.tokenizer))
 
-    questions = [ask(loaded, a, target=b) for a, b in held_out_pairs(options.run, {}, options.sentences)]
+    questions = [loaded.read(a, target=b) for a, b in held_out_pairs(options.run, {}, options.sentences)]
     by_erasure = aligners(*questions)
     hits: dict[tuple[str, int], int] = {}
     total = 0
     for question in questions:
-        seen = weights_seen(question)
-        source, target = question.inputs["source"][0].tolist()[:-1], question.choices[:-1]  # without <eos>
+        seen = all_weights(question)
+        source, target = question.inputs["source"][0].tolist()[:-1], question.outputs.columns[:-1]  # without <eos>
         links = known[np.ix_(source, target)]
         rows = np.flatnonzero(links.max(0) > 0.1)  # words that have a translation
         total += len(rows)

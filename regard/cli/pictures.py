@@ -35,7 +35,7 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     regard detect RUN photos/*.jpg --out FOLDER --json
     """
     from regard.data.readers.images import read_image
-    from regard.inside.boxes import check_place, draw_boxes
+    from regard.inside.draw.boxes import check_place, draw_boxes
     from regard.tasks import load_for
 
     drawings = places_of(image, out)
@@ -137,7 +137,7 @@ def painted(
         if rows:
             raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
         return [list(painter.paint(count, sampling=sampling))]
-    given = painter.read(images)
+    given = painter.fit(images)
     kept = painter.pixels.rows // 2 if rows is None else rows
     found = painter.complete(given, rows=kept, count=count, sampling=sampling)
     fronts = np.where(np.arange(given.shape[1])[:, None, None] < kept, given, BLANK)
@@ -178,7 +178,7 @@ def caption(
     from regard.tasks import load_for
 
     if look is not None:
-        from regard.inside.canvas import check_suffix
+        from regard.inside.draw.canvas import check_suffix
 
         check_suffix(look)
         spare(look, image)
@@ -194,7 +194,7 @@ def caption(
             score = f"{one.score:8.4f}  " if n_best > 1 else ""
             click.echo(score + one.text + (f"\t{path}" if len(image) > 1 else ""))
     if look is not None:
-        from regard.inside.captions import draw_words
+        from regard.inside.views.captions import draw_words
 
         draw_words(writer, image[0], look, found[0][0])
         click.echo(f"drawn: {look}", err=True)

@@ -125,11 +125,11 @@ def translate(
             for h in hypotheses:
                 click.echo(h.text if n_best == 1 else f"{h.score:8.4f}  {h.text}")
     if alignment is not None:
-        from regard.inside.alignments import draw_translation
+        from regard.inside import show_view
 
         if not texts:
             raise ValueError("there is no text to draw an alignment of")
-        draw_translation(translator, texts[0], found[0][0], alignment)
+        show_view(translator.read(texts[0], target=found[0][0].ids), "alignment")[1](alignment)
         click.echo(f"alignment of the first text: {alignment}", err=True)
 
 

@@ -73,7 +73,7 @@ def tell(data: Any, plan: Recipe, out: Path) -> Told:
 
 @tell.register
 def tell_pairs(data: PairsConfig, plan: Recipe, out: Path) -> Told:
-    from regard.inside.alignments import draw_translation
+    from regard.inside import draw_view
 
     translator = load(out)
     pairs = held_out_pairs(out, {}, None)
@@ -83,7 +83,7 @@ def tell_pairs(data: PairsConfig, plan: Recipe, out: Path) -> Told:
     found = [best[0] for best in translator.translate(texts)]
     picture = out / "alignment.png"
     try:
-        draw_translation(translator, texts[0], found[0], picture)
+        draw_view(translator, "alignment", texts[0], picture)
         print(f"where it looked: {picture}", file=sys.stderr)
     except ValueError as error:  # a model without attention has no alignment
         print(error, file=sys.stderr)
@@ -152,7 +152,7 @@ def tell_examples(data: ExamplesConfig, plan: Recipe, out: Path) -> Told:
 def tell_boxes(data: BoxesConfig, plan: Recipe, out: Path) -> Told:
     from PIL import Image
 
-    from regard.inside.boxes import draw_boxes
+    from regard.inside.draw.boxes import draw_boxes
 
     loaded = load(out)
     pictures = pictures_of(loaded, out, BoxesConfig, {}, 3)[1].pictures
@@ -181,7 +181,7 @@ def tell_pictures(data: ImagesConfig, plan: Recipe, out: Path) -> Told:
 def tell_captions(data: CaptionsConfig, plan: Recipe, out: Path) -> Told:
     from PIL import Image
 
-    from regard.inside.captions import draw_words
+    from regard.inside.views.captions import draw_words
 
     loaded, drawing = load(out), out / "words.png"
     _, pictures = pictures_of(loaded, out, CaptionsConfig, {}, 5)

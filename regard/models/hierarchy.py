@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.block import Activation
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
 from regard.nn.patches import Side, sides
@@ -81,6 +82,10 @@ class Hierarchy(nn.Module):
         self.config = config
         self.norm = build_norm("layer", config.width, config.norm_eps)
         self.head = LabelHead(config.width, len(config.labels), dropout=0.0) if config.labels else None
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The patches of an image of that size; it is filled up where the patch does not divide it."""
+        return PatchGrid(size, 1).coarser(self.config.patch)
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """A vector for each place of the last grid, row by row."""

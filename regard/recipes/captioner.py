@@ -19,7 +19,7 @@ from regard.config import override
 from regard.data.generated.scenes import scenes
 from regard.data.sets.captions import HELD_OUT, Captioned, CaptionsConfig, CaptionStream
 from regard.data.sets.images import preparation_for
-from regard.inside.captions import gains, word_maps
+from regard.inside.views.captions import gains, word_maps
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe

@@ -253,28 +253,28 @@ class TokenizationRequest(Body):
 
 
 class LookRequest(Body):
-    """What to look at; with nothing, what the server was opened with."""
+    """An input to look into; without one, what the server was opened with."""
 
     input: Text | None = None
     second: Text | None = None
-    """Of a pair."""
-    picture: Text | None = None
-    """A data: URI, for models that see."""
+    """The second text of a pair."""
+    image: Text | None = None
+    """A data: URI, for image models."""
     texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
-    """What a picture is compared with."""
+    """Texts that an image is compared with."""
     look: str | None = None
     """An earlier look: the same input again."""
     target: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096, fail_fast=True)] | None = None
     """Tokens chosen behind a text, or of a translation; without, the model's own."""
     kept: Annotated[int, Field(ge=1)] | None = None
-    """How many of a text's tokens stay in front of these; without, all."""
+    """The number of a text's tokens that stay in front of these; without, all."""
     off: Annotated[list[Off], Field(max_length=4096, fail_fast=True)] = []
-    """Heads that are off: names of layers, and numbers."""
+    """Ablated heads: names of layers, and numbers."""
 
 
 class LookedRequest(Body):
     look: str
-    """Which look, as its answer said."""
+    """The name of a look, from its answer."""
 
 
 class LayerRequest(LookedRequest):
@@ -286,7 +286,7 @@ class HeadRequest(LayerRequest):
     window: Annotated[int, Field(ge=0)] = 0
 
 
-class ChancesRequest(LookedRequest):
+class ProbabilitiesRequest(LookedRequest):
     row: Annotated[int, Field(ge=0)]
 
 

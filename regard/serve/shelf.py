@@ -16,7 +16,7 @@ from regard.decode.requests import Request
 from regard.hub.chat import find_chat_template
 from regard.hub.checkpoint import load_generation, peek_model
 from regard.hub.remote import find
-from regard.inside.alignments import twin_of
+from regard.inside.capture.alignments import twin_of
 from regard.models import T5
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings

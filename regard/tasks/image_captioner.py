@@ -12,6 +12,8 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.tasks.engine_task import EngineTask, told_or
 from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_captioned
 from regard.tokens import Tokenizer
 
 
@@ -50,6 +52,10 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             sampling=sampling, row=row, beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
             length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_captioned(self, *inputs, **options)
 
     def caption(self, pictures: Sequence[Picture], **how: Any) -> list[list[Caption]]:
         """The `n_best` captions of each picture, best first: greedy for one of `beams`, or drawn as `sampling` says."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from regard.data.readers.images import Preparation, list_images, read_image
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_images
 from regard.tasks.text_encoder import Match
 from regard.tasks.text_heads import Label
 
@@ -29,6 +31,8 @@ def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
 
 class ImageEncoder:
     """What `regard.load` returns for a model that sees: a vector for each picture."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("image",)
 
     def __init__(self, model: Any, preparation: Preparation) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -76,6 +80,10 @@ class ImageEncoder:
         """The same for whatever the model understands."""
         return self.embed(words)
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_images(self, *inputs, **options)
+
     def search(
         self, query: Picture, corpus: str | Path | Sequence[Picture], *, count: int = 5,
         skipped: list[str] | None = None,
@@ -115,6 +123,10 @@ class ImageEncoder:
 
 class ImageClassifier(ImageEncoder):
     """Labels pictures."""
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_images(self, *inputs, answers="labels", **options)
 
     def classify(self, pictures: Sequence[Picture], seconds: None = None) -> list[list[Label]]:
         """All labels of each picture, the likeliest first."""

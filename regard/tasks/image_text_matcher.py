@@ -1,7 +1,7 @@
 """A trained model that sees and reads: how alike pictures and texts are."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 from regard.data.readers.images import Preparation, is_image
 from regard.data.sets.batches import bucket, pad
 from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_matched
 from regard.tasks.text_encoder import BATCH_TOKENS
 from regard.tasks.text_heads import Label
 from regard.tokens import Tokenizer
@@ -19,6 +21,8 @@ from regard.tokens import Tokenizer
 
 class ImageTextMatcher(ImageEncoder):
     """What `regard.load` returns for CLIP: vectors of pictures and of texts, labels by any texts, search by words."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("image", "text")
 
     def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)
@@ -50,6 +54,10 @@ class ImageTextMatcher(ImageEncoder):
             if places:
                 rows[places] = embed([words[i] for i in places]).to(rows)
         return rows
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_matched(self, *inputs, **options)
 
     @torch.inference_mode()
     def classify(self, pictures: Sequence[Picture], labels: Sequence[str] | None = None) -> list[list[Label]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,8 @@ from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate
 from regard.tasks.engine_task import EngineTask, told_or
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_prompt
 from regard.tokens import Tokenizer
 
 NEW_TOKENS = 200
@@ -24,6 +26,8 @@ NEAR = 16
 
 class LanguageModel(EngineTask):
     """What `regard.load` returns for a model that continues texts."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
@@ -45,7 +49,7 @@ class LanguageModel(EngineTask):
     ) -> Request:
         """What is asked of the engine for a prompt, as far as the context reaches; with `cut`, a prompt that is longer
         than the context is read as `window` says."""
-        ids = self.read(prompt) if isinstance(prompt, str) else list(prompt)
+        ids = self.ids_of(prompt) if isinstance(prompt, str) else list(prompt)
         ids = self.fitting(self.window(ids) if cut else ids)
         most = told_or(NEW_TOKENS, max_new_tokens)
         return Request(
@@ -168,16 +172,20 @@ class LanguageModel(EngineTask):
             end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_prompt(self, *inputs, **options)
+
     @property
     def context(self) -> int:
         return self.model.config.max_len
 
     def encode(self, prompt: str) -> list[int]:
         """The ids of a prompt, begun as the model was trained to begin; too long is an error that says by how much."""
-        return self.fitting(self.read(prompt))
+        return self.fitting(self.ids_of(prompt))
 
-    def read(self, prompt: str) -> list[int]:
-        """The same, however long."""
+    def ids_of(self, prompt: str) -> list[int]:
+        """The ids of a prompt of any length, begun as the model was trained to begin."""
         ids = [*self.front, *self.tokenizer.encode(prompt + self.prompt_end)]
         if not ids:
             begin = self.generation["bos"] if self.generation["eos"] is not None else None

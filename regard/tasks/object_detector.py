@@ -13,6 +13,8 @@ from torch import Tensor
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
 from regard.tasks.image_encoder import ImageEncoder, Picture, opened
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class ObjectDetector(ImageEncoder):
         """The same for bytes (rows, columns, channels) that have their size already."""
         pixels = [self.preparation.numbers(one) for one in arrays]
         return self.named(self.outputs(self.model, pixels), [one.shape[:2] for one in arrays], threshold)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_scene(self, *inputs, **options)
 
     def named(
         self, answers: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float

@@ -1,7 +1,7 @@
 """A trained model of pixels: the upper part of a picture in, the whole picture out."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -11,19 +11,27 @@ from regard.decode.requests import Request
 from regard.decode.sample import Sampling
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import Picture, opened
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_colours
 from regard.tokens.pixels import Pixels
 
 
 class PixelModel(EngineTask):
     """What `regard.load` returns for a model that paints pixel by pixel."""
 
+    inputs: ClassVar[tuple[str, ...]] = ("pixels",)
+
     def __init__(self, model: Any, pixels: Pixels) -> None:
         self.model, self.pixels = model.eval(), pixels
 
-    def read(self, pictures: Sequence[Picture]) -> np.ndarray:
+    def fit(self, pictures: Sequence[Picture]) -> np.ndarray:
         """Image files, or images of Pillow's, as bytes of the model's size."""
         found = [self.preparation.fit(image) for image in opened(pictures)]
         return np.stack(found) if found else np.empty((0, *self.shape), np.uint8)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_colours(self, *inputs, **options)
 
     def complete(
         self,
@@ -39,7 +47,7 @@ class PixelModel(EngineTask):
         rows = size.rows // 2 if rows is None else rows
         if not 0 <= rows < size.rows:
             raise ValueError(f"rows={rows} leaves nothing to paint; the pictures have {size.rows}, keep fewer")
-        ids = size.encode(pictures if isinstance(pictures, np.ndarray) else self.read(pictures))
+        ids = size.encode(pictures if isinstance(pictures, np.ndarray) else self.fit(pictures))
         kept = np.repeat(ids[:, : rows * size.columns], count, axis=0).tolist()
         requests = [
             Request(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.sets.batches import bucket, pad
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
 
 BATCH_TOKENS = 8192
@@ -27,6 +29,8 @@ class Match:
 
 class TextEncoder:
     """What `regard.load` returns for a model that reads; its subclasses do what its head was trained for."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -67,6 +71,10 @@ class TextEncoder:
         for places, inputs in self.batches(framed):
             vectors[places] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, **options)
 
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most like the query, by the cosine of their vectors."""

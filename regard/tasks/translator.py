@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.tasks.engine_task import EngineTask, told_or
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_source
 from regard.tokens import Tokenizer
 
 LONGEST_SOURCE = 2048
@@ -24,6 +26,8 @@ class Translation:
 
 class Translator(EngineTask):
     """What `regard.load` returns for a model that turns one text into another."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
@@ -119,6 +123,10 @@ class Translator(EngineTask):
     def shown(self, prompt: str) -> str:
         """What is printed before an answer: nothing."""
         return ""
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_source(self, *inputs, **options)
 
     def check(self, texts: Sequence[str]) -> None:
         """An error that names the first text that is too long."""

@@ -9,8 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from regard.inside.attribution import VIEWS, explain
-from regard.inside.attribution.views import relative, short
+from regard.inside.views.explanations import explain, relative, short
 from regard.serve import looks
 from tests.browser.conftest import Watched, drawn
 from tests.browser.seen import TEXT

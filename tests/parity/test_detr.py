@@ -11,7 +11,7 @@ from regard.cost import cost
 from regard.data.sets.batches import IGNORE
 from regard.hub import export_model, load_model
 from regard.hub.images import load_preparation, save_preparation
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import preset
 from regard.models.detr import DETR, DETRConfig
 from regard.nn.heads import apart

@@ -9,7 +9,7 @@ from regard.data.generated.scenes import COLOURS, SHAPES, scenes
 from regard.data.sets.captions import CaptionsConfig
 from regard.eval.scores import data_of, evaluate, render
 from regard.hub import load_model
-from regard.inside.captions import draw_words, gains, word_maps, words_of
+from regard.inside.views.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageCaptioner, load
 from regard.tasks.scores import caption_scores
