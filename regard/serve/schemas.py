@@ -255,7 +255,7 @@ class LookRequest(Body):
     input: Text | None = None
     second: Text | None = None
     """The second text of a pair."""
-    picture: Text | None = None
+    image: Text | None = None
     """A data: URI, for image models."""
     texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
     """Texts that an image is compared with."""
@@ -283,7 +283,7 @@ class HeadRequest(LayerRequest):
     window: Annotated[int, Field(ge=0)] = 0
 
 
-class ChancesRequest(LookedRequest):
+class ProbabilitiesRequest(LookedRequest):
     row: Annotated[int, Field(ge=0)]
 
 

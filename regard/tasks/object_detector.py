@@ -18,6 +18,8 @@ from regard.nn.heads import apart
 from regard.objectives.matching import corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ class ObjectDetector(ImageEncoder):
         """The objects in each uint8 image of (rows, columns, channels), already of the model's size."""
         pixels = [self.preparation.numbers(array) for array in arrays]
         return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_scene(self, *inputs, **options)
 
     def detections(
         self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float

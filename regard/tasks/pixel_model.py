@@ -16,6 +16,8 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_t
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, images_of, opened
 from regard.tasks.metrics import pixel_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_colours
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
@@ -53,6 +55,10 @@ class PixelModel(EngineTask):
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
         fitted = [self.preparation.fit(image) for image in opened(images)]
         return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_colours(self, *inputs, **options)
 
     def complete(
         self,

@@ -8,7 +8,7 @@ from PIL import Image
 from regard.data.generated.scenes import COLOURS, SHAPES, scenes
 from regard.eval.scores import chosen_data, evaluate
 from regard.hub import load_model
-from regard.inside.captions import draw_words, gains, word_maps, words_of
+from regard.inside.views.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageCaptioner, load
 from regard.tasks.metrics import caption_scores

@@ -16,7 +16,7 @@ from regard.data.sets.captioned_images import CaptionedImages
 from regard.data.sets.image_text_pairs import LABELS, PairedConfig, PairStream
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.clip import END, recall
