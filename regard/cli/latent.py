@@ -55,7 +55,7 @@ def latent(
         check_suffix(out)
     loaded = load(run)
     if dictionary is not None:
-        learn_dictionary(loaded, examples_for(loaded, data).draw(limit), layer, dictionary, active, out, as_json)
+        learn_dictionary(loaded, examples_for(loaded, data).sample(limit), layer, dictionary, active, out, as_json)
     elif from_ is not None and to is not None:
         show_direction(loaded, data, layer, limit, (from_, to), walk, reach, out, as_json)
     else:
@@ -71,7 +71,7 @@ def show_map(
     from regard.inside.latent import Map, Space, draw_space, render_space
     from regard.inside.states import examples_for
 
-    found = Map.of(Space.of(loaded, examples_for(loaded, data).draw(limit), layer), project)
+    found = Map.of(Space.of(loaded, examples_for(loaded, data).sample(limit), layer), project)
     emit(found.report(), as_json, render_space)
     if out is not None:
         draw_space(found, out)
@@ -88,16 +88,16 @@ def show_direction(
 
     begin = None if start is None else single(loaded, start)
     if all(Path(end).exists() for end in ends):
-        sides = [examples_for(loaded, end).draw(limit) for end in ends]
+        sides = [examples_for(loaded, end).sample(limit) for end in ends]
         both = sides[0].joined(sides[1], ends)
         pair = Space.of(loaded, both, layer)
-        space = pair if data is None else Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
+        space = pair if data is None else Space.of(loaded, examples_for(loaded, data).sample(limit), layer)
     else:
-        examples = examples_for(loaded, data).draw(limit)
+        examples = examples_for(loaded, data).sample(limit)
         for end in ends:
-            examples.places(end)  # a mistake is told before anything is computed
+            examples.with_label(end)  # a mistake is told before anything is computed
         pair = space = Space.of(loaded, examples, layer)
-    along = find_direction(*(pair.x[pair.examples.places(end)] for end in ends))
+    along = find_direction(*(pair.x[pair.examples.with_label(end)] for end in ends))
     said: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
     x = None
     if begin is not None:

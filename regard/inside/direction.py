@@ -74,7 +74,7 @@ def walk(
         found = [{"distance": far, "name": others.names[i], "label": labels[i]} for far, i in pairs if far < torch.inf]
         stop: dict[str, Any] = {"step": step, "nearest": found}
         if isinstance(loaded, EngineTask) and layer is not None:
-            with steered(loaded, layer, step * along.vector, pictures=begin.pictures):
+            with steered(loaded, layer, step * along.vector, pictures=begin.images):
                 stop["writes"] = write(loaded, begin.items[0])
         stops.append(stop)
     return stops

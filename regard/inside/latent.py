@@ -38,7 +38,7 @@ class Space:
     @classmethod
     def of(cls, loaded: Any, examples: Examples, layer: int | None = None) -> "Space":
         if layer is not None or not has_own(loaded):
-            layer = block_at(blocks_of(loaded, examples.pictures), layer)
+            layer = block_at(blocks_of(loaded, examples.images), layer)
         return cls(examples, vectors_of(loaded, examples, layer), layer)
 
     @property

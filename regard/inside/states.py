@@ -32,7 +32,8 @@ def examples_for(loaded: Any, source: str | Path | None) -> Examples:
     """The examples of a file or folder, as they suit a model."""
     if isinstance(loaded, PixelModel):
         raise ValueError("a model that paints pixel by pixel reads neither texts nor pictures; choose another one")
-    return find_examples(source, sees=isinstance(loaded, ImageEncoder), reads=reads_texts(loaded))
+    kinds = {"image": isinstance(loaded, ImageEncoder), "text": reads_texts(loaded)}
+    return find_examples(source, [name for name, able in kinds.items() if able])
 
 
 def single(loaded: Any, item: str) -> Examples:
@@ -111,8 +112,8 @@ def moved(output: Any, by: Float[Tensor, "D"]) -> Any:
 
 def token_states(loaded: Any, examples: Examples, layer: int) -> Iterator[Tokens]:
     """The vectors of each example behind a block, in order; what stands in front of all texts or places is left out."""
-    blocks, kept = blocks_of(loaded, examples.pictures), list[Tensor]()
-    read = read_pictures if examples.pictures else read_texts
+    blocks, kept = blocks_of(loaded, examples.images), list[Tensor]()
+    read = read_pictures if examples.images else read_texts
     for first in range(0, len(examples), BATCH):
         with torch.no_grad(), behind(blocks, layer, lambda output: kept.append(opened(output))):
             found = list(read(loaded, examples.items[first : first + BATCH], kept.pop))
@@ -178,10 +179,10 @@ def read_texts(loaded: Any, texts: Sequence[str], state: Callable[[], Tensor]) -
 def vectors_of(loaded: Any, examples: Examples, layer: int | None) -> Float[Tensor, "N D"]:
     """One vector for each example: the model's own where it has one, or the mean over tokens behind a block."""
     if layer is None and has_own(loaded):
-        embed = loaded.embed_texts if isinstance(loaded.model, CLIP) and not examples.pictures else loaded.embed
+        embed = loaded.embed_texts if isinstance(loaded.model, CLIP) and not examples.images else loaded.embed
         parts = (examples.items[first : first + BATCH] for first in range(0, len(examples), BATCH))
         return torch.cat([embed(part) for part in parts]).float()
-    place = block_at(blocks_of(loaded, examples.pictures), layer)
+    place = block_at(blocks_of(loaded, examples.images), layer)
     return torch.stack([one.vectors.float().mean(0) for one in token_states(loaded, examples, place)])
 
 
