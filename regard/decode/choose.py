@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.decode.beam import BeamRules, Beams
 from regard.decode.requests import Job
-from regard.decode.sample import Sampling, draw, filter_scores
+from regard.decode.sample import Sampling, filter_logits, sample_token
 
 Best = Callable[[Tensor, int, Sequence[int]], tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]]
 """(logits, count, forbidden) → the most probable tokens of each row and their log-probabilities, best first."""
@@ -152,10 +152,10 @@ def write_drawn(
     from the rest: together that is the model's distribution (Leviathan et al., 2023, for a deterministic guess)."""
     log_probs = scores.log_softmax(dim=-1)
     log_probs[:, list(forbidden)] = -torch.inf
-    kept = filter_scores(log_probs, sampling)
+    kept = filter_logits(log_probs, sampling)
     if not any(job.guesses for job in jobs):  # the usual case, for all at once
         noise = torch.tensor([job.noise.random() for job in jobs], dtype=torch.float64, device=kept.device)
-        drawn = draw(kept, noise)
+        drawn = sample_token(kept, noise)
         chosen = log_probs.gather(1, drawn[:, None])[:, 0]
         for job, id, log_prob in zip(jobs, drawn.tolist(), chosen.tolist(), strict=True):
             job.write(id, log_prob)
@@ -175,7 +175,7 @@ def write_drawn(
                 taken = False
             if not taken:
                 noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # in 32 bits it could round to 1
-                guess = int(draw(kept[row : row + 1], noise.to(kept.device)))
+                guess = int(sample_token(kept[row : row + 1], noise.to(kept.device)))
             job.write(guess, float(log_probs[row, guess]))
             if job.ticket.done or not taken:
                 break

@@ -21,6 +21,7 @@ from regard.decode.requests import Full, Job, Request, Ticket, check_inputs
 from regard.decode.sample import Hypothesis, evaluating
 from regard.decode.scheduler import Scheduler
 from regard.decode.stateful import build_runner
+from regard.models.base import check_generator
 from regard.native.record import is_watched
 
 
@@ -50,9 +51,7 @@ class Engine:
         for name, value in dict(max_batch=max_batch, page=page, chunk=chunk, queue=queue).items():
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
-        missing = [name for name in ("reads", "new_cache", "prefill", "step") if not hasattr(model, name)]
-        if missing:
-            raise ValueError(f"{model!r:.60} cannot generate, it has no {missing[0]}; give a generative model")
+        check_generator(model)
         self.model, self.max_batch, self.queue = model, max_batch, queue
         with evaluating(model):
             self.runner = build_runner(model, memory=memory, page=page, threads=threads, fast=fast)

@@ -48,7 +48,7 @@ class Sampling:
             raise ValueError(f"seed={self.seed} must be 0 or more")
 
 
-def filter_scores(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+def filter_logits(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     """Return the logits to sample from: −∞ where a filter removes a token. The best token always stays."""
     scores = scores / max(sampling.temperature, 1e-30)  # colder, the best would be −∞ too
     if sampling.top_k is not None:
@@ -81,7 +81,7 @@ def keep_top_p(scores: Float[Tensor, "B V"], top_p: float, few: int = FEW) -> Fl
     return kept
 
 
-def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
+def sample_token(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
     """Sample a token a row by inverting the cumulative distribution at a number in [0, 1)."""
     reached = scores.double().softmax(dim=-1).cumsum(dim=-1)
     return torch.searchsorted(reached, uniform[:, None] * reached[:, -1:], right=True)[:, 0]

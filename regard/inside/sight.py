@@ -18,7 +18,7 @@ from regard.data.readers.images import read_image
 from regard.inside.capture import Layers, look, matching
 from regard.models import CLIP, DETR, MAE, CNNAttention, MViT, Swin, ViT
 from regard.nn.convolution import ImageAttention, ResidualBlock
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.pooling import Grid, pooled
 from regard.nn.resnet import halved
 from regard.nn.weights import find_kernels
@@ -302,7 +302,7 @@ def findings(
     bytes_, pixels = prepared(loaded, picture)
     names = [name for name in find_kernels(model) if name.endswith(".cross")]
     with look(model, layers=matching(layer, names), heads=head) as seen:
-        scores, boxes = apart(model(pixels)[0])
+        scores, boxes = split_predictions(model(pixels)[0])
     weights, places = seen.of("cross")[0][0].mean(0), cut(model, bytes_.shape[:2])
     best = scores.softmax(-1)[:, :-1].max(-1)  # the last score is for nothing
     rows, columns = bytes_.shape[:2]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.data.sets.batches import pad
 from regard.data.sets.collection import Examples, find_examples
 from regard.models import CLIP, DETR, MAE, Captioner
-from regard.nn.convolution import Eye
+from regard.nn.convolution import ConvStem
 from regard.nn.recurrent import Recurrent
 from regard.nn.reversible import Streams
 from regard.tasks import ImageEncoder, PixelModel, Translator
@@ -68,7 +68,7 @@ def blocks_of(loaded: Any, pictures: bool) -> list[nn.Module]:
         model = model.vit if isinstance(model, MAE) else model.eye
     named = model.named_modules(remove_duplicate=False)
     found = [part for path, part in named if re.search(r"(^|\.)blocks\.\d+$", path)]
-    return found or [part for part in model.modules() if isinstance(part, Recurrent | Eye)]
+    return found or [part for part in model.modules() if isinstance(part, Recurrent | ConvStem)]
 
 
 def block_at(blocks: Sequence[nn.Module], layer: int | None) -> int:

@@ -34,14 +34,14 @@ class MViTConfig(HierarchyConfig):
     key_stride: int = 4
     """Pooling of keys and values in the first stage; each further one has half that, down to 1."""
     position: Literal["relative", "learned"] = "relative"
-    """Where a token stands: relative to each key, by row and column, or a learned vector for each place (version 1).
-    Both are interpolated for other sizes."""
+    """Positions: relative to each key, by row and column, or a learned vector for each patch (version 1). Both are
+    interpolated for other sizes."""
     residual: bool = True
-    """Adds the pooled queries to what attention mixed; version 1 does not."""
+    """Add the pooled queries to the attention output; version 1 does not."""
     ffn_ratio: float = 4.0
     """Hidden width of the feed-forward layers, as a multiple of the width around them."""
     norm_eps: float = 1e-6
-    """Added to the variance under the root."""
+    """Epsilon of the norms, added to the variance."""
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)
@@ -50,11 +50,11 @@ class MViTConfig(HierarchyConfig):
         self.blocks(0)
 
     def key_strides(self, stage: int) -> int:
-        """How a stage pools its keys."""
+        """Return the pooling stride of a stage's keys and values."""
         return max(1, self.key_stride // 2**stage)
 
     def blocks(self, stage: int) -> BlockConfig:
-        """What the blocks of a stage are."""
+        """Return the config of a stage's blocks."""
         dim = self.dim * 2**stage
         return BlockConfig(
             dim=dim, heads=self.heads * 2**stage, ffn_dim=int(self.ffn_ratio * dim), activation=self.activation,
@@ -104,14 +104,14 @@ class MViT(Hierarchy):
         return found
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
-        """A vector for each patch, and their grid."""
+        """Return a vector for each patch, and their grid."""
         x = self.patches(pixels)
         grid, x = (x.shape[2], x.shape[3]), x.flatten(2).mT
         if self.table is not None:
             x = x + resample(self.table, self.grid, grid)
         return dropout(x, self.config.dropout, self.training), grid
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)
         for block in self.blocks:
             x, grid = block(x, grid)

@@ -1,7 +1,7 @@
-"""Recurrent language models: what GPT is raced against, with the same data, training and decoding.
+"""Recurrent language models, for comparison with GPT under the same data, training and decoding.
 
 Unlike gpt.py: the past is one state of fixed size instead of all earlier tokens.
-ids B T → embed B T D → cells, one position after the other → scores B T V
+ids B T → embed B T D → cells, one position after the other → logits B T V
 """
 
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class RecurrentConfig:
     cell: Literal["rnn", "gru", "lstm"] = "lstm"
     """Kind of recurrent cell."""
     dropout: float = 0.1
-    """On embeddings, between layers and before the output."""
+    """Dropout on embeddings, between layers and before the output."""
     max_len: int = 1024
-    """Longest sequence planned for; not a limit."""
+    """Longest sequence expected; not a limit."""
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "dim", "depth", "max_len"):
@@ -44,17 +44,17 @@ class RecurrentConfig:
 
 
 class RecurrentState:
-    """All that a recurrent model remembers."""
+    """State of a recurrent model."""
 
     def __init__(self) -> None:
         self.length = 0
         self.state: list[Tensor] | None = None
 
     constant = True
-    """Its size stays the same, however long the past."""
+    """Its size is independent of the number of tokens read."""
 
     def join(self, states: "list[RecurrentState]") -> "RecurrentState":
-        """All of them as one batch; texts of different lengths have states of one size."""
+        """Concatenate states into one batch; sequences of different lengths have states of one size."""
         other = RecurrentState()
         other.length = max(one.length for one in states)
         other.state = [torch.cat(parts, dim=1) for parts in zip(*(one.state or [] for one in states), strict=True)]
@@ -66,7 +66,7 @@ class RecurrentState:
 
 
 class RecurrentLM(nn.Module):
-    """Embedding, recurrent layers, and the scores over the next token."""
+    """Embedding, recurrent layers, and logits over the next token."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
@@ -87,7 +87,7 @@ class RecurrentLM(nn.Module):
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
     def features(self, ids: Int[Tensor, "B T"], *, cache: RecurrentState | None = None) -> Float[Tensor, "B T D"]:
-        """Everything but the scores. Padding stands on the right, where nothing comes after it."""
+        """Return the input of the head. Padding is on the right, where nothing follows it."""
         state = cache.state if cache is not None else None
         x, state = self.layers(self.embedding(ids), state)
         if cache is not None:

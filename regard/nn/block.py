@@ -127,7 +127,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B T D"] | Streams:
         x = self.add(x, "attention", lambda y: self.attention(y, mask=mask, bias=bias, cache=cache))
         if self.cross is not None:
-            x = self.add(x, "cross", lambda y: self.look_at(y, context, context_mask, context_cache))
+            x = self.add(x, "cross", lambda y: self.cross_attend(y, context, context_mask, context_cache))
         return self.add(x, "feedforward", self.feedforward)
 
     def add(
@@ -141,7 +141,7 @@ class Block(nn.Module):
             return x + dropout(layer(norm(x)), self.dropout, self.training)
         return norm(x + dropout(layer(x), self.dropout, self.training))
 
-    def look_at(
+    def cross_attend(
         self,
         x: Float[Tensor, "B T D"],
         context: Float[Tensor, "M S D"] | None,

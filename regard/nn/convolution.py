@@ -65,7 +65,7 @@ class ImageAttention(nn.Module):
         return x + self.attention(self.norm(tokens)).transpose(1, 2).view_as(x)
 
 
-class PlaceNorm(nn.LayerNorm):
+class ChannelNorm(nn.LayerNorm):
     """LayerNorm over the channels of each cell of a feature map, independently of the others."""
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
@@ -85,7 +85,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.activation, self.dropout, self.path_dropout = ACTIVATIONS[activation], dropout, path_dropout
         widths = (channels, out_channels)
-        self.norms = nn.ModuleList(PlaceNorm(width, eps=eps) for width in widths)
+        self.norms = nn.ModuleList(ChannelNorm(width, eps=eps) for width in widths)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(width, out_channels, 3, stride=step, padding=1, bias=False)
             for width, step in zip(widths, (stride, 1), strict=True)
@@ -101,7 +101,7 @@ class ResidualBlock(nn.Module):
         return y + (x if self.skip is None else self.skip(x))
 
 
-class Eye(nn.Module):
+class ConvStem(nn.Module):
     """Convolutions from pixels to a grid of features: one that halves the sides for each of `widths`, then one of 1 ×
     1.
 
@@ -115,7 +115,7 @@ class Eye(nn.Module):
         for i, width in enumerate(widths):
             if i:
                 layers += [nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU()]
-            layers += [nn.Conv2d(channels, width, 4, stride=2, padding=1), PlaceNorm(width), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, 4, stride=2, padding=1), ChannelNorm(width), nn.ReLU()]
             channels = width
         self.layers = nn.Sequential(*layers, nn.Conv2d(channels, dim, 1))
         for layer in self.layers:

@@ -110,7 +110,7 @@ def soft_lookup(
     return Full(heads=q.shape[1], head_dim=q.shape[3])(q, k, v, scale=1 / temperature)[0]
 
 
-def look_by_place(
+def location_attention(
     v: Float[Tensor, "B H T C"], bias: Bias, *, mask: Mask | None = None
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T T"]]:
     """Location-based attention: scores are the bias alone, whatever the content. Without a bias: content-based."""

@@ -176,7 +176,7 @@ class WindowBlock(Block):
     def __init__(self, config: BlockConfig, position: WindowPosition, *, path_dropout: float = 0.0) -> None:
         super().__init__(config, position, causal=False, cross=False)
         self.position, self.path_dropout = position, path_dropout
-        if config.kernel == "cosine":
+        if self.attention.kernel.plain_keys:
             self.attention.key_value = KeysUnbiased(config.dim, self.attention.key_value.out_features)
 
     def forward(self, x: Float[Tensor, "B T D"], windows: Windows, mask: Mask | None) -> Float[Tensor, "B T D"]:

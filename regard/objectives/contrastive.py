@@ -35,7 +35,7 @@ def contrastive(
     return sum(both) / 2  # type: ignore[return-value]
 
 
-def pictures_and_texts(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+def image_text_contrast(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """Return the summed loss over image–text pairs; targets B B mark the texts that fit each image."""
     left, right = model.features(**batch.inputs)
     return contrastive(left, right, model.temperature.clamp(min=SHARPEST), batch.targets), len(left)

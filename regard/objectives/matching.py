@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ def set_loss(
     *, smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:  # fmt: skip
     """Return the losses of each block's outputs, each matched by itself, summed."""
-    scores, boxes = apart(answers)
+    scores, boxes = split_predictions(answers)
     chosen = match(scores, boxes, targets, weights)
     layer, row, thing = (chosen != IGNORE).nonzero(as_tuple=True)
     guess = chosen[layer, row, thing]

@@ -21,7 +21,7 @@ from regard.data.sets.captions import Captioned
 from regard.data.sets.images import preparation_for
 from regard.data.sets.paired import PairedConfig, PairStream
 from regard.models import preset
-from regard.objectives.contrastive import pictures_and_texts
+from regard.objectives.contrastive import image_text_contrast
 from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, marks, prepare, with_vocabulary
@@ -77,7 +77,7 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     )  # fmt: skip
     return Job(
         recipe=recipe, tokenizer=tokenizer, stream=stream, valid=lambda: stream.once(valid, valid_ids),
-        objective=pictures_and_texts, preparation=stream.how,
+        objective=image_text_contrast, preparation=stream.how,
         about=f"{len(pictures):,} pictures with {sum(map(len, ids)):,} texts",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from regard.data.sets.labelled import Examples, ExamplesConfig
 from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
-from regard.objectives.labels import likeness, span, text_labels, token_labels
+from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
@@ -28,7 +28,7 @@ from regard.train.progress import Line
 RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """What is small or starts at zero can take larger steps."""
 OBJECTIVES = {
-    "classify": text_labels, "tag": token_labels, "answer": span, "embed": likeness, "instruct": next_token,
+    "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
 }  # fmt: skip
 
 

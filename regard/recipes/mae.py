@@ -22,7 +22,7 @@ from regard.config import override
 from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
 from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig
 from regard.models import preset
-from regard.objectives.pixels import hidden_pixels
+from regard.objectives.pixels import masked_pixels
 from regard.registry import register_recipe
 from regard.runs.fit import Job, prepare
 from regard.runs.recipe import Recipe, fields_of, fitting
@@ -74,6 +74,6 @@ def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, 
         seed=recipe.train.seed, patches=tokens - 1,
     )  # fmt: skip
     return Job(
-        recipe=recipe, stream=stream, valid=lambda: stream.once(valid), objective=hidden_pixels,
+        recipe=recipe, stream=stream, valid=lambda: stream.once(valid), objective=masked_pixels,
         preparation=preparation, about=f"{len(pictures):,} pictures",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from regard.decode.sample import ends_of
 from regard.inside.attribution.question import Picture, Question
 from regard.inside.sight import Places, cut, prepared
 from regard.models import CLIP, DETR, MAE, Captioner
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.pooling import pooled
 from regard.nn.stack import Stack
 from regard.tasks import ImageCaptioner, ImageClassifier, ImageEncoder, ObjectDetector, PixelModel
@@ -60,11 +60,12 @@ def ask_picture(loaded: ImageEncoder, picture: Any, target: str | Sequence[int] 
 def ask_detector(how: dict[str, Any]) -> Question:
     """Of a DETR: the queries that found something, the surest first; or the surest of all."""
     model = how["model"]
-    scores = apart(model(how["inputs"]["pixels"])[0])[0].softmax(-1)[:, :-1]  # the last is for nothing
+    scores = split_predictions(model(how["inputs"]["pixels"])[0])[0].softmax(-1)[:, :-1]  # the last is for nothing
     best = scores.max(-1)
     order = best.values.argsort(descending=True, stable=True).tolist()
     found = [query for query in order if best.values[query] >= 0.5] or order[:1]
-    how |= dict(says=lambda inputs: apart(model(**inputs))[0], outputs=found, reads=torch.eye(len(scores))[found])
+    how |= dict(says=lambda inputs: split_predictions(model(**inputs))[0])
+    how |= dict(outputs=found, reads=torch.eye(len(scores))[found])
     names = [*model.config.labels, "nothing"]
     return Question(**how, choices=best.indices[found].tolist(), spell=names.__getitem__)
 

@@ -19,7 +19,7 @@ from regard.inside.page.subjects import MOST_TOKENS, Subject, told, written
 from regard.inside.sight import Places, Plan, cut, layout, prepared, tower
 from regard.inside.text import check_length
 from regard.models import CLIP
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.weights import find_kernels
 from regard.objectives.matching import corners
 
@@ -145,7 +145,7 @@ class Detecting(Seeing):
                                "ids": list(range(count))})  # fmt: skip
 
     def run(self) -> Float[Tensor, "P V"]:
-        scores, self.boxes = apart(self.model(self.pixels)[0].float())
+        scores, self.boxes = split_predictions(self.model(self.pixels)[0].float())
         return scores
 
     def names(self, ids: Sequence[int]) -> list[str]:

@@ -50,6 +50,10 @@ class Kernel(nn.Module):
     any_mask: ClassVar[bool] = True
     """Whether it takes every mask; otherwise only masks on keys, as padding, and `causal()` if it can hide the
     future."""
+    dense: ClassVar[bool] = False
+    """Whether every visible key gets a weight; otherwise weights of zero mark keys that the kernel left out."""
+    plain_keys: ClassVar[bool] = False
+    """Whether a bias in the projection of keys would change the scores' meaning and is left out (cosines)."""
     shares: ClassVar[bool] = False
     """Whether keys are the queries themselves: the layer then projects no others."""
 
@@ -60,6 +64,12 @@ class Kernel(nn.Module):
     def rule(self) -> Mask:
         """Return the restriction that always applies, whatever the mask."""
         return everything()
+
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        """Return q, k and scale as the scores multiply them; or the scores themselves, where those are no product."""
+        return q, k, scale, None
 
     def memory(self, room: int) -> KeyValues:
         """Return a new, empty cache for decoding."""

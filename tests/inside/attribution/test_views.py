@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.inside.attribution import VIEWS, aligners, ask, explain, render
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.tasks import (
     EntityTagger,
     ImageClassifier,
@@ -158,7 +158,7 @@ def test_things_that_were_found_rest_on_places(view, tmp_path):
     said, draw = explain(one, image, view)
     with torch.no_grad():
         pixels = torch.from_numpy(one.pixels([image])[0])[None]
-        scores = apart(one.model(pixels)[0])[0].softmax(-1)[:, :-1].amax(-1)
+        scores = split_predictions(one.model(pixels)[0])[0].softmax(-1)[:, :-1].amax(-1)
     assert len(said["outputs"]) == max(1, int((scores >= 0.5).sum())) and len(said["tokens"]) == 4 * 4
     draw(tmp_path / "view.png")
     if view == "rollout":
