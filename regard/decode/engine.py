@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.config import at_least
 from regard.decode.choose import Chooser
 from regard.decode.driver import Driver
 from regard.decode.requests import Full, Job, Request, Ticket, check_inputs
@@ -48,9 +49,7 @@ class Engine:
 
         `max_batch` sequences (or beams) at once; `memory` bytes for keys and values, in pages of `page` positions; at
         most `chunk` prompt tokens in a step; `queue` requests waiting. `fast` None: compiled kernels if possible."""
-        for name, value in dict(max_batch=max_batch, page=page, chunk=chunk, queue=queue).items():
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        at_least(1, max_batch=max_batch, page=page, chunk=chunk, queue=queue)
         check_generator(model)
         self.model, self.max_batch, self.queue = model, max_batch, queue
         with evaluating(model):

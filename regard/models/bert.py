@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.embeddings import Embedding
 from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
@@ -67,9 +68,7 @@ class BertConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth", "embedding_dim"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth", "embedding_dim")
         if self.task in POOLED and not self.pooler:
             raise ValueError(f"task {self.task!r} reads the pooled vector; set pooler=true")
 
@@ -118,8 +117,8 @@ class Bert(nn.Module):
         if config.task == "none":
             return None
         if config.task in ("mask", "pretrain"):
-            how: dict[str, Any] = dict(activation=config.activation, norm=config.norm, eps=config.norm_eps)
-            return MaskHead(config.dim, self.embedding, **how)
+            options: dict[str, Any] = dict(activation=config.activation, norm=config.norm, eps=config.norm_eps)
+            return MaskHead(config.dim, self.embedding, **options)
         return LabelHead(config.dim, len(config.labels) or 2, dropout=config.dropout)
 
     def features(

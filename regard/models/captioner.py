@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.seq2seq import RecurrentCache, RecurrentDecoder, Seq2SeqConfig
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
@@ -58,9 +59,7 @@ class CaptionerConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "channels", "layers", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "channels", "layers", "depth")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths={self.widths} must be at least one positive number")
         sides(self.image)

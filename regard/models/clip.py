@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.convolution import ConvStem
@@ -59,9 +60,7 @@ class CLIPConfig(ImageConfig):
 
     def __post_init__(self) -> None:
         ImageConfig.__post_init__(self)
-        for name in ("vocab_size", "text_depth", "embedding_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "text_depth", "embedding_dim")
         if self.stem and 2 ** len(self.stem) != self.patch:
             halved = f"{len(self.stem)} convolutions that halve an image give patches of {2 ** len(self.stem)}"
             raise ValueError(f"{halved} pixels, got patch={self.patch}; set one as the other")

@@ -81,11 +81,11 @@ class CNNAttention(Hierarchy):
         config, layers, dim = self.config, list[nn.Module](), self.config.dim * 2**number
         for block, rate in enumerate(config.rates[number]):
             first = number > 0 and block == 0
-            how: dict[str, Any] = dict(
+            options: dict[str, Any] = dict(
                 stride=2 if first else 1, activation=config.activation, eps=config.norm_eps, dropout=config.dropout,
                 path_dropout=rate,
             )  # fmt: skip
-            layers.append(ResidualBlock(dim // 2 if first else dim, dim, **how))
+            layers.append(ResidualBlock(dim // 2 if first else dim, dim, **options))
             if (attention_for := config.attention_for(number)) is not None:
                 layers.append(ImageAttention(attention_for))
         return layers

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.dropout import dropout
 from regard.nn.heads import BoxHead, LabelHead
@@ -74,9 +75,7 @@ class DETRConfig:
     """Names of the object classes."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "stem", "queries", "depth", "decoder_depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "stem", "queries", "depth", "decoder_depth")
         if not self.widths or len(self.widths) != len(self.blocks) or min(*self.widths, *self.blocks) < 1:
             raise ValueError(f"widths={self.widths} and blocks={self.blocks} must have a positive number a stage")
         if self.bottleneck and min(self.widths) < 4:
@@ -131,7 +130,7 @@ class DETR(nn.Module):
     def __init__(self, config: DETRConfig) -> None:
         super().__init__()
         self.config, dim = config, config.dim
-        how: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
+        options: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
         pre = config.norm_place == "pre"
         self.encoder = PositionedStack(config.layers, depth=config.depth, cross=False, final_norm=pre)
         self.decoder = PositionedStack(config.layers, depth=config.decoder_depth, cross=True, final_norm=True)
@@ -140,7 +139,7 @@ class DETR(nn.Module):
         glorot(self)
         for layer in (self.head.out, cast(nn.Linear, self.box.layers[-1])):
             layer.weight.detach().mul_(0.1)  # initially all labels are equally probable, and all boxes equal
-        self.backbone = ResNet(config.channels, config.stem, config.widths, config.blocks, **how)
+        self.backbone = ResNet(config.channels, config.stem, config.widths, config.blocks, **options)
         self.project = nn.Conv2d(config.widths[-1], dim, 1)
         self.queries = nn.Parameter(torch.randn(config.queries, dim))
         self.contents = nn.Parameter(torch.randn(config.queries, dim) * 0.02) if config.contents else None
@@ -154,8 +153,8 @@ class DETR(nn.Module):
         x = self.queries.new_zeros(()) if self.contents is None else self.contents
         x = x.expand(len(pixels), *self.queries.shape)
         mask = None if sizes is None else valid_keys(real.flatten(1))
-        told = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
-        return self.decoder(x, memory, every=True, **told)
+        inputs = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
+        return self.decoder(x, memory, every=True, **inputs)
 
     def encode(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.cache import Cache
 from regard.nn.embeddings import Embedding, Head
@@ -45,9 +46,7 @@ class GPTConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth")
 
 
 GPT2: dict[str, Any] = dict(position="learned", max_len=1024)

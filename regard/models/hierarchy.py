@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.block import Activation
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
@@ -47,13 +48,10 @@ class HierarchyConfig:
     """Names of the classes; without any, an image becomes a vector."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "patch", "dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "patch", "dim")
         if not self.depths or min(self.depths) < 1:
             raise ValueError(f"depths={self.depths} must have a positive number for each stage")
-        if not 0 <= self.path_dropout < 1:
-            raise ValueError(f"path_dropout={self.path_dropout} is not in [0, 1)")
+        check_fractions(self, "path_dropout")
         sides(self.image)
 
     @property

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import BlockConfig
 from regard.nn.patches import cut, grid_of
@@ -45,8 +46,7 @@ class MAEConfig(ImageConfig):
             raise ValueError(
                 f"image={self.image} has one patch={self.patch}, and none could be hidden; use a smaller one"
             )
-        if self.decoder_depth < 1:
-            raise ValueError(f"decoder_depth={self.decoder_depth} must be at least 1")
+        check_positive(self, "decoder_depth")
         if self.head_dim is not None or self.kv_heads is not None:
             raise ValueError("encoder and decoder have their own heads; leave head_dim and kv_heads unset")
 

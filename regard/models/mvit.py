@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
@@ -45,8 +46,7 @@ class MViTConfig(HierarchyConfig):
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)
-        if self.key_stride < 1:
-            raise ValueError(f"key_stride={self.key_stride} must be at least 1")
+        check_positive(self, "key_stride")
         self.blocks(0)
 
     def key_strides(self, stage: int) -> int:
@@ -87,13 +87,13 @@ class MViT(Hierarchy):
         self.table = nn.Parameter(torch.randn(config.tokens, config.dim) * 0.02) if learned else None
 
     def new_blocks(self) -> list[PooledBlock]:
-        config, found, grid = self.config, list[PooledBlock](), self.grid
+        config, blocks, grid = self.config, list[PooledBlock](), self.grid
         for stage, rates in enumerate(config.rates):
             sizes, keys = config.blocks(stage), config.key_strides(stage)
             for number, rate in enumerate(rates):
                 first = stage > 0 and number == 0
                 strides = (2 if first else 1, keys)
-                found.append(
+                blocks.append(
                     PooledBlock(
                         sizes, sizes.dim // 2 if first else sizes.dim, strides=strides,
                         planned=grid if config.position == "relative" else None, residual=config.residual,
@@ -101,7 +101,7 @@ class MViT(Hierarchy):
                     )
                 )  # fmt: skip
                 grid = pooled(grid, strides[0])
-        return found
+        return blocks
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
         """Return a vector for each patch, and their grid."""

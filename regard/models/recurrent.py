@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.positions import Position
@@ -36,11 +37,8 @@ class RecurrentConfig:
     """Longest sequence expected; not a limit."""
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "dim", "depth", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} is not in [0, 1)")
+        check_positive(self, "vocab_size", "dim", "depth", "max_len")
+        check_fractions(self, "dropout")
 
 
 class RecurrentState:
@@ -56,8 +54,8 @@ class RecurrentState:
     def join(self, states: "list[RecurrentState]") -> "RecurrentState":
         """Concatenate states into one batch; sequences of different lengths have states of one size."""
         other = RecurrentState()
-        other.length = max(one.length for one in states)
-        other.state = [torch.cat(parts, dim=1) for parts in zip(*(one.state or [] for one in states), strict=True)]
+        other.length = max(state.length for state in states)
+        other.state = [torch.cat(parts, dim=1) for parts in zip(*(state.state or [] for state in states), strict=True)]
         return other
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:

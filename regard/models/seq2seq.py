@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.kernels import build_kernel
@@ -45,10 +46,8 @@ class Seq2SeqConfig:
     def __post_init__(self) -> None:
         if self.dim < 2 or self.dim % 2:
             raise ValueError(f"dim={self.dim} must be even: each direction of the encoder has half of it")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} is not in [0, 1)")
-        if self.vocab_size < 1 or self.depth < 1:
-            raise ValueError("vocab_size and depth must be at least 1")
+        check_fractions(self, "dropout")
+        check_positive(self, "vocab_size", "depth")
 
 
 class RecurrentCache:

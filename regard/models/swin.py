@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig, NormPlace
 from regard.nn.dropout import dropout
@@ -44,8 +45,7 @@ class SwinConfig(HierarchyConfig):
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)
-        if self.window < 1:
-            raise ValueError(f"window={self.window} must be at least 1")
+        check_positive(self, "window")
         if len(self.depths) != len(self.heads):
             raise ValueError(f"depths={self.depths} and heads={self.heads} must have a positive number for each stage")
         if self.trained_windows and len(self.trained_windows) != len(self.depths):
@@ -133,12 +133,12 @@ class Swin(Hierarchy):
     def new_position(self, number: int) -> WindowPosition:
         """Return a new position scheme for a block of a stage."""
         config, sizes = self.config, self.config.blocks(number)
-        how: dict[str, int] = dict(heads=sizes.heads, head_dim=sizes.head_size)
+        options: dict[str, int] = dict(heads=sizes.heads, head_dim=sizes.head_size)
         planned = config.planned(number)
         if planned is None:
-            return LearnedOffsets(config.window, **how)
+            return LearnedOffsets(config.window, **options)
         trained = config.trained_windows[number] if config.trained_windows else 0
-        return LogOffsets(Windows.fit(planned, config.window).size, trained=trained, **how)
+        return LogOffsets(Windows.fit(planned, config.window).size, trained=trained, **options)
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
         """Return a vector for each patch, and their grid; the image is padded with zeros to whole patches."""
@@ -155,9 +155,9 @@ class Swin(Hierarchy):
 
     def windows(self, image: Side) -> list[Windows]:
         """Return the windows of each block for an image of that size, in the order of `regard.look`'s layers."""
-        grid, found = pooled(sides(image), self.config.patch), list[Windows]()
+        grid, windows = pooled(sides(image), self.config.patch), list[Windows]()
         for depth, stage in zip(self.config.depths, self.stages, strict=True):
             cuts = stage.windows(grid)  # type: ignore[operator]
-            found += [cuts[block % 2] for block in range(depth)]
+            windows += [cuts[block % 2] for block in range(depth)]
             grid = pooled(grid, 2)
-        return found
+        return windows

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.embeddings import Embedding, Head
@@ -43,9 +44,7 @@ class TransformerConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth", "decoder_depth"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth", "decoder_depth")
 
     @property
     def decoder_blocks(self) -> int:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.dropout import dropout
 from regard.nn.heads import LabelHead, Pooler
@@ -52,9 +53,7 @@ class ImageConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("channels", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "depth")
         grid_of(self.image, self.patch)
 
 

@@ -102,15 +102,15 @@ def available() -> bool:
 
 def why_not() -> str:
     """Return what is missing and the cure, in one line; empty where the kernels are available."""
-    found = _load()
-    return found if isinstance(found, str) else ""
+    library = _load()
+    return library if isinstance(library, str) else ""
 
 
 def _library() -> ctypes.CDLL:
-    found = _load()
-    if isinstance(found, str):
-        raise Unsupported(found)
-    return found
+    library = _load()
+    if isinstance(library, str):
+        raise Unsupported(library)
+    return library
 
 
 def linear(
@@ -216,11 +216,11 @@ class Compiled:
         begins, ends = self.spans(batch) if self.reads_rows else (batch.wanted, batch.wanted)
         named = {name: getattr(batch, name) for name in _Batch.ARRAYS[:-2]} | {"begins": begins, "ends": ends}
         arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in named.items()}
-        given = _Batch(
+        fields = _Batch(
             *(array.ctypes.data for array in arrays.values()),
             *(rows, wanted, batch.tables.shape[1], batch.source_tables.shape[1]),
         )
-        self.library.program_run(self.handle, given, self.threads)
+        self.library.program_run(self.handle, fields, self.threads)
         return self.buffers["scores"][:wanted] if "scores" in self.buffers else None
 
     def spans(self, batch: ops.Batch) -> tuple[Int32[Array, "R"], Int32[Array, "R"]]:
@@ -289,14 +289,14 @@ class Compiled:
         assert first is not None
         return _Pages(first + 4 * number * count * 2 * kv_heads * size * head_dim, kv_heads, size, head_dim)
 
-    def heads(self, how: ops.Heads) -> _Heads:
-        if how.kv_heads < 1 or how.heads % how.kv_heads:
-            raise ValueError(f"kv_heads={how.kv_heads} does not divide heads={how.heads}")
-        stride = 0 if how.bias is None else how.bias.shape[1]
-        if how.bias is not None:
-            self.max_positions = min(self.max_positions, how.zero + 1)
-        bias = self.address(how.bias, "a bias by distance", how.heads, stride)
-        return _Heads(how.heads, how.kv_heads, how.head_dim, how.scale, bias, stride, how.zero)
+    def heads(self, sizes: ops.Heads) -> _Heads:
+        if sizes.kv_heads < 1 or sizes.heads % sizes.kv_heads:
+            raise ValueError(f"kv_heads={sizes.kv_heads} does not divide heads={sizes.heads}")
+        stride = 0 if sizes.bias is None else sizes.bias.shape[1]
+        if sizes.bias is not None:
+            self.max_positions = min(self.max_positions, sizes.zero + 1)
+        bias = self.address(sizes.bias, "a bias by distance", sizes.heads, stride)
+        return _Heads(sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.scale, bias, stride, sizes.zero)
 
     # One method for each operation: its arguments for the library.
 
@@ -343,21 +343,22 @@ class Compiled:
         return self.columns(op.k, width), self.columns(op.v, width), pages, op.source
 
     def attend(self, op: ops.Attend) -> tuple[Any, ...]:
-        pages, how, width = self.layer(op.layer), self.heads(op.how), op.how.heads * op.how.head_dim
-        if (pages.kv_heads, pages.head_dim) != (how.kv_heads, how.head_dim):
-            raise ValueError(f"pages of {pages.kv_heads} × {pages.head_dim} do not fit {op.how}")
-        if op.source and op.how.bias is not None:
+        pages, heads, width = self.layer(op.layer), self.heads(op.heads), op.heads.heads * op.heads.head_dim
+        if (pages.kv_heads, pages.head_dim) != (heads.kv_heads, heads.head_dim):
+            raise ValueError(f"pages of {pages.kv_heads} × {pages.head_dim} do not fit {op.heads}")
+        if op.source and op.heads.bias is not None:
             raise Unsupported("attention to a source has no bias by distance here")
-        return self.columns(op.q, width), self.columns(op.out, width), how, pages, op.source
+        return self.columns(op.q, width), self.columns(op.out, width), heads, pages, op.source
 
     def attend_rows(self, op: ops.AttendRows) -> tuple[Any, ...]:
-        how, width, kv_width = self.heads(op.how), op.how.heads * op.how.head_dim, op.how.kv_heads * op.how.head_dim
-        if op.how.bias is not None and op.how.bias.shape[1] < 2 * op.how.zero + 1:
-            raise ValueError(f"a bias for both sides has {2 * op.how.zero + 1} columns, got {op.how.bias.shape[1]}")
+        sizes, heads = op.heads, self.heads(op.heads)
+        width, kv_width = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        if sizes.bias is not None and sizes.bias.shape[1] < 2 * sizes.zero + 1:
+            raise ValueError(f"a bias for both sides has {2 * sizes.zero + 1} columns, got {sizes.bias.shape[1]}")
         k, v = self.columns(op.k, kv_width), self.columns(op.v, kv_width)
         if k.stride != v.stride:
             raise Unsupported("keys and values of an encoder stand in one buffer")
-        return self.columns(op.q, width), k, v, self.columns(op.out, width), how
+        return self.columns(op.q, width), k, v, self.columns(op.out, width), heads
 
     def gather(self, op: ops.Gather) -> tuple[Any, ...]:
         return self.columns(op.x), self.columns(op.out, op.x.width)

@@ -101,23 +101,23 @@ class Plain:
                 seen = (j < torch.from_numpy(lengths).to(j.device)[:, None])[:, None]  # N 1 S
             else:
                 seen = j <= i[:, :, None]
-            q = self.split(op.q, op.how.head_dim)[rows].transpose(1, 2)  # N H T K
+            q = self.split(op.q, op.heads.head_dim)[rows].transpose(1, 2)  # N H T K
             bias = None
-            if op.how.bias is not None:
+            if op.heads.bias is not None:
                 distances = (j - i[:, :, None]).clamp(max=0)  # keys after the query are hidden in any case
-                bias = op.how.bias[:, op.how.zero + distances].transpose(0, 1)
-            out[rows] = mix(op.how, q, k, v, bias, seen[:, None]).transpose(1, 2).flatten(2)
+                bias = op.heads.bias[:, op.heads.zero + distances].transpose(0, 1)
+            out[rows] = mix(op.heads, q, k, v, bias, seen[:, None]).transpose(1, 2).flatten(2)
         self.write(op.out, out)
 
     def attendrows(self, op: ops.AttendRows) -> None:
         out = torch.empty_like(self.read(op.q))
         for rows, _ in self.groups():
-            q, k, v = (self.split(c, op.how.head_dim)[rows].transpose(1, 2) for c in (op.q, op.k, op.v))
+            q, k, v = (self.split(c, op.heads.head_dim)[rows].transpose(1, 2) for c in (op.q, op.k, op.v))
             bias = None
-            if op.how.bias is not None:
+            if op.heads.bias is not None:
                 i = self.positions[rows]
-                bias = op.how.bias[:, op.how.zero + i[:, None] - i[:, :, None]].transpose(0, 1)
-            out[rows] = mix(op.how, q, k, v, bias, None).transpose(1, 2).flatten(2)
+                bias = op.heads.bias[:, op.heads.zero + i[:, None] - i[:, :, None]].transpose(0, 1)
+            out[rows] = mix(op.heads, q, k, v, bias, None).transpose(1, 2).flatten(2)
         self.write(op.out, out)
 
     def groups(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -136,7 +136,7 @@ class Plain:
 
 
 def mix(
-    how: ops.Heads,
+    attention: ops.Heads,
     q: Float[Tensor, "N H T K"],
     k: Float[Tensor, "N G S K"],
     v: Float[Tensor, "N G S K"],
@@ -144,11 +144,11 @@ def mix(
     seen: Tensor | None,
 ) -> Float[Tensor, "N H T K"]:
     """Mix values with hidden ones zeroed: pages are not cleared and may hold NaN."""
-    scores = q @ repeat_heads(k, how.heads).transpose(-1, -2) * how.scale
+    scores = q @ repeat_heads(k, attention.heads).transpose(-1, -2) * attention.scale
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     if seen is None:
-        return scores.softmax(dim=-1) @ repeat_heads(v, how.heads)
+        return scores.softmax(dim=-1) @ repeat_heads(v, attention.heads)
     weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
     there = seen.any(dim=-2)[..., None]  # N 1 S 1
-    return weights @ repeat_heads(v.masked_fill(~there, 0.0), how.heads)
+    return weights @ repeat_heads(v.masked_fill(~there, 0.0), attention.heads)

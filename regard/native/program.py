@@ -154,7 +154,7 @@ class Attend:
 
     q: Columns
     out: Columns
-    how: Heads
+    heads: Heads
     layer: int
     source: bool = False
 
@@ -167,7 +167,7 @@ class AttendRows:
     k: Columns
     v: Columns
     out: Columns
-    how: Heads
+    heads: Heads
 
 
 @dataclass(frozen=True, slots=True)

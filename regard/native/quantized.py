@@ -232,18 +232,18 @@ class QuantizedMaskHead(Quantized, MaskHead):  # type: ignore[misc]
 Step = Callable[[Tensor, Tensor, list[Tensor]], list[Tensor]]
 
 
-def _rnn(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    return [(given + past).tanh()]
+def _rnn(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    return [(inputs + past).tanh()]
 
 
-def _gru(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    (r, z, n), (r_past, z_past, n_past) = given.chunk(3, dim=-1), past.chunk(3, dim=-1)
+def _gru(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    (r, z, n), (r_past, z_past, n_past) = inputs.chunk(3, dim=-1), past.chunk(3, dim=-1)
     new = (n + (r + r_past).sigmoid() * n_past).tanh()
     return [new + (z + z_past).sigmoid() * (state[0] - new)]
 
 
-def _lstm(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    i, f, g, o = (given + past).chunk(4, dim=-1)
+def _lstm(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    i, f, g, o = (inputs + past).chunk(4, dim=-1)
     memory = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
     return [o.sigmoid() * memory.tanh(), memory]
 
@@ -289,11 +289,11 @@ class QuantizedRecurrent(nn.Module):
         self, number: int, x: Float[Tensor, "B T D"], state: list[Tensor], lengths: Int[Tensor, "B"] | None
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
         """Run one layer in one direction. After the end of a row its state stays and its output is zero."""
-        given, length = self.inputs[number](x), x.shape[1]
+        projected, length = self.inputs[number](x), x.shape[1]
         outputs: list[Tensor] = []
         backwards = number % self.sides == 1
         for t in range(length - 1, -1, -1) if backwards else range(length):
-            new = self.step(given[:, t], self.states[number](state[0]), state)
+            new = self.step(projected[:, t], self.states[number](state[0]), state)
             if lengths is None:
                 state = new
                 outputs.append(state[0])

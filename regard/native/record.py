@@ -118,9 +118,9 @@ def before(program: Program, block: Block, part: str, x: Columns, normed: Column
     return normed
 
 
-def after(program: Program, block: Block, part: str, x: Columns, found: Columns, out: nn.Module) -> None:
+def after(program: Program, block: Block, part: str, x: Columns, mixed: Columns, out: nn.Module) -> None:
     """Record the output projection of a part and its addition to the residual stream."""
-    program.add(Linear(found, x, weight_of(out), cast(Any, out).bias, add=True))
+    program.add(Linear(mixed, x, weight_of(out), cast(Any, out).bias, add=True))
     if not block.pre:
         record_norm(program, block.norms[part], x, x)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
 from regard.nn.dropout import dropout
@@ -65,12 +66,8 @@ class BlockConfig:
     """Reversible residual streams: each layer's input is recomputed, so training memory does not grow with depth."""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "attention_dropout", "ffn_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not in [0, 1)")
-        for name in ("ffn_dim", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_fractions(self, "dropout", "attention_dropout", "ffn_dropout")
+        check_positive(self, "ffn_dim", "max_len")
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
         if self.reversible and self.norm_place != "pre":
             raise ValueError(

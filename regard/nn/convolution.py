@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.config import at_least
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.dropout import drop_rows, dropout
 from regard.nn.feedforward import ACTIVATIONS, FeedForward
@@ -150,9 +151,7 @@ class LocalRelation(nn.Module):
         super().__init__()
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size={kernel_size} has no centre to ask from; use {kernel_size + 1}")
-        for name, value in dict(channels=channels, kernel_size=kernel_size, stride=stride, share=share).items():
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        at_least(1, channels=channels, kernel_size=kernel_size, stride=stride, share=share)
         self.kernel_size, self.stride, self.share = kernel_size, stride, share
         self.groups = -(-channels // share)  # the last group is smaller where `share` does not divide `channels`
         self.query = nn.Conv2d(channels, self.groups, 1, stride=stride, bias=False)

@@ -28,10 +28,10 @@ def contrastive(
     other.
     """
     scores = F.normalize(left, dim=-1) @ F.normalize(right, dim=-1).T / temperature
-    places = torch.arange(len(scores), device=scores.device)
+    indices = torch.arange(len(scores), device=scores.device)
     if same is not None:
         scores = scores.masked_fill(same & ~torch.eye(len(scores), dtype=torch.bool, device=same.device), -math.inf)
-    both = (F.cross_entropy(one, places, reduction="sum") for one in (scores, scores.T))
+    both = (F.cross_entropy(logits, indices, reduction="sum") for logits in (scores, scores.T))
     return sum(both) / 2  # type: ignore[return-value]
 
 

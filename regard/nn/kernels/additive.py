@@ -49,5 +49,5 @@ class Additive(Kernel):
         scores = self.scores(q, k, scale)
         if bias is not None:
             scores = scores + bias.dense(T, S).to(scores.dtype)
-        out, found = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
-        return out, found if weights else None
+        out, attention = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+        return out, attention if weights else None

@@ -107,13 +107,6 @@ def check_kernel(name: str, needs: Collection[Need]) -> None:
         raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cures}")
 
 
-def at_least(least: int, **settings: int | float | None) -> None:
-    """Raise an error for a setting that is too small; None is allowed."""
-    for name, value in settings.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name}={value} must be at least {least}")
-
-
 def causal_and_keys(mask: Mask | None, S: int, kernel: Kernel) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:
     """Split a mask for a kernel without `any_mask`: whether it is causal, and which keys are visible."""
     causal, keys = False, None
