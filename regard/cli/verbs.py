@@ -149,11 +149,12 @@ def translate(
     texts = read_texts(text, input_)
     task = ask("translate", run, texts, quantize, as_json, options)
     if alignment is not None:
-        from regard.inside.alignments import draw_translation
+        from regard.inside import show_view
 
         if not texts:
             raise ValueError("there is no text to draw an alignment of")
-        draw_translation(task, texts[0], task.translate(texts[:1], **options)[0][0], alignment)
+        ids = task.translate(texts[:1], **options)[0][0].ids
+        show_view(task.read(texts[0], target=ids), "alignment")[1](alignment)
         click.echo(f"alignment of the first text: {alignment}", err=True)
 
 
@@ -223,7 +224,7 @@ class Labelling(click.Command):
             left = super().parse_args(ctx, spread(args))
         except click.MissingParameter:
             raise ValueError(FIRST) from None
-        from regard.data.readers.images import is_image
+        from regard.data.readers.image_files import is_image
 
         if is_image(ctx.params["run"]):  # of RUN, a label was made
             raise ValueError(FIRST)
@@ -232,7 +233,7 @@ class Labelling(click.Command):
 
 def spread(words: list[str]) -> list[str]:
     """Put --zero-shot before each of its words."""
-    from regard.data.readers.images import is_image
+    from regard.data.readers.image_files import is_image
 
     result: list[str] = []
     taking = False
@@ -297,7 +298,7 @@ def answer(
     run: str, question: tuple[str, ...], passage: str | None, file: Path | None, quantize: Any, as_json: bool
 ) -> None:
     """Answer QUESTION by a span of a passage, or say that it is not answerable."""
-    from regard.data.sets.text import read_text
+    from regard.data.readers.text_files import read_text
 
     if (passage is None) == (file is None):
         raise ValueError("give the text to search: either --passage or --in FILE")
@@ -357,7 +358,7 @@ def search(run: str, query: str, corpus: Path, count: int, quantize: Any, as_jso
     """Print the most similar lines of a file, or images of a folder."""
     from dataclasses import asdict
 
-    from regard.data.sets.pairs import read_lines
+    from regard.data.readers.text_files import read_lines
 
     task = load_task("embed", run, quantize, {})
     if not corpus.is_dir():
@@ -408,3 +409,6 @@ def verb_command(name: str) -> click.Command | None:
     for decorate in (json_option, quantize_option, input_option):
         decorate(command)
     return command
+
+
+regard.find_own = verb_command  # type: ignore[attr-defined]

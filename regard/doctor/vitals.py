@@ -6,7 +6,7 @@ the batch go through the model once more, in evaluation: the training pass itsel
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
@@ -46,10 +46,10 @@ def layer_of(name: str) -> str:
 # ---- gradients and updates ------------------------------------------------------------------------------------
 
 
-def by_layer(names: Sequence[str], squares: Sequence[float]) -> dict[str, float]:
-    """Roots of sums of squares."""
+def by_layer(squares: Mapping[str, float]) -> dict[str, float]:
+    """The norm of each layer from the squared norms of its parameters."""
     sums: dict[str, float] = {}
-    for name, square in zip(names, squares, strict=True):
+    for name, square in squares.items():
         sums[layer_of(name)] = sums.get(layer_of(name), 0.0) + square
     return {layer: math.sqrt(value) for layer, value in sums.items()}
 

@@ -5,6 +5,7 @@ pixels B C Y X → … → a vector for each cell of the last grid B T D → nor
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.config import check_fractions, check_positive
 from regard.nn.block import Activation
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
 from regard.nn.patches import Side, sides
@@ -54,6 +56,18 @@ class HierarchyConfig:
         check_fractions(self, "path_dropout")
         sides(self.image)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int, *, finest: int = 8, blocks: int = 2) -> dict[str, Any]:
+        """Fields that suit images of this size: the first grid is fine, and is halved until 2 to 7 rows are left.
+
+        Images with a side below `finest` have patches of one pixel; every stage has so many `blocks`.
+        """
+        side = min(rows, columns)
+        patch = 1 if side < finest else 2 if side < 48 else 4
+        grid = -(-side // patch)
+        stages = 1 if grid < 4 else next((n for n in (2, 3) if grid <= 7 * 2 ** (n - 1)), 4)
+        return dict(patch=patch, depths=(blocks,) * stages)
+
     @property
     def tokens(self) -> int:
         """Tokens of the first grid."""
@@ -83,6 +97,10 @@ class Hierarchy(nn.Module):
     @property
     def task(self) -> str:
         return "classify-images" if self.config.labels else "embed-images"
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The patches of an image of that size; it is filled up where the patch does not divide it."""
+        return PatchGrid(size, 1).coarser(self.config.patch)
 
     def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """Return a vector for each cell of the last grid, row by row."""

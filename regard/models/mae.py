@@ -115,6 +115,10 @@ class MAE(nn.Module):
         init_keys_as_queries(self.decoder)
         self.blank = nn.Parameter(torch.randn(config.decoder_dim) * 0.02)
 
+    def image_tower(self) -> ViT:
+        """The encoder; the decoder is for training alone."""
+        return self.vit
+
     def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Sort patches by their noise; return the order and which are masked: all but its first."""
         order = noise.argsort(dim=1, stable=True)

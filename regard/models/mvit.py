@@ -5,6 +5,7 @@ its queries too, which halves rows and columns, and widens the vectors.
 pixels B C Y X → overlapping patches B T D → blocks → norm → mean over the last grid → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +17,7 @@ from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.patches import resample, sides
 from regard.nn.pooling import Grid, PooledBlock, pooled
 from regard.nn.stack import glorot
@@ -48,6 +50,12 @@ class MViTConfig(HierarchyConfig):
         HierarchyConfig.__post_init__(self)
         check_positive(self, "key_stride")
         self.blocks(0)
+
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size; the keys of every stage are pooled to the grid of the last."""
+        sizes = HierarchyConfig.fitting(rows, columns)
+        return sizes | dict(key_stride=2 ** (len(sizes["depths"]) - 1))
 
     def key_strides(self, stage: int) -> int:
         """Return the pooling stride of a stage's keys and values."""
@@ -110,6 +118,13 @@ class MViT(Hierarchy):
         if self.table is not None:
             x = x + resample(self.table, self.grid, grid)
         return dropout(x, self.config.dropout, self.training), grid
+
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grids of each block's pooled queries and keys."""
+        for block in self.blocks:
+            queries, keys = (patches.coarser(stride) for stride in block.attention.strides)  # type: ignore[union-attr]
+            yield LayerGrids(queries=queries, keys=keys)
+            patches = queries
 
     def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)

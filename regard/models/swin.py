@@ -5,7 +5,8 @@ and between stages four tokens become one: cost grows with the area of an image,
 pixels B C Y X → patches B T D → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
@@ -16,9 +17,9 @@ from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig, NormPlace
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.norm import build_norm
 from regard.nn.patches import PatchEmbedding, Side, grid_of, sides
-from regard.nn.pooling import pooled
 from regard.nn.stack import glorot
 from regard.nn.windows import Grid, LearnedOffsets, LogOffsets, Merge, Stage, WindowBlock, WindowPosition, Windows
 from regard.registry import register_model
@@ -56,6 +57,13 @@ class SwinConfig(HierarchyConfig):
         for number in range(len(self.depths)):
             self.blocks(number)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size; a window covers the whole last grid, up to 8 tokens a side."""
+        sizes = HierarchyConfig.fitting(rows, columns)
+        stages, grid = len(sizes["depths"]), -(-min(rows, columns) // sizes["patch"])
+        return sizes | dict(heads=tuple(3 * 2**i for i in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1))))
+
     def blocks(self, stage: int) -> BlockConfig:
         """Return the config of a stage's blocks."""
         dim = self.dim * 2**stage
@@ -69,6 +77,12 @@ class SwinConfig(HierarchyConfig):
         """Return the grid that a position network is built for, or None for learned offsets, which serve any grid."""
         rows = grid_of(self.image, self.patch)[0] // 2**stage
         return (rows, rows) if self.offsets == "log" else None
+
+    def without_labels(self) -> "SwinConfig":
+        """The config to fine-tune this model with; networks of offsets keep the scale of the windows they know."""
+        return replace(
+            self, labels=(), trained_windows=self.known_windows if self.offsets == "log" else self.trained_windows
+        )
 
     @property
     def idle(self) -> dict[str, str]:
@@ -153,11 +167,14 @@ class Swin(Hierarchy):
             x, grid = stage(x, grid)
         return x
 
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grid of each block, and the windows that it is cut into."""
+        for stage, depth in zip(self.stages, self.config.depths, strict=True):
+            cuts = stage.windows(patches.grid)  # type: ignore[operator]
+            for block in range(depth):
+                yield LayerGrids(queries=patches, keys=patches, windows=cuts[block % 2])
+            patches = patches.coarser(2)
+
     def windows(self, image: Side) -> list[Windows]:
         """Return the windows of each block for an image of that size, in the order of `regard.look`'s layers."""
-        grid, windows = pooled(sides(image), self.config.patch), list[Windows]()
-        for depth, stage in zip(self.config.depths, self.stages, strict=True):
-            cuts = stage.windows(grid)  # type: ignore[operator]
-            windows += [cuts[block % 2] for block in range(depth)]
-            grid = pooled(grid, 2)
-        return windows
+        return [grids.windows for grids in self.layer_grids(self.patch_grid(sides(image))) if grids.windows is not None]

@@ -56,6 +56,14 @@ class ImageConfig(BlockConfig):
         check_positive(self, "channels", "depth")
         grid_of(self.image, self.patch)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size: about eight patches a side, and more blocks for larger images."""
+        side = min(rows, columns)
+        whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
+        patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
+        return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTConfig(ImageConfig):
@@ -78,6 +86,10 @@ class ViTConfig(ImageConfig):
             raise ValueError("a model with labels has no pooler; set pooler=false")
         if self.teacher == "head" and not self.labels:
             raise ValueError("a teacher's head needs the names of its labels; use teacher=token without them")
+
+    def without_labels(self) -> "ViTConfig":
+        """The config to fine-tune this model with: no labels, no head for a teacher, no pooler."""
+        return replace(self, labels=(), pooler=False, teacher="none" if self.teacher == "none" else "token")
 
     @property
     def idle(self) -> dict[str, str]:
@@ -148,6 +160,12 @@ class ViT(nn.Module):
             x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
         x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
         return dropout(x, self.config.dropout, self.training)
+
+    def patch_vectors(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
+        """The vectors of tokens without their positions, and with them."""
+        x = self.patches(pixels).flatten(2).mT
+        x = x if self.first is None else torch.cat([self.first.expand(len(x), -1, -1), x], 1)
+        return x, ViT.tokens(self, pixels)  # a subclass may normalise what it makes of them
 
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """Return a vector for each token before the patches and for each patch."""

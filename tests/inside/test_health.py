@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from regard.inside.health import MOST, Axes, page
+from regard.inside.page.health import MOST, Axes, page
 from tests.train.test_history import FINDING, WATCH, run_of
 
 STEPS = [{"step": i, "loss": 5 / i} for i in range(1, 3 * MOST)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-
-from regard.data.readers.images import Preparation
 from regard.inside.sight import prepared
+
+from regard.data.readers.preprocessing import Preprocessing
 from regard.models import ViT, ViTConfig
 from regard.tasks import ImageEncoder
 
@@ -15,7 +15,7 @@ from regard.tasks import ImageEncoder
 def encoder():
     torch.manual_seed(0)
     model = ViT(ViTConfig(image=8, patch=4, dim=8, heads=2, depth=1, ffn_dim=8))
-    return ImageEncoder(model, Preparation(shortest=8, crop=(8, 8)))
+    return ImageEncoder(model, Preprocessing(shortest=8, crop=(8, 8)))
 
 
 def test_an_open_image_has_the_numbers_of_its_file(encoder, tmp_path):
