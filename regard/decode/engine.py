@@ -169,7 +169,7 @@ class Engine:
         if request.beams > self.max_batch:
             raise ValueError(f"beams={request.beams} is more than max_batch={self.max_batch}")
         if request.propose is not None and not self.runner.paged:
-            raise ValueError("guesses are checked in one step, which this model cannot do; leave them out")
+            raise ValueError("this model cannot verify guesses in one step; leave out propose")
 
     def step(self) -> None:
         """Do one step for all running requests. An error here fails all of them: it belongs to none in particular."""

@@ -42,7 +42,9 @@ class CNNAttentionConfig(HierarchyConfig):
         if not 0 <= self.attention <= len(self.depths):
             raise ValueError(f"attention={self.attention} is no number of stages; there are {len(self.depths)}")
         if self.activation in GATED:
-            raise ValueError(f"activation={self.activation} has a gate, which convolutions have not; use gelu or relu")
+            raise ValueError(
+                f"activation={self.activation} has a gate, which convolutions do not support; use gelu or relu"
+            )
         for stage in range(len(self.depths)):
             self.attention_for(stage)
 

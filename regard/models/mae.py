@@ -44,7 +44,7 @@ class MAEConfig(ImageConfig):
             raise ValueError(f"hidden={self.hidden} is not in (0, 1)")
         if self.tokens < 3:
             raise ValueError(
-                f"image={self.image} has one patch={self.patch}, and none could be hidden; use a smaller one"
+                f"image={self.image} has one patch={self.patch}, so that none could be masked; use a smaller patch"
             )
         check_positive(self, "decoder_depth")
         if self.head_dim is not None or self.kv_heads is not None:

@@ -199,7 +199,9 @@ class Compiled:
         gathered = False
         for operation in self.program.operations:
             if gathered and not isinstance(operation, AFTER_GATHER):
-                raise Unsupported(f"{type(operation).__name__} behind Gather has lost its positions")
+                raise Unsupported(
+                    f"{type(operation).__name__} after Gather needs positions, which its rows no longer have"
+                )
             gathered |= isinstance(operation, ops.Gather)
             name = {"AttendRows": "attend_rows"}.get(type(operation).__name__, type(operation).__name__.lower())
             arguments = getattr(self, name)(operation)
@@ -302,7 +304,7 @@ class Compiled:
 
     def embed(self, op: ops.Embed) -> tuple[Any, ...]:
         if op.weight.format == "bytes":
-            raise Unsupported("token vectors are not kept as bytes; int8 is for them")
+            raise Unsupported("an embedding cannot be stored as bytes; use int8")
         self.vocabulary = min(self.vocabulary, op.weight.rows)
         length = 0 if op.positions is None else len(op.positions)
         if op.positions is not None:
@@ -357,7 +359,7 @@ class Compiled:
             raise ValueError(f"a bias for both sides has {2 * sizes.zero + 1} columns, got {sizes.bias.shape[1]}")
         k, v = self.columns(op.k, kv_width), self.columns(op.v, kv_width)
         if k.stride != v.stride:
-            raise Unsupported("keys and values of an encoder stand in one buffer")
+            raise Unsupported("keys and values of an encoder must be in one buffer")
         return self.columns(op.q, width), k, v, self.columns(op.out, width), heads
 
     def gather(self, op: ops.Gather) -> tuple[Any, ...]:

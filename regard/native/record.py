@@ -127,7 +127,7 @@ def after(program: Program, block: Block, part: str, x: Columns, mixed: Columns,
 
 def record_embedding(program: Program, embedding: Embedding, max_positions: int) -> Columns:
     if embedding.types is not None:
-        raise Unsupported("token types are not written step by step")
+        raise Unsupported("a model with token types cannot be recorded for decoding")
     weight = weight_of(embedding)
     x = program.columns("x", weight.columns)
     program.add(Embed(x, weight, embedding.scale, table_of(embedding.position, max_positions)))
@@ -176,7 +176,9 @@ def epsilon(layer: nn.Module) -> float:
 def heads_of(attention: Attention) -> Heads:
     kernel = attention.kernel
     if type(kernel) not in (Full, Dot, Normalized):
-        raise Unsupported(f"{type(kernel).__name__} attention is no part of programs; full, dot and normalized are")
+        raise Unsupported(
+            f"{type(kernel).__name__} attention cannot be recorded as a program; full, dot and normalized can"
+        )
     scale = 1.0 if isinstance(kernel, Dot) else attention.head_dim**-0.5
     return Heads(attention.heads, attention.kv_heads, attention.head_dim, scale)
 
@@ -187,7 +189,7 @@ def weight_of(module: nn.Module) -> Weight:
     if packed is not None:
         return packed
     if type(module) not in (nn.Linear, Embedding, Head):
-        raise Unsupported(f"{type(module).__name__} is more than a matrix")
+        raise Unsupported(f"{type(module).__name__} is not a plain linear layer")
     values = cast(Tensor, module.weight).detach()
     return Weight(values, *values.shape)
 
@@ -224,7 +226,7 @@ def check_plain(parts: Parts) -> None:
     if any(module.reversible for module in modules if isinstance(module, Stack)):
         raise Unsupported("reversible layers have two streams")
     if any(is_watched(module) for module in modules):
-        raise Unsupported("someone looks at the model while it works")
+        raise Unsupported("forward hooks watch the model")
 
 
 def is_watched(module: nn.Module) -> bool:

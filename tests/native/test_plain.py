@@ -133,7 +133,7 @@ def adapted(model):
         (lambda: make("gpt", 5), "reversible layers have two streams"),
         (lambda: make("gpt", 0, kernel="linear"), "Linear attention is no part of programs; full, dot and normalized"),
         (lambda: make("gpt", 0, kernel="window:radius=2"), "Window attention is no part"),
-        (lambda: adapted(make("gpt", 0)), "Sequential is more than a matrix"),
+        (lambda: adapted(make("gpt", 0)), "Sequential is not a plain linear layer"),
     ],
 )
 def test_what_is_no_program_says_why(model, why):

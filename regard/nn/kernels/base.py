@@ -16,7 +16,7 @@ NEEDS: dict[Need, str] = {
     "causal": "hide the future",
     "cached": "decode step by step",
     "biased": "take positions as a bias",
-    "crosses": "look from one sequence at another",
+    "crosses": "attend from one sequence to another",
     "drops": "drop weights (attention_dropout)",
 }
 

@@ -34,7 +34,9 @@ class Summary(KeyValues):
     def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         self.length = self.checked(self.length + k.shape[2])
         if kernel._forward_hooks:  # type: ignore[attr-defined]
-            raise ValueError("a state has no keys to look at; look at one forward pass over the whole text instead")
+            raise ValueError(
+                "its decoding state keeps no keys, so it has no weights to show; look at one forward pass over the whole text"
+            )
         out, self.state = kernel.resume(q, k, v, self.state, **options)  # type: ignore[attr-defined]
         return out
 
@@ -114,9 +116,7 @@ class Linear(Kernel):
         start = 0 if mask is None else mask.start
         causal, real = causal_and_keys(mask, start + k.shape[2], self)
         if not causal and q.shape[2] > 1:
-            raise ValueError(
-                "a state knows only the past, and several new positions may not see each other; use causal()"
-            )
+            raise ValueError("decoding several positions from a state needs a causal mask; pass mask=causal()")
         phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
         state = self.empty(q, v) if state is None else state
         return scan(partial(pass_by, phi), self.chunk, state, q, k, v, None if real is None else real[:, :, start:])
