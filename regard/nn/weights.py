@@ -33,7 +33,7 @@ def find_kernels(model: nn.Module) -> dict[str, Kernel]:
             inner.update(part for part in module.modules() if part is not module)
     if not by_path:
         raise ValueError(
-            f"{type(model).__name__} has no attention; build it from regard.nn.attention.Attention "
+            f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
             "(a seq2seq needs score additive, dot or general)"
         )
     return by_path

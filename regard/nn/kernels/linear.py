@@ -35,7 +35,7 @@ class Summary(KeyValues):
         self.length = self.checked(self.length + k.shape[2])
         if kernel._forward_hooks:  # type: ignore[attr-defined]
             raise ValueError(
-                "its decoding state keeps no keys, so it has no weights to show; look at one forward pass over the whole text"
+                "a decoding state keeps no keys, so no weights can be shown; look at one forward pass instead"
             )
         out, self.state = kernel.resume(q, k, v, self.state, **options)  # type: ignore[attr-defined]
         return out
