@@ -199,7 +199,7 @@ def cnn_attention(config: CNNAttentionConfig, at: Setting) -> Count:
     flops, matrices, kept, live = Flops(matrices=2 * T * values * D), 0, 0, 0
     copies = 2 if config.activation == "relu" else 3  # what is normalised, activated (ReLU keeps its result), convolved
     for stage, depth in enumerate(config.depths):
-        own = config.looks(stage)
+        own = config.attention_for(stage)
         for block in range(depth):
             inputs, before, first = width, T, stage > 0 and block == 0
             width, grid = D * 2**stage, pooled(grid, 2) if first else grid

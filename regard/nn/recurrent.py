@@ -27,12 +27,12 @@ class Recurrent(nn.Module):
         lengths: Int[Tensor, "B"] | None = None,
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
         """Return outputs and final state; with `lengths`, padding on the right is never read (in both directions)."""
-        given = None if state is None else tuple(state) if self.parts == 2 else state[0]
+        initial = None if state is None else tuple(state) if self.parts == 2 else state[0]
         if lengths is None:
-            out, last = self.layers(x, given)
+            out, last = self.layers(x, initial)
         else:
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            out, last = self.layers(packed, given)
+            out, last = self.layers(packed, initial)
             out, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
         return out, list(last) if self.parts == 2 else [last]
 

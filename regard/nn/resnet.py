@@ -64,7 +64,7 @@ class Residual(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, stride: int, bottleneck: bool, frozen: bool) -> None:
         super().__init__()
         sizes = layers_of(inputs, outputs, bottleneck=bottleneck)
-        strides = [stride if place == int(bottleneck) else 1 for place in range(len(sizes))]
+        strides = [stride if index == int(bottleneck) else 1 for index in range(len(sizes))]
         self.layers = nn.ModuleList(
             Convolution(*size, stride=step, frozen=frozen) for size, step in zip(sizes, strides, strict=True)
         )
@@ -73,8 +73,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         y = x
-        for place, layer in enumerate(self.layers):
-            y = layer(y if place == 0 else F.relu(y))
+        for index, layer in enumerate(self.layers):
+            y = layer(y if index == 0 else F.relu(y))
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 

@@ -112,14 +112,14 @@ def glorot(module: nn.Module) -> None:
                 torch.nn.init.zeros_(child.bias)
 
 
-def seek_likeness(stack: Stack) -> None:
+def init_keys_as_queries(stack: Stack) -> None:
     """Initialise keys as copies of queries, so that tokens first attend to similar ones (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
         if layer.kv_heads == layer.heads and not layer.kernel.shares:
             layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
 
 
-def silence(stack: Stack) -> None:
+def zero_output_init(stack: Stack) -> None:
     """Initialise the output matrices of all parts to zero: an untrained stack passes its input on."""
     for module in stack.modules():
         if isinstance(module, Attention):

@@ -10,7 +10,7 @@ from regard.data.readers.image_files import is_image, read_image
 from regard.data.sets.batches import pad
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks.prepared import (
     SURE,
@@ -106,7 +106,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         return Outputs(sure, best.indices[sure].tolist(), torch.eye(len(best.values))[sure])
 
     def details(logits: Tensor) -> dict[str, Any]:
-        boxes = corners(apart(model(**prepared.inputs)[0].float())[1]).clamp(0, 1)
+        boxes = corners(split_predictions(model(**prepared.inputs)[0].float())[1]).clamp(0, 1)
         boxes = boxes * torch.tensor([columns, rows, columns, rows])
         best = logits.softmax(-1)[:, :-1].max(-1)
         names = prepared.names(best.indices.tolist())
@@ -120,7 +120,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         }  # fmt: skip
 
     prepared.answers, prepared.row_sequence = "boxes", len(prepared.sequences)
-    prepared.run = lambda inputs: apart(model(**inputs))[0]
+    prepared.run = lambda inputs: split_predictions(model(**inputs))[0]
     prepared.labels, prepared.choose, prepared.details = [*model.config.labels, "nothing"], choose, details
     prepared.sequences.append(queries)
     return prepared
