@@ -14,7 +14,7 @@ import torch
 
 from regard.bench.measure import Died, counted, in_child, line_up, median, show_seconds, timed
 from regard.bench.quality import store, stored
-from regard.data.sets.images import ImagesConfig
+from regard.data.sets.labelled_images import ImagesConfig
 from regard.eval.scores import evaluate
 from regard.inside.curves import Panel, draw_growth
 from regard.inside.views import Target

@@ -12,19 +12,18 @@ from regard.bench.measure import counted, line_up, median
 from regard.cost.report import decimal_size
 from regard.data.generated.docs import summaries
 from regard.data.generated.text_tasks import tasks
+from regard.data.readers.text_files import Pairs, read_lines, read_text
 from regard.data.sets.batches import bucket, pair_batch, text_batches
-from regard.data.sets.labelled import ExamplesConfig
-from regard.data.sets.pairs import Pairs, PairsConfig, read_lines
-from regard.data.sets.text import TextConfig, read_text
-from regard.eval.scores import data_of, held_out_pairs, held_out_text, score
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.text_pairs import TasksConfig
+from regard.eval.scores import eval_set, score
 from regard.hub.remote import find
 from regard.native.quantized import size_of
 from regard.objectives.next_token import next_token
-from regard.recipes.lm import encode
-from regard.recipes.t5 import TasksConfig
 from regard.runs.recipe import Recipe
-from regard.tasks import Encoder, Filler, Translator, Writer, load
+from regard.tasks import LanguageModel, MaskFiller, TextEncoder, Translator, load
 from regard.tasks.loading import Quantize
+from regard.tokens.encoding import encode_text
 from regard.train.loop import evaluate
 from regard.train.progress import Line
 
@@ -58,7 +57,7 @@ def measure_quantize(
         loaded = load(path, kind)
         size = size_of(loaded.model)  # tables of positions grow with use
         told = {**(changes or {}), **named(loaded, path, data)}
-        texts = read_lines(Path(data[0])) if type(loaded) is Encoder and data else sentences()
+        texts = read_lines(Path(data[0])) if type(loaded) is TextEncoder and data else sentences()
         scores = quality(loaded, path, told, limit, vectors, texts[: limit or SENTENCES])
         unit, speed = speed_of(loaded, texts)
         rows[kind] = {"bytes": size, "speed": round(speed, 1), "scores": scores}
@@ -68,11 +67,11 @@ def measure_quantize(
 def named(loaded: Any, run: Path, data: Sequence[str | Path]) -> dict[str, str]:
     """FILEs as the fields that they are for this kind of model."""
     files = list(map(str, data))
-    if not files or type(loaded) is Encoder:
+    if not files or type(loaded) is TextEncoder:
         return {}
     if isinstance(loaded, Translator):
         fields = ["data.pairs"] if len(files) == 1 else ["data.source", "data.target"]
-    elif isinstance(loaded, Writer | Filler):
+    elif isinstance(loaded, LanguageModel | MaskFiller):
         fields = ["data.text"]
     else:
         raise ValueError(f"{run} has labels to be right about; name their files as --data.train and --data.test")
@@ -85,16 +84,16 @@ def quality(
     loaded: Any, run: Path, changes: Mapping[str, Any], limit: int | None, vectors: dict[str, Any], texts: list[str]
 ) -> dict[str, Any]:
     """What a model is worth, by the measures of its task. `vectors` keeps likenesses under float weights."""
-    if isinstance(loaded, Writer) and not isinstance(own_data(run), ExamplesConfig):
+    if isinstance(loaded, LanguageModel) and not isinstance(own_data(run), ExamplesConfig):
         return text_quality(loaded, run, changes, limit)
-    if type(loaded) is Encoder and not isinstance(own_data(run), ExamplesConfig) and not changes:
+    if type(loaded) is TextEncoder and not isinstance(own_data(run), ExamplesConfig) and not changes:
         return likeness_quality(loaded, texts, vectors)
-    limit = limit or (PAIRS if isinstance(loaded, Translator | Writer) else None)
+    limit = limit or (PAIRS if isinstance(loaded, Translator | LanguageModel) else None)
     found = score(loaded, run, changes, limit).scores
     scores = {name: value for name, value in found.items() if not name.endswith("_signature")}
     if isinstance(loaded, Translator):
-        scores = {"loss": round(pair_loss(loaded, pairs_of(run, changes, limit)), 4)} | scores
-    if type(loaded) is Encoder:
+        scores = {"loss": round(pair_loss(loaded, pairs_of(loaded, run, changes, limit)), 4)} | scores
+    if type(loaded) is TextEncoder:
         scores |= likeness_quality(loaded, texts, vectors)
     return scores
 
@@ -104,11 +103,11 @@ def own_data(run: Path) -> Any:
     return Recipe.load(stored).data if stored.is_file() else None
 
 
-def text_quality(loaded: Writer, run: Path, changes: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+def text_quality(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
     """Loss a token, perplexity and bits per byte of held-out text."""
-    data = data_of(run, TextConfig, changes)
-    text = (read_text(data.text) if changes and data.text else held_out_text(data))[: limit or BYTES]
-    ids, context = encode(loaded.tokenizer, text), loaded.context
+    data = eval_set(loaded, run, changes).data
+    text = (read_text(data.text) if changes and data.text else data.held_out())[: limit or BYTES]
+    ids, context = encode_text(loaded.tokenizer, text), loaded.context
     loss = evaluate(loaded.model, text_batches(ids, context, max(1, 8192 // context)), next_token)
     size = len(text.encode())
     bits = loss * (len(ids) - 1) / math.log(2) / size
@@ -117,11 +116,11 @@ def text_quality(loaded: Writer, run: Path, changes: Mapping[str, Any], limit: i
     }  # fmt: skip
 
 
-def pairs_of(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
-    data = data_of(run, PairsConfig, changes)
-    if isinstance(data, TasksConfig) and data.embedded:
+def pairs_of(loaded: Translator, run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
+    test = eval_set(loaded, run, changes, limit)
+    if isinstance(test.data, TasksConfig) and test.data.embedded:
         return [(one.source, one.target) for one in tasks("test", limit or PAIRS)]
-    return held_out_pairs(run, changes, limit)
+    return loaded.test_pairs(test)
 
 
 def pair_loss(loaded: Translator, pairs: Pairs) -> float:
@@ -140,7 +139,7 @@ def pair_loss(loaded: Translator, pairs: Pairs) -> float:
     return evaluate(loaded.model, batches, next_token)
 
 
-def likeness_quality(loaded: Encoder, texts: list[str], vectors: dict[str, Any]) -> dict[str, Any]:
+def likeness_quality(loaded: TextEncoder, texts: list[str], vectors: dict[str, Any]) -> dict[str, Any]:
     """How well the order of all likenesses between texts stays what it is under float weights."""
     if len(texts) < 3:
         raise ValueError(f"likenesses are ranked among at least three texts, got {len(texts)}; give more lines")
@@ -167,7 +166,7 @@ def sentences() -> list[str]:
 
 def speed_of(loaded: Any, texts: Sequence[str]) -> tuple[str, float]:
     """Tokens a second of one text after the other for what writes, else texts a second."""
-    if isinstance(loaded, Writer):
+    if isinstance(loaded, LanguageModel):
         prompt = texts[0][:40]
         return "tokens/s", rate(lambda: written(loaded, loaded.generate([prompt], max_new_tokens=NEW_TOKENS)[0]))
     if isinstance(loaded, Translator):
@@ -178,10 +177,10 @@ def speed_of(loaded: Any, texts: Sequence[str]) -> tuple[str, float]:
         )
     some = list(texts[:64])
     framed = loaded.frame(some)
-    return "texts/s", rate(lambda: len(loaded.embed(some) if type(loaded) is Encoder else loaded.scores(framed)))
+    return "texts/s", rate(lambda: len(loaded.embed(some) if type(loaded) is TextEncoder else loaded.logits(framed)))
 
 
-def written(loaded: Writer, text: str) -> int:
+def written(loaded: LanguageModel, text: str) -> int:
     """Tokens of a continuation, its end included."""
     return min(NEW_TOKENS, len(loaded.tokenizer.encode(text)) + 1)
 

@@ -121,9 +121,9 @@ TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 def kind_of(loaded: Any) -> str:
     """What a loaded model is, in the words of the table."""
-    from regard.tasks import Painter, PictureEncoder, Translator, Writer
+    from regard.tasks import ImageEncoder, LanguageModel, PixelModel, Translator
 
-    kinds = ((PictureEncoder | Painter, EYE), (Translator, TRANSLATOR), (Writer, WRITER))
+    kinds = ((ImageEncoder | PixelModel, EYE), (Translator, TRANSLATOR), (LanguageModel, WRITER))
     return next((name for kind, name in kinds if isinstance(loaded, kind)), READER)
 
 
@@ -137,7 +137,7 @@ def views_of(loaded: Any) -> list[str]:
 
 def check_given(run: str, loaded: Any, text: str, way: str, given: dict[str, Any]) -> None:
     """An error if something was given that nothing would come of."""
-    from regard.data.readers.images import SUFFIXES
+    from regard.data.readers.image_files import SUFFIXES
 
     who = kind_of(loaded)
     if who != EYE and Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
@@ -240,7 +240,7 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
     Page(loaded, *text)  # what is wrong with the input is said here, in a line
     name = Path(run).resolve().name if Path(run).exists() else run
 
-    def ready(address: str, shelf: Any) -> None:
+    def ready(address: str, store: Any) -> None:
         url = f"{address}/?look#/look?{urlencode({'model': name})}"
         click.echo(f"page {url}  (Ctrl-C stops)", err=True)
         if has_browser():

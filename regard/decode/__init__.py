@@ -1,4 +1,4 @@
-"""From a model's scores to text: greedy, sampled and beam search, for every model that can `prefill` and `step`."""
+"""Generation of token ids: greedy, sampled and beam search, for every model with `prefill` and `step`."""
 
 from regard.decode.batch import beam_search, generate
 from regard.decode.engine import Engine

@@ -36,3 +36,16 @@ __all__ = [
     "render_word",
     "show_text",
 ]
+
+
+def draw_view(task, view, item, path):
+    """Draw a view of a task at work on one input."""
+    from regard.inside.alignments import draw_translation
+    from regard.inside.boxes import draw_boxes
+    from regard.inside.captions import draw_words
+
+    if view == "alignment":
+        return draw_translation(task, item, task.translate([item])[0][0], path)
+    if view == "boxes":
+        return draw_boxes(item, task.detect([item])[0], task.model.config.labels, path)
+    return draw_words(task, item, path)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from regard.data.generated.scenes import COLOURS, SHAPES, Scene
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.data.sets.batches import pad
 from regard.inside.canvas import check_suffix
 from regard.inside.capture import crossing
 from regard.inside.pictures import as_rgb, grid_of_pictures, overlay
-from regard.tasks.captioner import Caption, CaptionWriter
-from regard.tasks.pictures import Picture
+from regard.tasks.image_captioner import Caption, ImageCaptioner
+from regard.tasks.image_encoder import ImageInput
 
 BATCH = 64
 LARGEST = 512
@@ -24,7 +24,7 @@ ROW = 7
 
 
 def word_maps(
-    loaded: CaptionWriter, pixels: Sequence[np.ndarray], captions: Sequence[Sequence[int]]
+    loaded: ImageCaptioner, pixels: Sequence[np.ndarray], captions: Sequence[Sequence[int]]
 ) -> list[tuple[list[str], np.ndarray]]:
     """The words of each caption, and where the model looked for each: weights (words, rows, columns) that sum to 1.
 
@@ -79,7 +79,7 @@ def gains(words: Sequence[str], maps: np.ndarray, scene: Scene, side: int) -> li
 
 
 def draw_words(
-    loaded: CaptionWriter, picture: Picture, path: str | Path | None = None, caption: Caption | None = None
+    loaded: ImageCaptioner, picture: ImageInput, path: str | Path | None = None, caption: Caption | None = None
 ) -> Any:
     """The picture and, for each word of its caption, where the model looked when it wrote it."""
     if path is not None:

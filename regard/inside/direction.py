@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.data.sets.collection import Examples
 from regard.inside.states import behind, blocks_of, moved
-from regard.tasks import CaptionWriter, Translator
-from regard.tasks.speaker import Speaker
+from regard.tasks import ImageCaptioner, Translator
+from regard.tasks.engine_task import EngineTask
 
 STOPS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 """Of a walk, as shares of how far it reaches to both sides."""
@@ -73,7 +73,7 @@ def walk(
         pairs = zip(near.values.tolist(), near.indices.tolist(), strict=True)
         found = [{"distance": far, "name": others.names[i], "label": labels[i]} for far, i in pairs if far < torch.inf]
         stop: dict[str, Any] = {"step": step, "nearest": found}
-        if isinstance(loaded, Speaker) and layer is not None:
+        if isinstance(loaded, EngineTask) and layer is not None:
             with steered(loaded, layer, step * along.vector, pictures=begin.pictures):
                 stop["writes"] = write(loaded, begin.items[0])
         stops.append(stop)
@@ -90,7 +90,7 @@ def steered(loaded: Any, layer: int, by: Float[Tensor, "D"], *, pictures: bool =
 
 def write(loaded: Any, item: Any) -> str:
     """What a model that writes says to an example, the likeliest token each time."""
-    if isinstance(loaded, CaptionWriter):
+    if isinstance(loaded, ImageCaptioner):
         return loaded.caption([item], beams=1)[0][0].text
     if isinstance(loaded, Translator):
         return loaded.translate([item], beams=1)[0][0].text

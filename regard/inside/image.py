@@ -16,7 +16,7 @@ from regard.inside.pictures import as_rgb, borders, framed, grid_of_pictures, ov
 from regard.inside.sight import At, Finding, Layer, Places, Sight, findings, see, tower
 from regard.models import DETR, Captioner, Swin
 from regard.nn.weights import find_kernels
-from regard.tasks import PictureClassifier
+from regard.tasks import ImageClassifier
 
 QUERY, WINDOW, CUT = (86, 220, 255), (235, 235, 235), (255, 60, 40)
 SHADES = " ░▒▓█"
@@ -55,7 +55,7 @@ def show(
         return report_findings(*found), lambda path: draw_findings(*found, path)
     sight = look_at(loaded, picture, view=view, layer=layer, head=head)
     said, label = report(sight, view=view, at=at), ""
-    if isinstance(loaded, PictureClassifier):
+    if isinstance(loaded, ImageClassifier):
         best = loaded.classify([picture])[0][0]
         said |= {"label": best.label, "probability": round(best.probability, 4)}
         label = f"{best.label} ({best.probability:.2f})"

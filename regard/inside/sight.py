@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.inside.capture import Layers, look, matching
 from regard.models import CLIP, DETR, MAE, CNNAttention, MViT, Swin, ViT
 from regard.nn.convolution import ImageAttention, ResidualBlock
@@ -24,7 +24,7 @@ from regard.nn.resnet import halved
 from regard.nn.weights import find_kernels
 from regard.nn.windows import Windows
 from regard.objectives.matching import corners
-from regard.tasks import Painter
+from regard.tasks import PixelModel
 
 At = tuple[int, int]
 """Row and column of a patch."""
@@ -171,7 +171,7 @@ class Tower:
 def tower(loaded: Any) -> Tower:
     """Of two towers the one for pictures, of an encoder and a decoder the encoder."""
     model = loaded.model
-    if isinstance(loaded, Painter):
+    if isinstance(loaded, PixelModel):
         return Tower(loaded, model, model)
     family = model.vit if isinstance(model, MAE) else model.vision if isinstance(model, CLIP) else model
     if layout.dispatch(type(family)) is layout.dispatch(object):
@@ -188,7 +188,7 @@ def layout(model: Any, patches: Places) -> Iterator[Plan]:
 
 
 @layout.register
-def layout_of_painter(painter: Painter, patches: Places) -> Iterator[Plan]:
+def layout_of_painter(painter: PixelModel, patches: Places) -> Iterator[Plan]:
     for _ in find_kernels(painter.model):
         yield Plan(queries=patches, keys=patches, first=1, whole=-1)
 
@@ -237,7 +237,7 @@ def coarser(places: Places, stride: int) -> Places:
 
 def cut(model: Any, size: Grid) -> Places:
     """The patches of a picture: a ViT leaves out what does not fill one, the others fill it up."""
-    if isinstance(model, Painter):
+    if isinstance(model, PixelModel):
         return Places(size, 1)
     if isinstance(model, DETR):
         halvings = len(model.config.blocks) + 1
@@ -269,8 +269,8 @@ def see(loaded: Any, picture: Any, *, layers: Layers | None = None, head: int | 
 
 def prepared(loaded: Any, picture: Any) -> tuple[np.ndarray, Tensor]:
     """A picture at the model's size, as bytes and as what the model reads: numbers 1 C Y X, or ids of colours 1 T."""
-    if isinstance(loaded, Painter):
-        ids = loaded.pixels.encode(loaded.read([picture]))
+    if isinstance(loaded, PixelModel):
+        ids = loaded.pixels.encode(loaded.arrays([picture]))
         return loaded.pixels.decode(ids)[0], torch.tensor([[loaded.pixels.start, *ids[0]]])
     bytes_ = loaded.preparation.fit(read_image(picture))
     numbers = torch.from_numpy(loaded.preparation.numbers(bytes_))[None]

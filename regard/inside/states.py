@@ -19,10 +19,10 @@ from regard.models import CLIP, DETR, MAE, Captioner
 from regard.nn.convolution import Eye
 from regard.nn.recurrent import Recurrent
 from regard.nn.reversible import Streams
-from regard.tasks import Painter, PictureEncoder, Translator
-from regard.tasks.comparer import is_picture
-from regard.tasks.encoder import Encoder, reading
-from regard.tasks.speaker import Speaker
+from regard.tasks import ImageEncoder, PixelModel, Translator
+from regard.tasks.engine_task import EngineTask
+from regard.tasks.image_text_matcher import is_image_input
+from regard.tasks.text_encoder import TextEncoder, text_inputs
 
 BATCH = 32
 """Examples that a model reads at once."""
@@ -30,16 +30,16 @@ BATCH = 32
 
 def examples_for(loaded: Any, source: str | Path | None) -> Examples:
     """The examples of a file or folder, as they suit a model."""
-    if isinstance(loaded, Painter):
+    if isinstance(loaded, PixelModel):
         raise ValueError("a model that paints pixel by pixel reads neither texts nor pictures; choose another one")
-    return find_examples(source, sees=isinstance(loaded, PictureEncoder), reads=reads_texts(loaded))
+    return find_examples(source, sees=isinstance(loaded, ImageEncoder), reads=reads_texts(loaded))
 
 
 def single(loaded: Any, item: str) -> Examples:
     """One example from a command line: a text, or the name of an image file for a model that sees."""
     if not item.strip():
         raise ValueError("an example to start from is empty; give a text, or the path of a picture")
-    pictures = isinstance(loaded, PictureEncoder) and (is_picture(item) or not reads_texts(loaded))
+    pictures = isinstance(loaded, ImageEncoder) and (is_image_input(item) or not reads_texts(loaded))
     return Examples([Path(item) if pictures else item], [item], [], pictures)
 
 
@@ -151,11 +151,11 @@ def shaped(count: int, ratio: float) -> tuple[int, int]:
 def read_texts(loaded: Any, texts: Sequence[str], state: Callable[[], Tensor]) -> Iterator[Tokens]:
     model, tokenizer, front = loaded.model, loaded.tokenizer, 0
     most = model.config.max_len
-    if isinstance(loaded, Encoder):
+    if isinstance(loaded, TextEncoder):
         framed = loaded.frame(texts)
         rows = [one.ids for one in framed]
-        model.features(**reading(framed, tokenizer, model.config))
-    elif isinstance(loaded, PictureEncoder):
+        model.features(**text_inputs(framed, tokenizer, model.config))
+    elif isinstance(loaded, ImageEncoder):
         rows = [one.ids for one in tokenizer.frame(texts, max_len=most)]
         model.embed_text(pad(rows, tokenizer.pad or 0), torch.tensor([len(row) for row in rows]))
     elif isinstance(loaded, Translator):
@@ -187,4 +187,4 @@ def vectors_of(loaded: Any, examples: Examples, layer: int | None) -> Float[Tens
 
 def has_own(loaded: Any) -> bool:
     """Whether a model was made to give one vector; one that writes is asked where a vector can be put back."""
-    return hasattr(loaded, "embed") and not isinstance(loaded, Speaker)
+    return hasattr(loaded, "embed") and not isinstance(loaded, EngineTask)

@@ -1,5 +1,6 @@
 """What training and decoding ask of a model; a family says nothing about either."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -21,8 +22,11 @@ class State(Protocol):
 
 @runtime_checkable
 class Generator(Protocol):
-    """A model that writes: `features` and `head` for training, `prefill` and `step` for decoding."""
+    """A generative model: `features` and `head` for training, `prefill` and `step` for decoding."""
 
+    reads: ClassVar[tuple[str, ...]]
+    """Names of the inputs of `prefill` beside the prefix, such as ("source",); () for a language model. Token
+    sequences (B T) come padded, with a further input `lengths`."""
     config: Any
     head: nn.Module
     training: bool
@@ -49,6 +53,18 @@ def preset(family: str, name: str, **changes: Any) -> Any:
     if name not in cls.presets:
         raise ValueError(f"{family} has no preset {name!r}; {nearest(name, cls.presets)}")
     return override(cls.config_class(**cls.presets[name]), changes)
+
+
+def fitting(family: str, rows: int, columns: int) -> dict[str, Any]:
+    """Fields that suit images of this size, from the `fitting` of the family's config; {} where it has none."""
+    suggest = getattr(models[family].config_class, "fitting", None)
+    return suggest(rows, columns) if suggest else {}
+
+
+def without_labels(config: Any) -> Any:
+    """The config to fine-tune a model with, by its `without_labels`; where it has none, the config without labels."""
+    strip = getattr(config, "without_labels", None)
+    return strip() if strip else replace(config, labels=())
 
 
 def build(family: str, config: Any) -> nn.Module:

@@ -19,6 +19,7 @@ from regard.nn.norm import build_norm
 from regard.nn.stack import Stack, build_position, glorot, seek_likeness
 from regard.registry import register_model
 
+TASKS = {"none": "embed", "mask": "fill", "pretrain": "fill", "classify": "classify", "tag": "tag", "answer": "answer"}
 POOLED = ("pretrain", "classify")
 """Tasks that read the pooled vector of the first token."""
 
@@ -108,6 +109,10 @@ class Bert(nn.Module):
         self.embedding = Embedding(config.vocab_size, width, position, **looks)
         self.head = self.new_head()
         self.pair_head = LabelHead(config.dim, 2, dropout=0.0) if config.task == "pretrain" else None
+
+    @property
+    def task(self) -> str:
+        return TASKS[self.config.task]
 
     def new_head(self) -> nn.Module | None:
         config = self.config

@@ -146,7 +146,9 @@ class TransformerWriter(nn.Module):
 class Captioner(nn.Module):
     """Convolutions that see, and a decoder that says what there is."""
 
+    reads: ClassVar[tuple[str, ...]] = ("pixels",)
     config_class = CaptionerConfig
+    task = "caption"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dropout=0.0),
         "small": dict(dim=256, widths=(48, 96, 192), ffn_dim=1024),

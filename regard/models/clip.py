@@ -24,7 +24,7 @@ from regard.nn.masks import causal
 from regard.nn.norm import build_norm
 from regard.nn.patches import grid_of
 from regard.nn.stack import Stack, build_position, glorot
-from regard.registry import register_model
+from regard.registry import positions, register_model
 
 TEMPERATURE = 0.07
 """To begin with."""
@@ -67,7 +67,7 @@ class CLIPConfig(ImageConfig):
             raise ValueError(f"{halved} pixels, got patch={self.patch}; set one as the other")
         if self.head_dim is not None or self.kv_heads is not None:
             raise ValueError("both towers have their own heads; leave head_dim and kv_heads unset")
-        if self.position.partition(":")[0] == "grid":
+        if positions[self.position].on_grid:
             raise ValueError("position=grid is for pictures, and both towers have one kind; use sinusoidal or learned")
 
     @property
@@ -131,6 +131,7 @@ class CLIP(nn.Module):
     """Two towers, and how alike a picture and a text are."""
 
     config_class = CLIPConfig
+    task = "match"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(
             image=64, patch=8, dim=96, depth=4, heads=4, ffn_dim=384, max_len=64, text_dim=64, text_depth=2,

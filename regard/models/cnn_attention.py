@@ -44,6 +44,11 @@ class CNNAttentionConfig(HierarchyConfig):
         for stage in range(len(self.depths)):
             self.looks(stage)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size: every pixel of a small one, and one residual block a stage."""
+        return HierarchyConfig.fitting(rows, columns, finest=20, blocks=1)
+
     @property
     def idle(self) -> dict[str, str]:
         """Fields without effect, and why."""

@@ -18,7 +18,7 @@ from regard.nn.dropout import dropout
 from regard.nn.heads import BoxHead, LabelHead
 from regard.nn.masks import marked
 from regard.nn.patches import Side, sides
-from regard.nn.places import PlacedStack, covered, waves_of
+from regard.nn.positioned import PositionedStack, grid_sinusoids, valid_cells
 from regard.nn.resnet import ResNet, halved
 from regard.nn.stack import glorot
 from regard.registry import register_model
@@ -114,6 +114,7 @@ class DETR(nn.Module):
     """A ResNet, an encoder of its cells, and a decoder of queries that each find one thing, or nothing."""
 
     config_class = DETRConfig
+    task = "detect"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": SMALL | dict(
             image=64, stem=32, widths=(64, 96), blocks=(1, 1), queries=10, dim=96, depth=2, decoder_depth=3, heads=4,
@@ -133,8 +134,8 @@ class DETR(nn.Module):
         self.config, dim = config, config.dim
         how: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
         pre = config.norm_place == "pre"
-        self.encoder = PlacedStack(config.layers, depth=config.depth, cross=False, final_norm=pre)
-        self.decoder = PlacedStack(config.layers, depth=config.decoder_depth, cross=True, final_norm=True)
+        self.encoder = PositionedStack(config.layers, depth=config.depth, cross=False, final_norm=pre)
+        self.decoder = PositionedStack(config.layers, depth=config.decoder_depth, cross=True, final_norm=True)
         self.head = LabelHead(dim, len(config.labels) + 1, dropout=0.0)  # the last is for nothing
         self.box = BoxHead(dim)
         glorot(self)
@@ -150,11 +151,11 @@ class DETR(nn.Module):
     ) -> Float[Tensor, "L B Q D"]:
         """What each block of the decoder made of the queries."""
         memory, real = self.encode(pixels, sizes)
-        where = waves_of(real, self.config.dim, memory.dtype)
+        where = grid_sinusoids(real, self.config.dim, memory.dtype)
         x = self.queries.new_zeros(()) if self.contents is None else self.contents
         x = x.expand(len(pixels), *self.queries.shape)
         mask = None if sizes is None else marked(real.flatten(1))
-        told = dict(places=self.queries[None], context_places=where, context_mask=mask)
+        told = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
         return self.decoder(x, memory, every=True, **told)
 
     def encode(
@@ -164,9 +165,9 @@ class DETR(nn.Module):
         x = self.project(self.backbone(pixels))
         grid, x = x.shape[2:], dropout(x.flatten(2).mT, self.config.dropout, self.training)
         everywhere = torch.ones(1, *grid, dtype=torch.bool, device=x.device)
-        real = everywhere if sizes is None else covered(pixels, sizes, grid)
+        real = everywhere if sizes is None else valid_cells(pixels, sizes, grid)
         mask = None if sizes is None else marked(real.flatten(1))
-        return self.encoder(x, places=waves_of(real, self.config.dim, x.dtype), mask=mask), real
+        return self.encoder(x, positions=grid_sinusoids(real, self.config.dim, x.dtype), mask=mask), real
 
     def features(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None

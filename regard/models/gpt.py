@@ -60,7 +60,9 @@ LLAMA: dict[str, Any] = dict(
 class GPT(nn.Module):
     """A stack that sees only the past, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
     config_class = GPTConfig
+    task = "generate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=512),
         "small": dict(dim=384, depth=6, heads=6, ffn_dim=1536),

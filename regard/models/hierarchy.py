@@ -5,6 +5,7 @@ pixels B C Y X → … → a vector for each place of the last grid B T D → no
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -56,6 +57,18 @@ class HierarchyConfig:
             raise ValueError(f"path_dropout={self.path_dropout} is not in [0, 1)")
         sides(self.image)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int, *, finest: int = 8, blocks: int = 2) -> dict[str, Any]:
+        """Fields that suit images of this size: the first grid is fine, and is halved until 2 to 7 rows are left.
+
+        Images with a side below `finest` have patches of one pixel; every stage has so many `blocks`.
+        """
+        side = min(rows, columns)
+        patch = 1 if side < finest else 2 if side < 48 else 4
+        grid = -(-side // patch)
+        stages = 1 if grid < 4 else next((n for n in (2, 3) if grid <= 7 * 2 ** (n - 1)), 4)
+        return dict(patch=patch, depths=(blocks,) * stages)
+
     @property
     def tokens(self) -> int:
         """Places of the first grid."""
@@ -81,6 +94,10 @@ class Hierarchy(nn.Module):
         self.config = config
         self.norm = build_norm("layer", config.width, config.norm_eps)
         self.head = LabelHead(config.width, len(config.labels), dropout=0.0) if config.labels else None
+
+    @property
+    def task(self) -> str:
+        return "classify-images" if self.config.labels else "embed-images"
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """A vector for each place of the last grid, row by row."""

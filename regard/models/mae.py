@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import BlockConfig
-from regard.nn.patches import cut, resample
-from regard.nn.positions import Learned
+from regard.nn.patches import cut, grid_of
 from regard.nn.stack import Stack, build_position, glorot, seek_likeness
 from regard.registry import register_model
 
@@ -90,6 +89,7 @@ class MAE(nn.Module):
     """A ViT and the decoder that it is trained with."""
 
     config_class = MAEConfig
+    task = "restore-images"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(
             image=28, channels=1, patch=4, dim=96, depth=4, heads=4, ffn_dim=384, decoder_dim=64, decoder_depth=2,
@@ -102,7 +102,7 @@ class MAE(nn.Module):
     def __init__(self, config: MAEConfig) -> None:
         super().__init__()
         position = build_position(config.decoder)
-        if position.turns or position.bias() is not None:
+        if position.rotates or position.bias() is not None:
             raise ValueError(f"position={config.position} counts from patch to patch, but most are hidden; use learned")
         self.config = config
         self.vit = ViT(config.encoder)
@@ -134,12 +134,8 @@ class MAE(nn.Module):
         blanks = self.blank.expand(B, T + 1 - x.shape[1], -1)
         back = self.order(noise)[0].argsort(dim=1)
         x = torch.cat([x[:, :1], taken(torch.cat([x[:, 1:], blanks], dim=1), back)], dim=1)
-        position, patch = self.decoder.position, self.config.patch
-        if isinstance(position, Learned):
-            grid = (pixels.shape[2] // patch, pixels.shape[3] // patch)
-            x = x + resample(position.table, self.vit.grid, grid, first=1)
-        else:
-            x = torch.cat([x[:, :1], position.embed(x[:, 1:])], dim=1)
+        grid = grid_of(tuple(pixels.shape[2:]), self.config.patch)
+        x = self.decoder.position.embed_grid(x, grid, trained=self.vit.grid, first=1)
         return self.head(self.decoder(x)[:, 1:])
 
     def targets(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T P"]:

@@ -49,6 +49,12 @@ class MViTConfig(HierarchyConfig):
             raise ValueError(f"key_stride={self.key_stride} must be at least 1")
         self.blocks(0)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size; the keys of every stage are pooled to the grid of the last."""
+        sizes = HierarchyConfig.fitting(rows, columns)
+        return sizes | dict(key_stride=2 ** (len(sizes["depths"]) - 1))
+
     def key_strides(self, stage: int) -> int:
         """How a stage pools its keys."""
         return max(1, self.key_stride // 2**stage)

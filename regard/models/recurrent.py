@@ -68,7 +68,9 @@ class RecurrentState:
 class RecurrentLM(nn.Module):
     """Embedding, recurrent layers, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
     config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
+    task = "generate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=384),

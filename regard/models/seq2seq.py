@@ -138,7 +138,9 @@ class RecurrentDecoder(nn.Module):
 class Seq2Seq(RecurrentDecoder):
     """A recurrent encoder and decoder, with or without attention between them."""
 
+    reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = Seq2SeqConfig
+    task = "translate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128),
         "small": dict(dim=256),

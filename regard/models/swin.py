@@ -5,7 +5,7 @@ and between stages four tokens become one: cost grows with the area of an image,
 pixels B C Y X → patches B T D → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
@@ -56,6 +56,13 @@ class SwinConfig(HierarchyConfig):
         for number in range(len(self.depths)):
             self.blocks(number)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size; a window covers the whole last grid, up to 8 tokens a side."""
+        sizes = HierarchyConfig.fitting(rows, columns)
+        stages, grid = len(sizes["depths"]), -(-min(rows, columns) // sizes["patch"])
+        return sizes | dict(heads=tuple(3 * 2**i for i in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1))))
+
     def blocks(self, stage: int) -> BlockConfig:
         """What the blocks of a stage are."""
         dim = self.dim * 2**stage
@@ -69,6 +76,12 @@ class SwinConfig(HierarchyConfig):
         """The grid that a network of offsets is made for; learned ones serve any."""
         rows = grid_of(self.image, self.patch)[0] // 2**stage
         return (rows, rows) if self.offsets == "log" else None
+
+    def without_labels(self) -> "SwinConfig":
+        """The config to fine-tune this model with; networks of offsets keep the scale of the windows they know."""
+        return replace(
+            self, labels=(), trained_windows=self.known_windows if self.offsets == "log" else self.trained_windows
+        )
 
     @property
     def idle(self) -> dict[str, str]:

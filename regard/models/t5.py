@@ -53,6 +53,7 @@ class T5(Transformer):
     """An encoder and a decoder for any task that can be written as text to text."""
 
     config_class = T5Config
+    task = "text-to-text"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(GATED, dim=128, depth=4, heads=4, ffn_dim=256, kernel="full"),
         "t5-small": SMALL,

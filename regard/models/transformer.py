@@ -60,7 +60,9 @@ class TransformerConfig(BlockConfig):
 class Transformer(nn.Module):
     """An encoder, a decoder, and the scores over the next token."""
 
+    reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = TransformerConfig
+    task = "translate"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=256, dropout=0.1),
         "small": dict(dim=256, depth=4, heads=4, ffn_dim=1024),

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.dropout import dropout
 from regard.nn.heads import LabelHead, Pooler
-from regard.nn.patches import PatchEmbedding, Side, grid_of, resample
-from regard.nn.positions import Grid, Learned
+from regard.nn.patches import PatchEmbedding, Side, grid_of
+from regard.nn.positions import with_columns
 from regard.nn.stack import Stack, build_position, glorot, seek_likeness
 from regard.registry import register_model
 
@@ -57,6 +57,14 @@ class ImageConfig(BlockConfig):
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         grid_of(self.image, self.patch)
 
+    @classmethod
+    def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
+        """Fields that suit images of this size: about eight patches a side, and more blocks for larger images."""
+        side = min(rows, columns)
+        whole = [p for p in range(2, 17) if rows % p == 0 and columns % p == 0 and side // p >= 4]
+        patch = min(whole, key=lambda p: abs(p - side / 8)) if whole else max(1, round(side / 8))
+        return dict(patch=patch, depth=4 if side <= 16 else 6 if side <= 64 else 8)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTConfig(ImageConfig):
@@ -80,6 +88,10 @@ class ViTConfig(ImageConfig):
         if self.teacher == "head" and not self.labels:
             raise ValueError("a teacher's head needs the names of its labels; use teacher=token without them")
 
+    def without_labels(self) -> "ViTConfig":
+        """The config to fine-tune this model with: no labels, no head for a teacher, no pooler."""
+        return replace(self, labels=(), pooler=False, teacher="none" if self.teacher == "none" else "token")
+
     @property
     def idle(self) -> dict[str, str]:
         """Fields without effect, and why."""
@@ -100,8 +112,7 @@ class ViTConfig(ImageConfig):
     def sized(self) -> "ViTConfig":
         """The same with what the image decides: how many tokens there are and, of waves on a grid, its columns."""
         columns = grid_of(self.image, self.patch)[1]
-        position = f"grid:columns={columns}" if self.position == "grid" else self.position
-        return replace(self, max_len=self.tokens, position=position)
+        return replace(self, max_len=self.tokens, position=with_columns(self.position, columns))
 
 
 @register_model("vit")
@@ -137,22 +148,18 @@ class ViT(nn.Module):
         self.patches = PatchEmbedding(config.channels, config.patch, config.dim)
         self.first = nn.Parameter(torch.randn(config.first, config.dim) * 0.02) if config.first else None
 
+    @property
+    def task(self) -> str:
+        return "classify-images" if self.config.labels else "embed-images"
+
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """The tokens in front and a vector for each patch, with their positions."""
         x = self.patches(pixels)
         rows, columns = x.shape[2:]
-        position, x = self.encoder.position, x.flatten(2).mT
-        if isinstance(position, Grid) and position.columns != columns:
-            raise ValueError(
-                f"positions are for {position.columns} patches in a row, the image has {columns}; "
-                f"use position=grid:columns={columns} or learned"
-            )
-        if not isinstance(position, Learned):
-            x = position.embed(x)
+        x = x.flatten(2).mT
         if self.first is not None:
             x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
-        if isinstance(position, Learned):
-            x = x + resample(position.table, self.grid, (rows, columns), first=self.config.first)
+        x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
         return dropout(x, self.config.dropout, self.training)
 
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:

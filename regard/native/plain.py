@@ -12,7 +12,7 @@ from regard.native import program as ops
 from regard.native.quantized import apply, rows_of
 from regard.nn.feedforward import ACTIVATIONS
 from regard.nn.kernels.full import repeat_heads
-from regard.nn.positions import turned
+from regard.nn.positions import rotated
 
 
 class Plain:
@@ -70,7 +70,7 @@ class Plain:
 
     def rotate(self, op: ops.Rotate) -> None:
         cos, sin = op.angles[:, self.positions, None].to(self.pages.dtype)  # R 1 K
-        self.write(op.x, turned(self.split(op.x, op.head_dim), cos, sin).flatten(1))
+        self.write(op.x, rotated(self.split(op.x, op.head_dim), cos, sin).flatten(1))
 
     def unit(self, op: ops.Unit) -> None:
         x = self.split(op.x, op.head_dim)

@@ -179,7 +179,7 @@ class Gather:
 Operation = Embed | Norm | Linear | Activate | Gate | Rotate | Unit | Store | Attend | AttendRows | Gather
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The rows of one run. Tables name the pages of each sequence in order."""
 

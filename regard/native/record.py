@@ -33,7 +33,7 @@ from regard.nn.embeddings import Embedding, Head
 from regard.nn.kernels.full import Full
 from regard.nn.kernels.scaled import Dot, Normalized
 from regard.nn.norm import RMSNorm
-from regard.nn.positions import DistanceBias, Grid, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves
+from regard.nn.positions import DistanceBias, Position
 from regard.nn.stack import Parts, Stack
 
 
@@ -193,20 +193,18 @@ def weight_of(module: nn.Module) -> Weight:
 
 
 def table_of(position: Position, max_positions: int) -> Float[Tensor, "T D"] | None:
-    """What is added to the vectors of tokens, by position."""
-    if type(position).embed is Position.embed:
-        return None
-    if not isinstance(position, Sinusoidal | SinusoidalHalves | Grid | Learned):
-        raise Unsupported(f"{type(position).__name__} positions are not added to the token vectors")
-    like = next(iter([*position.parameters(), *position.buffers()]), torch.empty(0))
-    with torch.no_grad():
-        return position.embed(torch.zeros(1, max_positions, position.dim).to(like))[0].contiguous()
+    """Return what is added to the token vectors, by position."""
+    try:
+        return position.added(max_positions)
+    except NotImplementedError as error:
+        raise Unsupported(str(error)) from None
 
 
 def angles_of(position: Position, max_positions: int) -> Float[Tensor, "2 T K"]:
-    if not isinstance(position, Rotary):
-        raise Unsupported(f"{type(position).__name__} positions turn queries in a way of their own")
-    return position.rows(max_positions).to(position.angles).contiguous()
+    try:
+        return position.rotations(max_positions)
+    except NotImplementedError as error:
+        raise Unsupported(str(error)) from None
 
 
 def distances(position: Position, max_positions: int, *, causal: bool) -> tuple[Float[Tensor, "H N"], int]:

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Request
 
 from regard.inside.page import Page
 from regard.serve import schemas
-from regard.serve.answers import asked
+from regard.serve.answers import run_in_worker
 from regard.serve.errors import Refused
-from regard.serve.pictures import image_of
-from regard.serve.shelf import Served
+from regard.serve.inputs import receive
+from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
-from regard.tasks import Painter, PictureEncoder
+from regard.tasks import ImageEncoder, PixelModel
 
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
 ROOM = 512 * 2**20
@@ -55,14 +55,14 @@ class Looks:
 async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     """A pass through a model: tokens, layers, and the answer."""
     state = state_of(request)
-    served = await state.shelf.take(body.model, "look")
+    served = await state.store.take(body.model, "look")
     words: tuple[Any, ...]
     if body.look is None and (body.input is not None or body.picture is not None):
         words = sent(body, served)
     else:
         words = state.opening if body.look is None else state.looks.find(body.look, body.model).words
         if not words:
-            kind = "picture" if isinstance(served.speaker, PictureEncoder | Painter) else "input"
+            kind = "picture" if isinstance(served.task, ImageEncoder | PixelModel) else "input"
             raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
         words = words if body.texts is None else (words[0], *body.texts)
 
@@ -72,42 +72,42 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
         page = Page(served.watched, *words, target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
-    page, described = await asked(request, work)
+    page, described = await run_in_worker(request, work)
     return described | {"look": state.looks.add(page)}
 
 
-def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
+def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
     """What a model reads, out of a request."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
-    if not isinstance(served.speaker, PictureEncoder | Painter):
+    if not isinstance(served.task, ImageEncoder | PixelModel):
         if body.picture is not None:
             raise Refused(400, f"model {body.model!r} reads texts; send input", param="picture")
         served.check_length(texts, "input")
         return tuple(texts)
     if body.picture is None:
         raise Refused(400, f"model {body.model!r} reads pictures; send picture, a data: URI", param="picture")
-    return image_of(body.picture, "picture"), *texts
+    return receive("image", body.picture, "picture"), *texts
 
 
 @router.post("/layer")
 async def layer(body: schemas.LayerRequest, request: Request) -> dict[str, Any]:
     """The weights of all heads of one layer."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.layer(body.layer))
+    return await run_in_worker(request, lambda: page.layer(body.layer))
 
 
 @router.post("/head")
 async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
     """The numbers of one head."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.head(body.layer, body.head, body.window))
+    return await run_in_worker(request, lambda: page.head(body.layer, body.head, body.window))
 
 
 @router.post("/chances")
 async def chances(body: schemas.ChancesRequest, request: Request) -> dict[str, Any]:
     """What the model finds likely at one place."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.chances(body.row))
+    return await run_in_worker(request, lambda: page.chances(body.row))
 
 
 @router.post("/effects")
@@ -119,7 +119,9 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
     gone = threading.Event()
     try:
-        return await asked(request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()})
+        return await run_in_worker(
+            request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()}
+        )
     finally:
         gone.set()  # nobody waits: others may have their turn
 
@@ -130,7 +132,7 @@ async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:
-        state.shelf.find(body.model).check_length([body.against], "against")
+        state.store.find(body.model).check_length([body.against], "against")
     if (count := page.copies(body.view)) > MOST_COPIES:
         raise Refused(400, f"this view tries the input {count:,} times, at most {MOST_COPIES:,}; give a shorter one")
-    return await asked(request, lambda: page.view(body.view, at=body.at, against=body.against))
+    return await run_in_worker(request, lambda: page.view(body.view, at=body.at, against=body.against))

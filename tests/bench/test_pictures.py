@@ -7,7 +7,7 @@ import pytest
 from regard.bench import pictures
 from regard.bench.measure import Died
 from regard.bench.pictures import PicturesConfig, draw_pictures, measure_pictures, render_pictures
-from regard.data.sets.images import digits
+from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.recipes import Recipe
 from tests.cli.calling import call, fails
@@ -93,10 +93,10 @@ def test_a_run_that_dies_is_a_line_and_one_that_is_stopped_ends_it(tmp_path, mon
 
 def test_examples_are_drawn_by_a_seed_with_all_classes():
     every = digits("train")
-    some, others = every.draw(30, 0), every.draw(30, 1)
+    some, others = every.sample(30, 0), every.sample(30, 1)
     assert len(some) == 30 and set(some.labels) == set(range(10)) and (some.pixels != others.pixels).any()
-    assert (some.pixels == every.draw(30, 0).pixels).all() and len(every.draw(10**6, 0)) == len(every)
-    more = every.draw(500, 0)
+    assert (some.pixels == every.sample(30, 0).pixels).all() and len(every.sample(10**6, 0)) == len(every)
+    more = every.sample(500, 0)
     shares = [(more.labels == label).mean() / (every.labels == label).mean() for label in range(10)]
     assert min(shares) > 0.95 and max(shares) < 1.05
 

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from regard.bench import quantize as bench
 from regard.doctor.laws import close
 from regard.eval.scores import evaluate
-from regard.tasks import Encoder, load
+from regard.tasks import TextEncoder, load
 from tests.cli.calling import call, fails
 from tests.recipes.tiny import shared
 
@@ -85,7 +85,7 @@ def test_the_loss_of_pairs_is_that_of_each_token(tiny):
 
 def test_likenesses_keep_their_order(tiny, monkeypatch):
     loaded = load(tiny.run("embed"))
-    assert type(loaded) is Encoder
+    assert type(loaded) is TextEncoder
     texts, kept = [f"a {word} text" for word in ("red", "blue", "long", "small", "other")], {}
     assert bench.likeness_quality(loaded, texts, kept)["rank_correlation"] == 1
     kept["likeness"] = -kept["likeness"]

@@ -158,7 +158,7 @@ def test_a_look_that_the_server_forgot_is_looked_at_again(look, page_of, visit, 
         assert server.post("/v1/look", model="gpt", input="a cat").status == 200
 
     forget()
-    page.get_by_role("tab", name="Encoder").click()  # its weights were not asked for before
+    page.get_by_role("tab", name="TextEncoder").click()  # its weights were not asked for before
     expect(page.locator(".large h3")).to_have_text("Layer 0, head 0")
     page.locator('[data-matrix="base"][data-drawn="0 0"]').wait_for(state="attached")
     forget()

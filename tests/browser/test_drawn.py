@@ -6,7 +6,7 @@ import torch
 from playwright.sync_api import expect
 
 from regard.inside.page import Page
-from regard.tasks import Writer
+from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 from tests.browser.conftest import Watched, drawn
 from tests.browser.test_look import colour_rows, said, tokens
@@ -140,7 +140,7 @@ def repeater():
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({letter: i for i, letter in enumerate("^abcdefghij")}))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
     assert inner.get_vocab_size() == VOCAB
-    return Writer(circuit(), Tokenizer(inner), GENERATION | {"bos": None, "eos": None, "forbidden": []})
+    return LanguageModel(circuit(), Tokenizer(inner), GENERATION | {"bos": None, "eos": None, "forbidden": []})
 
 
 def test_the_page_shows_the_induction_circuit(browser, repeater, tmp_path):

@@ -196,7 +196,7 @@ def test_a_head_is_switched_off_and_the_answer_changes(look, page_of):
 def test_an_encoder_decoder_has_three_tabs_and_is_led_another_way(look, page_of):
     page, there = look("translate"), page_of("translate")
     tabs = page.get_by_role("tab")
-    assert tabs.all_text_contents() == ["Encoder", "Decoder", "Cross-attention"]
+    assert tabs.all_text_contents() == ["TextEncoder", "Decoder", "Cross-attention"]
     expect(tabs.nth(2)).to_have_attribute("aria-selected", "true")
     kinds = [layer.kind for layer in there.layers]
     number = kinds.index("cross")

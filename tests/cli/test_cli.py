@@ -38,9 +38,9 @@ def test_help_imports_no_torch():
 
 def test_public_names():
     assert regard.__all__ == [
-        "Attention", "AttentionConfig", "Engine", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator",
-        "Writer", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position",
-        "register_recipe",
+        "Attention", "AttentionConfig", "Engine", "LanguageModel", "Recipe", "Sampling", "Task", "Tokenizer",
+        "Translation", "Translator", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_modality",
+        "register_model", "register_position", "register_recipe", "register_task",
     ]  # fmt: skip
     assert len(regard.__all__) <= 25
     first = {name: getattr(regard, name) for name in regard.__all__}

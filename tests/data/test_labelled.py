@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.data.sets import labelled
-from regard.data.sets.labelled import EMBEDDED, ExamplesConfig
+from regard.data.sets import labelled_texts as labelled
+from regard.data.sets.labelled_texts import EMBEDDED, ExamplesConfig
 
 FIELDS = {
     "classify": ("text", "label"), "tag": ("text", "entities"), "answer": ("question", "passage", "answer"),

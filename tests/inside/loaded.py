@@ -5,9 +5,9 @@ import torch
 
 from regard.models import GPT, LSTM, T5, Bert, BertConfig, GPTConfig, T5Config
 from regard.models.recurrent import LSTMConfig
-from regard.tasks.encoder import Encoder
+from regard.tasks.language_model import LanguageModel
+from regard.tasks.text_encoder import TextEncoder
 from regard.tasks.translator import Translator
-from regard.tasks.writer import Writer
 from regard.tokens import Tokenizer
 
 TEXTS = [
@@ -30,20 +30,22 @@ def word_pieces() -> Tokenizer:
     return Tokenizer(inner)
 
 
-def encoder(**changes) -> Encoder:
+def encoder(**changes) -> TextEncoder:
     tokenizer = word_pieces()
     sizes = SIZES | dict(vocab_size=len(tokenizer), task="mask", pooler=False) | changes
-    return Encoder(spread_out(Bert(BertConfig(**sizes))), tokenizer)
+    return TextEncoder(spread_out(Bert(BertConfig(**sizes))), tokenizer)
 
 
-def writer(**changes) -> Writer:
+def writer(**changes) -> LanguageModel:
     tokenizer = Tokenizer.train(texts=TEXTS * 2, vocab_size=290)
-    return Writer(spread_out(GPT(GPTConfig(**SIZES | changes, vocab_size=len(tokenizer)))), tokenizer, GENERATION)
+    return LanguageModel(
+        spread_out(GPT(GPTConfig(**SIZES | changes, vocab_size=len(tokenizer)))), tokenizer, GENERATION
+    )
 
 
-def recurrent() -> Writer:
+def recurrent() -> LanguageModel:
     tokenizer = Tokenizer.train(texts=TEXTS * 2, vocab_size=290)
-    return Writer(LSTM(LSTMConfig(vocab_size=len(tokenizer), dim=8)), tokenizer, GENERATION)
+    return LanguageModel(LSTM(LSTMConfig(vocab_size=len(tokenizer), dim=8)), tokenizer, GENERATION)
 
 
 def translator() -> Translator:

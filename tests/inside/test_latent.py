@@ -14,7 +14,7 @@ from regard.inside.direction import find_direction, steered, walk, write
 from regard.inside.latent import Map, Space, agreement, by_chance, draw_space, pca
 from regard.inside.states import behind, block_at, blocks_of, moved, opened, token_states, vectors_of
 from regard.models import MAE, MAEConfig
-from regard.tasks import PictureEncoder
+from regard.tasks import ImageEncoder
 from tests.inside import loaded as texts
 from tests.inside import seeing
 
@@ -85,7 +85,7 @@ def test_places_of_pictures(name):
 def test_masked_autoencoder_reads_with_its_encoder_alone():
     sizes = dict(image=8, channels=1, patch=4, dim=12, depth=2, heads=2, ffn_dim=17)
     model = MAE(MAEConfig(**sizes, decoder_dim=12, decoder_depth=1, decoder_heads=2))
-    loaded = PictureEncoder(model, seeing.loaded(seeing.vit(image=8)).preparation)
+    loaded = ImageEncoder(model, seeing.loaded(seeing.vit(image=8)).preparation)
     assert len(blocks_of(loaded, True)) == 2
     found = next(token_states(loaded, Examples([seeing.picture(8, 8)], ["a"], [], True), 1))
     assert found.grid == (2, 2)

@@ -8,14 +8,14 @@ from regard.inside.page import Page
 from regard.inside.page.offline import kept_of
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks import Classifier, Detector, PictureClassifier
+from regard.tasks import ImageClassifier, ObjectDetector, TextClassifier
 from tests.inside.loaded import encoder, writer
 from tests.inside.seeing import detr, loaded, mvit, picture, swin, vit
 
 
 @pytest.mark.parametrize("model", [vit, swin, mvit])
 def test_layers_are_the_same_before_and_after_they_are_described(model):
-    sees = loaded(model(labels=("a", "b")), kind=PictureClassifier)
+    sees = loaded(model(labels=("a", "b")), kind=ImageClassifier)
     late = Page(sees, picture(14, 18))
     late.describe()
     early = Page(sees, picture(14, 18))
@@ -24,7 +24,7 @@ def test_layers_are_the_same_before_and_after_they_are_described(model):
 
 
 def test_boxes_are_those_of_the_model_with_heads_off():
-    finds = loaded(detr(), kind=Detector)
+    finds = loaded(detr(), kind=ObjectDetector)
     page = Page(finds, picture(32, 32), off=[("decoder.blocks.0.cross", 1)])
     with torch.no_grad(), without(finds.model, page.off):
         _, boxes = apart(finds.model(page.subject.pixels)[0].float())
@@ -72,7 +72,7 @@ def test_a_text_that_is_cut_is_read_as_far_as_it_is_kept():
 
 def test_a_kernel_without_weights_leaves_out_what_needs_them():
     reads = encoder(kernel="linformer", task="classify", labels=("a", "b"), pooler=True)
-    page = Page(Classifier(reads.model.eval(), reads.tokenizer), "She sat on the bank")
+    page = Page(TextClassifier(reads.model.eval(), reads.tokenizer), "She sat on the bank")
     told, kept = page.describe(), kept_of(page)
     assert told["layers"] == [] and told["views"] == ["lens"] and told["opaque"] == ["linformer"]
     assert list(kept["views"]) == ["lens"] and "problem" not in kept["views"]["lens"]

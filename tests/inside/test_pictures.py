@@ -9,9 +9,9 @@ from PIL import Image
 from regard.inside.image import render, shaded, show
 from regard.inside.pictures import as_rgb, borders, framed, grid_of_pictures, overlay
 from regard.models import Captioner, CaptionerConfig
-from regard.tasks.captioner import CaptionWriter
-from regard.tasks.detector import Detector
-from regard.tasks.pictures import PictureClassifier
+from regard.tasks.image_captioner import ImageCaptioner
+from regard.tasks.image_encoder import ImageClassifier
+from regard.tasks.object_detector import ObjectDetector
 from tests.inside.loaded import GENERATION, spread_out, word_pieces
 from tests.inside.seeing import detr, loaded, mvit, picture, swin, vit
 
@@ -100,21 +100,21 @@ def captioner():
     model = spread_out(Captioner(CaptionerConfig(vocab_size=len(tokenizer), **sizes))).eval()
     how = loaded(model).preparation
     told = GENERATION | dict(num_beams=1, length_penalty=1.0)
-    return CaptionWriter(model, how, tokenizer, told)
+    return ImageCaptioner(model, how, tokenizer, told)
 
 
 VIEWS = {
     "heads": lambda: show(loaded(vit()), picture(12, 20)),
     "one head": lambda: show(loaded(vit()), picture(12, 20), layer=1, head=0, at=(2, 4)),
     "one layer of many heads": lambda: show(loaded(vit(heads=12, dim=24)), picture(12, 20), layer=0),
-    "labelled": lambda: show(loaded(vit(labels=("no", "yes")), kind=PictureClassifier), picture(12, 20)),
+    "labelled": lambda: show(loaded(vit(labels=("no", "yes")), kind=ImageClassifier), picture(12, 20)),
     "rollout": lambda: show(loaded(vit()), picture(12, 20), view="rollout"),
     "swin": lambda: show(loaded(swin()), picture(14, 18), at=(3, 3)),
     "swin's windows": lambda: show(loaded(swin()), picture(14, 18), view="windows"),
     "mvit": lambda: show(loaded(mvit()), picture(14, 18)),
     "mvit's rollout": lambda: show(loaded(mvit()), picture(14, 18), view="rollout", layer=1),
-    "detr's queries": lambda: show(loaded(detr(), kind=Detector), picture(33, 40)),
-    "detr's encoder": lambda: show(loaded(detr(), kind=Detector), picture(33, 40), view="heads"),
+    "detr's queries": lambda: show(loaded(detr(), kind=ObjectDetector), picture(33, 40)),
+    "detr's encoder": lambda: show(loaded(detr(), kind=ObjectDetector), picture(33, 40), view="heads"),
     "words": lambda: show(captioner(), picture(12, 20)),
 }
 
@@ -174,4 +174,4 @@ def test_mistakes_are_said(model, how, said):
     with pytest.raises(ValueError, match="the view words has no use for layer"):
         show(captioner(), picture(12, 20), layer=0)
     with pytest.raises(ValueError, match="the view queries has no use for at"):
-        show(loaded(detr(), kind=Detector), picture(33, 40), at=(0, 0))
+        show(loaded(detr(), kind=ObjectDetector), picture(33, 40), at=(0, 0))

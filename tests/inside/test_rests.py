@@ -10,7 +10,7 @@ from regard.inside.page import rests as module
 from regard.inside.page.offline import kept_of
 from regard.models import Seq2Seq, Seq2SeqConfig
 from regard.nn.weights import find_kernels
-from regard.tasks import Classifier, Detector, Filler, PictureClassifier, PictureEncoder, Translator
+from regard.tasks import ImageClassifier, ImageEncoder, MaskFiller, ObjectDetector, TextClassifier, Translator
 from tests.inside.loaded import GENERATION, encoder, recurrent, spread_out, translator, writer
 from tests.inside.seeing import captions, detr, loaded, picture, swin, vit
 
@@ -41,21 +41,21 @@ SEEN = {
     "one attention": (lambda: [single(), TEXT], ["ablation"]),
     "lstm": (lambda: [recurrent(), TEXT], []),
     "vector": (lambda: [encoder(task="none"), TEXT], ALONE),
-    "label": (lambda: [reader(Classifier, task="classify", pooler=True, labels=("no", "yes")), TEXT], list(VIEWS)),
+    "label": (lambda: [reader(TextClassifier, task="classify", pooler=True, labels=("no", "yes")), TEXT], list(VIEWS)),
     "pair": (
-        lambda: [reader(Classifier, task="classify", pooler=True, labels=("no", "yes"), types=2), TEXT, TEXT],
+        lambda: [reader(TextClassifier, task="classify", pooler=True, labels=("no", "yes"), types=2), TEXT, TEXT],
         [view for view in VIEWS if view != "patch"],
     ),
     "picture": (
-        lambda: [loaded(vit(labels=("no", "yes")), (12, 20), PictureClassifier), picture(12, 20)],
+        lambda: [loaded(vit(labels=("no", "yes")), (12, 20), ImageClassifier), picture(12, 20)],
         [view for view in VIEWS if view != "patch"],
     ),
     "windows": (
-        lambda: [loaded(swin(labels=("no", "yes")), (14, 18), PictureClassifier), picture(14, 18)],
+        lambda: [loaded(swin(labels=("no", "yes")), (14, 18), ImageClassifier), picture(14, 18)],
         ["ablation"],
     ),
-    "boxes": (lambda: [loaded(detr(), (32, 32), Detector), picture(32, 32)], ["rollout", "gradient", "ablation"]),
-    "picture's vector": (lambda: [loaded(vit(), (12, 20), PictureEncoder), picture(12, 20)], ALONE),
+    "boxes": (lambda: [loaded(detr(), (32, 32), ObjectDetector), picture(32, 32)], ["rollout", "gradient", "ablation"]),
+    "picture's vector": (lambda: [loaded(vit(), (12, 20), ImageEncoder), picture(12, 20)], ALONE),
     "caption": (lambda: [captions(), picture(12, 20, "RGB")], ["rollout", "gradient", "ablation", "lens"]),
     "recurrent caption": (lambda: [captions(decoder="recurrent"), picture(12, 20, "RGB")], ["ablation"]),
 }  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_patch_has_the_same_tokens_behind_both_texts():
 
 
 def test_a_file_keeps_no_views_that_take_long_and_tells_what_is_refused(monkeypatch):
-    page = Page(reader(Filler), TEXT)
+    page = Page(reader(MaskFiller), TEXT)
     assert "no [MASK]" in kept_of(page)["views"]["lens"]["problem"]
     monkeypatch.setattr(module, "MOST_WORK", 10)
     assert kept_of(page)["views"] == {}

@@ -11,9 +11,9 @@ from regard.inside.image import asker, look_at, show, window_numbers
 from regard.inside.pictures import overlay
 from regard.inside.sight import Places, findings, see
 from regard.models import CLIP, GPT, MAE, Captioner, CaptionerConfig, CLIPConfig, GPTConfig, MAEConfig, ViT, ViTConfig
-from regard.tasks import Painter
-from regard.tasks.detector import Detector
-from regard.tokens.pixels import Pixels
+from regard.tasks import PixelModel
+from regard.tasks.object_detector import ObjectDetector
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, cnn, detr, loaded, mvit, picture, swin, vit
 
@@ -21,9 +21,9 @@ transformers = pytest.importorskip("transformers")
 
 
 def test_one_that_paints_looks_back_at_its_pixels():
-    size = Pixels(rows=3, columns=4, channels=1, levels=4)
+    size = PixelTokenizer(rows=3, columns=4, channels=1, levels=4)
     model = spread_out(GPT(GPTConfig(vocab_size=5, max_len=12, dim=12, heads=3, depth=2, ffn_dim=8, dropout=0.0)))
-    painter, image = Painter(model, size), picture(3, 4)
+    painter, image = PixelModel(model, size), picture(3, 4)
     ids = torch.tensor([[4, *size.encode(np.asarray(image)[None, :, :, None])[0]]])
     with torch.inference_mode(), look(model) as seen:
         model(ids)
@@ -200,7 +200,7 @@ def test_pooled_keys_lie_on_a_coarser_grid():
 
 
 def test_the_queries_of_a_detr():
-    model = loaded(detr(), kind=Detector)
+    model = loaded(detr(), kind=ObjectDetector)
     image = picture(33, 40)
     shown, places, found = findings(model, image, least=0.0)
     assert places == Places((5, 5), 8) and len(found) == 5 and shown.shape == (33, 40, 1)

@@ -145,7 +145,7 @@ def test_pictures_of_two_sizes_in_one_batch():
     small, large = pictures(1), pictures(1, 48)
     from regard.decode import Engine, Request
 
-    requests = [Request(prompt=[1], pixels=one[0], max_len=6) for one in (small, large, small)]
+    requests = [Request(prompt=[1], inputs={"pixels": one[0]}, max_len=6) for one in (small, large, small)]
     found = [ticket.ids for ticket in Engine(model).serve(requests)]
     start = torch.ones(1, 1, dtype=torch.long)
     for ids, pixels in zip(found, (small, large, small), strict=True):
@@ -155,7 +155,7 @@ def test_pictures_of_two_sizes_in_one_batch():
 def test_what_is_wrong_is_said():
     model = captioner()
     start = torch.ones(1, 1, dtype=torch.long)
-    with pytest.raises(ValueError, match="this model reads pictures; give its pixels"):
+    with pytest.raises(ValueError, match="this model reads pixels, got nothing; set inputs"):
         generate(model, start, eos=EOS, max_len=3)
     with pytest.raises(ValueError, match="images have 1 channels, the model reads 3"):
         model(torch.randn(1, 1, 32, 32).double(), start)

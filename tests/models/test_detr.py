@@ -9,7 +9,7 @@ from regard.models import DETR, DETRConfig
 from regard.native.quantized import quantize
 from regard.nn.heads import apart
 from regard.nn.lora import add_low_rank
-from regard.nn.places import PlacedAttention, waves_of
+from regard.nn.positioned import PositionedAttention, grid_sinusoids
 from tests.laws.cases import make
 
 SIZES = dict(
@@ -54,9 +54,11 @@ def test_what_fills_a_batch_up_changes_nothing():
 def test_places_are_shares_of_a_picture():
     """The middle of a picture has the same place at every resolution; rows and columns are told apart."""
     for side in (3, 9, 27):
-        waves = waves_of(torch.ones(1, side, side, dtype=torch.bool), 24, torch.float64).unflatten(1, (side, side))
+        waves = grid_sinusoids(torch.ones(1, side, side, dtype=torch.bool), 24, torch.float64).unflatten(
+            1, (side, side)
+        )
         last = waves[0, -1, -1]
-        close(last, waves_of(torch.ones(1, 1, 1, dtype=torch.bool), 24, torch.float64)[0, 0], "the last", 1e-5)
+        close(last, grid_sinusoids(torch.ones(1, 1, 1, dtype=torch.bool), 24, torch.float64)[0, 0], "the last", 1e-5)
         close(waves[0, -1, 0, :12], waves[0, -1, 1, :12], "two columns of a row")
         differs(waves[0, -1, 0, 12:], waves[0, -1, 1, 12:], "two columns")
         close(waves.transpose(1, 2)[..., :12], waves[..., 12:], "rows and columns exchanged")
@@ -77,8 +79,8 @@ def test_values_do_not_know_their_places():
     layer.query.weight.zero_()
     layer.query.bias.zero_()  # every query then looks everywhere alike
     x, places = pixels(2, 5, 24), pixels(1, 5, 24) + 1
-    close(layer(x, places=places), layer(x, places=0 * places), "other places, equal weights")
-    assert isinstance(layer, PlacedAttention)
+    close(layer(x, positions=places), layer(x, positions=0 * places), "other places, equal weights")
+    assert isinstance(layer, PositionedAttention)
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from PIL import Image
 from regard.cost import cost
 from regard.data.sets.batches import IGNORE
 from regard.hub import export_model, load_model
-from regard.hub.images import load_preparation, save_preparation
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.inside.capture import look
 from regard.models import preset
 from regard.models.detr import DETR, DETRConfig
@@ -244,12 +244,12 @@ def picture(rows, columns, seed=3):
 def test_pixels_are_theirs(tmp_path, changes, size):
     theirs, image = transformers.DetrImageProcessorPil(**changes), picture(*size)
     theirs.save_pretrained(tmp_path)
-    ours = load_preparation(tmp_path, DETRConfig())
+    ours = load_preprocessing(tmp_path, DETRConfig())
     wanted = theirs(image, return_tensors="pt").pixel_values[0]
     found = torch.from_numpy(ours(image))
     assert found.shape == wanted.shape and (found - wanted).abs().max() <= CLOSE
-    save_preparation(tmp_path / "again", ours)
-    assert load_preparation(tmp_path / "again", DETRConfig()) == ours
+    save_preprocessing(tmp_path / "again", ours)
+    assert load_preprocessing(tmp_path / "again", DETRConfig()) == ours
     again = transformers.DetrImageProcessorPil.from_pretrained(tmp_path / "again")
     assert (again(image, return_tensors="pt").pixel_values[0] - wanted).abs().max() <= CLOSE
 
@@ -257,5 +257,5 @@ def test_pixels_are_theirs(tmp_path, changes, size):
 def test_an_older_file(tmp_path):
     told = dict(feature_extractor_type="DetrFeatureExtractor", size=800, max_size=1333, format="coco_detection")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    ours = load_preparation(tmp_path, DETRConfig())
+    ours = load_preprocessing(tmp_path, DETRConfig())
     assert (ours.shortest, ours.longest, ours.mean[0]) == (800, 1333, 0.485)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe
-from regard.tasks import Detection, Detector, load
-from regard.tasks.detector import detection_scores
+from regard.tasks import Detection, ObjectDetector, load
+from regard.tasks.object_detector import detection_scores
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -50,7 +50,7 @@ def run(folder, tmp_path_factory):
 
 def test_a_run_is_loaded_and_finds(run, folder):
     loaded = load(run)
-    assert isinstance(loaded, Detector) and loaded.model.config.labels == NAMES
+    assert isinstance(loaded, ObjectDetector) and loaded.model.config.labels == NAMES
     assert loaded.preparation.shortest == 24 and loaded.preparation.longest == 40
     image = read_image(folder / "3.png").resize((90, 72))
     found = loaded.detect([folder / "3.png", image], threshold=0.0)
@@ -107,13 +107,13 @@ def test_a_wrong_test_set_is_known_before_the_training(folder, tmp_path):
 
 
 def test_boxes_are_not_probed(capsys, run):
-    assert "has no vector for a picture; a probe is for encoders" in fails(capsys, "eval", run, "--probe")
+    assert "has no vector for an image; a probe is for encoders" in fails(capsys, "eval", run, "--probe")
 
 
 def test_at_the_command_line(capsys, run, folder, tmp_path):
     one, two = folder / "0.png", folder / "1.png"
     found = rows(capsys, "detect", run, one, two, "--threshold", "0", "--out", tmp_path / "drawn")
-    assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["things"]) == 3 for row in found)
+    assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["objects"]) == 3 for row in found)
     assert found[0]["things"][0].keys() == {"label", "score", "box"}
     assert read_image(tmp_path / "drawn" / "1.png").size == (540, 450)
     lines = said(capsys, "detect", run, one, "--threshold", "0", "--out", tmp_path / "boxes.png")

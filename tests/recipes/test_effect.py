@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.sets.images import ImagesConfig
+from regard.data.sets.labelled_images import ImagesConfig
 from regard.recipes import Recipe, fit, recipe
 from tests.cli.calling import call, fails
 

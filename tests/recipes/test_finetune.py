@@ -37,7 +37,7 @@ def outputs(loaded, task):
         return loaded.model(torch.tensor([loaded.encode(TEXTS[0])]))
     if task == "embed":
         return loaded.embed(TEXTS)
-    return torch.cat([rows.flatten() for rows in loaded.scores(loaded.frame(TEXTS))])
+    return torch.cat([rows.flatten() for rows in loaded.logits(loaded.frame(TEXTS))])
 
 
 @pytest.mark.parametrize("how", ["all", "head", "lora"])
@@ -215,9 +215,8 @@ def test_labels_of_a_published_classifier_are_its_own(tiny, tmp_path):
 
 def test_an_instruction_begins_as_the_base_begins_its_texts(tiny, tmp_path):
     """Llama's texts begin with <s>: so do the instructions that it learns."""
-    from tokenizers.processors import TemplateProcessing
-
     from regard.recipes.examples import encode_instructions
+    from tokenizers.processors import TemplateProcessing
 
     tokenizer = load(tiny.run("lm")).tokenizer
     tokenizer.inner.post_processor = TemplateProcessing(

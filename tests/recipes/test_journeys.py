@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
 
 from regard.data.generated import docs
-from regard.data.sets import labelled, text
+from regard.data.sets import labelled_texts as labelled
+from regard.data.sets import running_text as text
 from regard.data.sets.batches import IGNORE, IdPair
 from regard.eval import scores
 from regard.eval.report import report
 from regard.recipes import Recipe, fit, lm, recipe, t5
-from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
 from regard.runs.fit import prepare, with_steps
 from regard.tasks import load
 from regard.train import loop as loop_module

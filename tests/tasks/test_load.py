@@ -4,12 +4,23 @@ import pytest
 
 from regard.hub import save_generation, save_model
 from regard.models import build, preset
-from regard.tasks import Answerer, Classifier, Encoder, Filler, Tagger, Translator, Writer, load, load_for
+from regard.tasks import (
+    EntityTagger,
+    LanguageModel,
+    MaskFiller,
+    QuestionAnswerer,
+    TextClassifier,
+    TextEncoder,
+    TextToText,
+    Translator,
+    load,
+    load_for,
+)
 from regard.tokens import Tokenizer
 
 SIZES = dict(dim=16, heads=2, ffn_dim=24, depth=1, vocab_size=262, max_len=32)
 KINDS = {
-    "none": Encoder, "mask": Filler, "pretrain": Filler, "classify": Classifier, "tag": Tagger, "answer": Answerer,
+    "none": TextEncoder, "mask": MaskFiller, "pretrain": MaskFiller, "classify": TextClassifier, "tag": EntityTagger, "answer": QuestionAnswerer,
 }  # fmt: skip
 
 
@@ -29,7 +40,8 @@ def test_an_encoder_is_loaded_for_its_task(task, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"), [("gpt", Writer), ("gru", Writer), ("t5", Translator), ("transformer", Translator)]
+    ("family", "kind"),
+    [("gpt", LanguageModel), ("gru", LanguageModel), ("t5", TextToText), ("transformer", Translator)],
 )
 def test_a_model_that_writes(family, kind, tmp_path):
     assert type(load(str(saved(tmp_path, family)))) is kind
@@ -41,9 +53,9 @@ def test_a_model_that_writes(family, kind, tmp_path):
         ("gpt", {}, "classify", "writes, it does not classify; choose another model"),
         ("t5", {}, "fill", "translates and writes, it does not fill; choose another model"),
         ("bert", {"task": "none"}, "tag", "embeds, it does not tag; regard finetune .* --task tag"),
-        ("bert", {"task": "mask"}, "answer", "embeds and fills in hidden words, it does not answer; regard finetune"),
+        ("bert", {"task": "mask"}, "answer", "fills in hidden words and embeds, it does not answer; regard finetune"),
         ("bert", {"task": "mask"}, "generate", "it does not generate; choose another model"),
-        ("bert", {"task": "answer"}, "fill", "embeds and answers questions, it does not fill; choose another model"),
+        ("bert", {"task": "answer"}, "fill", "answers questions and embeds, it does not fill; choose another model"),
     ],
 )
 def test_a_verb_that_the_model_does_not_know(family, fields, verb, message, tmp_path):
@@ -53,7 +65,7 @@ def test_a_verb_that_the_model_does_not_know(family, fields, verb, message, tmp_
 
 
 def test_a_verb_that_it_knows(tmp_path):
-    assert isinstance(load_for("embed", saved(tmp_path, "bert", task="none")), Encoder)
+    assert isinstance(load_for("embed", saved(tmp_path, "bert", task="none")), TextEncoder)
 
 
 def test_nothing_there(tmp_path):

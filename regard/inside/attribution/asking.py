@@ -11,7 +11,16 @@ from regard.inside.alignments import tensors
 from regard.inside.attribution.pictures import ask_picture
 from regard.inside.attribution.question import Question
 from regard.inside.text import check_length, read
-from regard.tasks import Answerer, CaptionWriter, Classifier, Filler, PictureEncoder, Tagger, Translator, Writer
+from regard.tasks import (
+    EntityTagger,
+    ImageCaptioner,
+    ImageEncoder,
+    LanguageModel,
+    MaskFiller,
+    QuestionAnswerer,
+    TextClassifier,
+    Translator,
+)
 
 MOST_OUTPUTS = 64
 """Of a longer text only the last ones are asked about."""
@@ -27,12 +36,12 @@ def ask(
     `token` asks about another token, or label, than the model's own; `target` about another translation, or, as
     tokens, about what a writer has behind the text.
     """
-    takers = Translator if isinstance(target, str) else Translator | Writer | CaptionWriter
+    takers = Translator if isinstance(target, str) else Translator | LanguageModel | ImageCaptioner
     if target is not None and not isinstance(loaded, takers):
         raise ValueError("only a translator has a --target; leave it out")
     if second is not None and isinstance(loaded, Translator):
         raise ValueError("a translator reads one text; leave out the second")
-    if isinstance(loaded, PictureEncoder):
+    if isinstance(loaded, ImageEncoder):
         asked = ask_picture(loaded, text, target)
     elif isinstance(loaded, Translator):
         asked = ask_translator(loaded, text, target)
@@ -60,7 +69,7 @@ def find_token(loaded: Any, token: str) -> int:
         if token not in labels:
             raise ValueError(f"no label {token!r}; {nearest(token, labels)}")
         return labels.index(token)
-    if not isinstance(loaded, Translator | Writer | Filler):
+    if not isinstance(loaded, Translator | LanguageModel | MaskFiller):
         raise ValueError("this model says no tokens; leave out --token")
     ids = loaded.tokenizer.encode(token)
     if len(ids) != 1:
@@ -85,7 +94,7 @@ def ask_translator(loaded: Translator, text: str, target: str | Sequence[int] | 
 
 def ask_reader(loaded: Any, text: str, second: str | None, behind: Sequence[int] = ()) -> Question:
     """Of a model that reads one text: what comes next, its label, its hidden words, or its vector."""
-    model, one = loaded.model, read(loaded, text, second, parse_special=isinstance(loaded, Filler))
+    model, one = loaded.model, read(loaded, text, second, parse_special=isinstance(loaded, MaskFiller))
     if behind:
         whole = [*one.inputs["ids"][0].tolist(), *behind]
         one = replace(one, inputs={"ids": torch.tensor([whole])}, labels=loaded.tokenizer.pieces(whole))
@@ -96,22 +105,24 @@ def ask_reader(loaded: Any, text: str, second: str | None, behind: Sequence[int]
         return labels[choice] if labels else loaded.tokenizer.pieces([choice])[0]
 
     how: dict[str, Any] = dict(model=model, inputs=one.inputs, tokens=one.labels, spell=spell)
-    if isinstance(loaded, Classifier):
+    if isinstance(loaded, TextClassifier):
         said = model(**one.inputs)
         how["says"] = lambda inputs: model(**inputs)[:, None]
         return Question(**how, outputs=[0], choices=said.argmax(-1).tolist(), reads=torch.eye(T)[:1])
-    if isinstance(loaded, Answerer):  # two outputs, where the answer begins and ends; their scores are for places
+    if isinstance(
+        loaded, QuestionAnswerer
+    ):  # two outputs, where the answer begins and ends; their scores are for places
         ends = model(**one.inputs)[0].argmax(0).tolist()
         how |= dict(says=lambda inputs: model(**inputs).mT, spell=lambda place: one.labels[place])
         return Question(**how, outputs=[0, 1], choices=ends, reads=torch.eye(T)[ends])
-    if not isinstance(loaded, Writer | Filler | Tagger):
+    if not isinstance(loaded, LanguageModel | MaskFiller | EntityTagger):
         return ask_vector(how)
     how["says"] = lambda inputs: model(**inputs)
     best = model(**one.inputs)[0].argmax(-1).tolist()
     places = list(range(T))
-    if isinstance(loaded, Writer):
+    if isinstance(loaded, LanguageModel):
         best = [*ids[1:].tolist(), best[-1]]
-    elif isinstance(loaded, Filler):
+    elif isinstance(loaded, MaskFiller):
         places = [place for place in places if ids[place] == loaded.tokenizer.mask]
         if not places:
             raise ValueError("the text has no [MASK]; write it where a word is to be filled in")

@@ -13,13 +13,13 @@ from regard.models import CLIP, DETR, MAE, Captioner
 from regard.nn.heads import apart
 from regard.nn.pooling import pooled
 from regard.nn.stack import Stack
-from regard.tasks import CaptionWriter, Detector, Painter, PictureClassifier, PictureEncoder
+from regard.tasks import ImageCaptioner, ImageClassifier, ImageEncoder, ObjectDetector, PixelModel
 
 
 def seen_views(loaded: Any) -> tuple[str, ...]:
     """What can be asked of a model that sees; its tokens must be the same in all layers for more than ablation."""
     model = loaded.model
-    if isinstance(loaded, Painter):
+    if isinstance(loaded, PixelModel):
         return ()
     if isinstance(model, DETR):
         return ("rollout", "gradient", "ablation")
@@ -27,11 +27,11 @@ def seen_views(loaded: Any) -> tuple[str, ...]:
         return ("ablation",)
     if isinstance(model, Captioner):  # convolutions make its places, which nobody can take away
         return ("rollout", "gradient", "ablation", "lens")
-    labels = ("lens",) if isinstance(loaded, PictureClassifier) else ()
+    labels = ("lens",) if isinstance(loaded, ImageClassifier) else ()
     return ("rollout", "gradient", "ablation", *labels, "agreement")
 
 
-def ask_picture(loaded: PictureEncoder, picture: Any, target: str | Sequence[int] | None) -> Question:
+def ask_picture(loaded: ImageEncoder, picture: Any, target: str | Sequence[int] | None) -> Question:
     """The label of a picture, the things in it, its caption, or its vector; tokens are those in front and patches."""
     model: Any = loaded.model
     bytes_, pixels = prepared(loaded, picture)
@@ -45,12 +45,12 @@ def ask_picture(loaded: PictureEncoder, picture: Any, target: str | Sequence[int
         model=model, inputs={"pixels": pixels}, tokens=tokens, picture=Picture(bytes_, places, first), outputs=[0],
         reads=torch.eye(len(tokens))[:1] if first else torch.full((1, len(tokens)), 1 / len(tokens)),
     )  # fmt: skip
-    if isinstance(loaded, PictureClassifier):
+    if isinstance(loaded, ImageClassifier):
         how |= dict(says=lambda inputs: model(**inputs)[:, None], spell=lambda choice: model.config.labels[choice])
         return Question(**how, choices=model(pixels).argmax(-1).tolist())
-    if isinstance(loaded, Detector):
+    if isinstance(loaded, ObjectDetector):
         return ask_detector(how)
-    if isinstance(loaded, CaptionWriter):
+    if isinstance(loaded, ImageCaptioner):
         return ask_captioner(loaded, how, None if isinstance(target, str) else target)
     way = F.normalize(model.embed(pixels)[0], dim=0)
     how |= dict(says=lambda inputs: (model.embed(**inputs) @ way)[:, None, None], spell=lambda choice: "vector")
@@ -69,7 +69,7 @@ def ask_detector(how: dict[str, Any]) -> Question:
     return Question(**how, choices=best.indices[found].tolist(), spell=names.__getitem__)
 
 
-def ask_captioner(loaded: CaptionWriter, how: dict[str, Any], target: Sequence[int] | None) -> Question:
+def ask_captioner(loaded: ImageCaptioner, how: dict[str, Any], target: Sequence[int] | None) -> Question:
     """What it writes at each place, <eos> too; the caption is the model's own or the given tokens."""
     pieces, marks = loaded.tokenizer.pieces, loaded.generation
     ids = loaded.caption_pixels(list(how["inputs"]["pixels"].numpy()))[0][0].ids if target is None else target

@@ -24,7 +24,7 @@ from regard.inside.attribution.rollout import rollout
 from regard.inside.capture import matching
 from regard.inside.views import short_names
 from regard.nn.weights import find_kernels
-from regard.tasks import Encoder, Painter, PictureEncoder
+from regard.tasks import ImageEncoder, PixelModel, TextEncoder
 
 VIEWS = ("rollout", "gradient", "ablation", "lens", "patch", "agreement")
 Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
@@ -44,10 +44,10 @@ def explain(
         raise ValueError('a patch compares two texts: --view patch goes with --against "another text"')
     if view == "patch" and second is not None:
         raise ValueError("patching swaps between two single texts; give the other with --against")
-    if isinstance(loaded, PictureEncoder | Painter) and view not in (known := seen_views(loaded)):
+    if isinstance(loaded, ImageEncoder | PixelModel) and view not in (known := seen_views(loaded)):
         why = f"use {' or '.join(known)}" if known else "leave out --view to see where it looks"
         raise ValueError(f"a {type(loaded.model).__name__} has no view {view!r} of what it rests on; {why}")
-    if type(loaded) is Encoder and view in ("lens", "patch"):
+    if type(loaded) is TextEncoder and view in ("lens", "patch"):
         raise ValueError(
             f"a vector says nothing that a {view} could trace; use rollout, gradient, ablation or agreement"
         )

@@ -22,7 +22,16 @@ from regard.inside.page.rests import copies, possible, view
 from regard.inside.page.subjects import Subject
 from regard.inside.page.texts import Reading, Translating, Writing
 from regard.inside.page.vectors import embedded
-from regard.tasks import CaptionWriter, Comparer, Detector, Encoder, Painter, PictureEncoder, Translator, Writer
+from regard.tasks import (
+    ImageCaptioner,
+    ImageEncoder,
+    ImageTextMatcher,
+    LanguageModel,
+    ObjectDetector,
+    PixelModel,
+    TextEncoder,
+    Translator,
+)
 
 BEST = 200
 """Chances that are told one by one."""
@@ -204,19 +213,19 @@ class Page:
 def subject_of(loaded: Any, words: Sequence[Any], target: Sequence[int] | None, kept: int | None = None) -> Subject:
     """Who knows what to do with the words."""
     kind, count = type(loaded.model).__name__, len(words)
-    seen = isinstance(loaded, PictureEncoder | Painter)
-    if not count or count > (2 if isinstance(loaded, Encoder) else 1) and not isinstance(loaded, Comparer):
-        what = "picture" if seen else "text or pair" if isinstance(loaded, Encoder) else "text"
+    seen = isinstance(loaded, ImageEncoder | PixelModel)
+    if not count or count > (2 if isinstance(loaded, TextEncoder) else 1) and not isinstance(loaded, ImageTextMatcher):
+        what = "picture" if seen else "text or pair" if isinstance(loaded, TextEncoder) else "text"
         raise ValueError(f"a {kind} looks at one {what} at a time, got {count}; call it once for each")
-    if kept is not None and not isinstance(loaded, Writer):
+    if kept is not None and not isinstance(loaded, LanguageModel):
         raise ValueError(f"only the text of a language model is cut, and a {kind} is none; leave out kept")
-    if isinstance(loaded, Comparer):
+    if isinstance(loaded, ImageTextMatcher):
         return Comparing(loaded, words[0], words[1:])
-    if isinstance(loaded, CaptionWriter | Painter):
-        return (Captioning if isinstance(loaded, CaptionWriter) else Painting)(loaded, words[0], target)
+    if isinstance(loaded, ImageCaptioner | PixelModel):
+        return (Captioning if isinstance(loaded, ImageCaptioner) else Painting)(loaded, words[0], target)
     if seen:
-        return (Detecting if isinstance(loaded, Detector) else Seeing)(loaded, words[0])
-    if isinstance(loaded, Encoder):
+        return (Detecting if isinstance(loaded, ObjectDetector) else Seeing)(loaded, words[0])
+    if isinstance(loaded, TextEncoder):
         return Reading(loaded, *words)
     if isinstance(loaded, Translator):
         return Translating(loaded, words[0], target)

@@ -9,7 +9,7 @@ from regard.inside.page.pictures import Captioning
 from regard.inside.page.record import opaque
 from regard.inside.page.texts import Translating, Writing
 from regard.nn.stack import Stack
-from regard.tasks import Painter, PictureEncoder
+from regard.tasks import ImageEncoder, PixelModel
 
 if TYPE_CHECKING:
     from regard.inside.page import Page
@@ -22,7 +22,7 @@ MOST_WORK = 4e10
 def possible(page: "Page") -> list[str]:
     """The views that there are for a model and its input."""
     loaded, kinds = page.loaded, {layer.kind for layer in page.layers}
-    views = seen_views(loaded) if isinstance(loaded, PictureEncoder | Painter) else VIEWS
+    views = seen_views(loaded) if isinstance(loaded, ImageEncoder | PixelModel) else VIEWS
     if opaque(loaded.model):  # all others need weights, or name heads of layers that are not shown
         return ["lens"] if "lens" in views and stacks_of(page) and page.subject.answers != "vector" else []
     if not kinds or views != VIEWS:
@@ -49,7 +49,7 @@ def view(page: "Page", name: str, *, at: int | None = None, against: str | None 
     """A view as plain data: of all outputs, or of the one `at` a place; a patch is `against` another text."""
     if name not in (known := possible(page)):
         raise ValueError(f"there is no view {name!r} of this model and input; {nearest(name, known)}")
-    text, second = (*read_by(page), None)[:2] if not isinstance(page.loaded, PictureEncoder) else (page.words[0], None)
+    text, second = (*read_by(page), None)[:2] if not isinstance(page.loaded, ImageEncoder) else (page.words[0], None)
     how: dict[str, Any] = {"at": at, "against": against}
     if isinstance(page.subject, Translating):
         how["target"] = page.subject.ids[1:]

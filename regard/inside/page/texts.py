@@ -11,7 +11,7 @@ from regard.decode.sample import ends_of
 from regard.inside.page.record import Layer
 from regard.inside.page.subjects import Subject, told, written
 from regard.inside.text import check_length, read
-from regard.tasks.readers import Answerer, Classifier, Filler, Tagger
+from regard.tasks.text_heads import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier
 from regard.tasks.translator import LONGEST_SOURCE
 
 AHEAD = 16
@@ -66,7 +66,7 @@ class Reading(Subject):
     def __init__(self, loaded: Any, text: str, second: str | None = None) -> None:
         super().__init__(loaded)
         self.input = {"text": text} | ({} if second is None else {"second": second})
-        heads = ((Filler, "fill"), (Classifier, "labels"), (Tagger, "tags"), (Answerer, "span"))
+        heads = ((MaskFiller, "fill"), (TextClassifier, "labels"), (EntityTagger, "tags"), (QuestionAnswerer, "span"))
         self.answers = next((answers for kind, answers in heads if isinstance(loaded, kind)), "vector")
         self.sequence = 0 if self.answers in ("fill", "tags") else None
         self.inputs = read(loaded, text, second, parse_special=self.answers == "fill").inputs

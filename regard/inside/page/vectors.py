@@ -102,7 +102,7 @@ def order_of(position: Any, added: bool) -> str:
     """Where position enters, in words."""
     if added:
         return "Position is a vector that is added here."
-    if position.turns:
+    if position.rotates:
         return "Position is not added here: it turns q and k in every layer."
     if position.bias(causal=False) is not None:
         return "Position is not added here: it shifts the scores in every layer."

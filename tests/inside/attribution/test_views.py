@@ -8,7 +8,15 @@ import torch
 
 from regard.inside.attribution import VIEWS, aligners, ask, explain, render
 from regard.nn.heads import apart
-from regard.tasks import Answerer, Classifier, Detector, Filler, PictureClassifier, Tagger, Translator
+from regard.tasks import (
+    EntityTagger,
+    ImageClassifier,
+    MaskFiller,
+    ObjectDetector,
+    QuestionAnswerer,
+    TextClassifier,
+    Translator,
+)
 from tests.inside.loaded import SIZES, TEXTS, encoder, recurrent, translator, writer
 from tests.inside.seeing import captions, detr, picture, vit
 from tests.inside.seeing import loaded as seeing
@@ -31,11 +39,11 @@ CASES = {
     "gpt shared keys": lambda: writer(kv_heads=1),
     "t5": writing,
     "vector": lambda: encoder(task="none"),
-    "classifier": lambda: reader(Classifier, task="classify", labels=("no", "yes", "so")),
-    "albert": lambda: reader(Classifier, task="classify", labels=("no", "yes"), shared=True),
-    "tagger": lambda: reader(Tagger, task="tag", labels=("O", "B-X")),
-    "filler": lambda: reader(Filler, task="mask"),
-    "answerer": lambda: reader(Answerer, task="answer"),
+    "classifier": lambda: reader(TextClassifier, task="classify", labels=("no", "yes", "so")),
+    "albert": lambda: reader(TextClassifier, task="classify", labels=("no", "yes"), shared=True),
+    "tagger": lambda: reader(EntityTagger, task="tag", labels=("O", "B-X")),
+    "filler": lambda: reader(MaskFiller, task="mask"),
+    "answerer": lambda: reader(QuestionAnswerer, task="answer"),
 }
 TEXT = "the bank is [MASK] river"
 
@@ -146,7 +154,7 @@ def test_the_best_alignment_of_a_translator_is_named():
 
 @pytest.mark.parametrize("view", ["rollout", "gradient"])
 def test_things_that_were_found_rest_on_places(view, tmp_path):
-    one, image = seeing(detr(), (32, 32), Detector), picture(32, 32)
+    one, image = seeing(detr(), (32, 32), ObjectDetector), picture(32, 32)
     said, draw = explain(one, image, view)
     with torch.no_grad():
         pixels = torch.from_numpy(one.pixels([image])[0])[None]
@@ -174,7 +182,7 @@ def test_words_of_a_caption_rest_on_places():
 
 @pytest.mark.parametrize("view", ["gradient", "ablation", "lens", "agreement"])
 def test_pictures(view, tmp_path):
-    one = seeing(vit(labels=("no", "yes")), (12, 20), PictureClassifier)
+    one = seeing(vit(labels=("no", "yes")), (12, 20), ImageClassifier)
     said, draw = explain(one, picture(12, 20), view)
     assert said["outputs"][0] in ("no", "yes") and len(said.get("tokens", [""] * 16)) == 1 + 3 * 5
     draw(tmp_path / "view.png")

@@ -1,0 +1,207 @@
+"""The task seam: one class for each thing that a model is asked to do.
+
+A family names its task (`task = "classify-images"`, or a property where its config decides). Everything above asks the
+task: nobody else needs to know what kind of model it is.
+"""
+
+import shlex
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.registry import tasks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """An option of a verb: a flag of the command line, a field of a request, a keyword of the method."""
+
+    name: str
+    kind: type = str
+    default: Any = None
+    help: str = ""
+    limits: tuple[int | float, int | float] | None = None
+    """The smallest and the largest value allowed."""
+    each: bool = False
+    """Whether there is a value for each input."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verb:
+    """Something a task can be asked for: a method, a command, and a route of the server, all of one name."""
+
+    name: str
+    does: str
+    """In the third person, for sentences about a model: "labels texts"."""
+    input: str = ""
+    """The name of the input in JSON, where it is not that of its modality: "prompt"."""
+    help: str = ""
+    """The first line of the command's help."""
+    options: tuple[Option, ...] = ()
+
+    def check_options(self, options: Mapping[str, Any], model: str) -> None:
+        """Raise a ValueError for an option that this verb does not declare."""
+        for name in options.keys() - {option.name for option in self.options}:
+            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """Metrics by name, and the model's output for each example."""
+
+    scores: dict[str, Any]
+    outputs: list[str]
+    details: Any = None
+    """Further results for each example, which metrics of attention weights need."""
+    summary: str = ""
+    """The scores in a line for a terminal, where they are not all shares of examples."""
+
+    def render(self) -> str:
+        """The scores in one line; all but a summary's own are percentages."""
+        if self.summary:
+            return self.summary
+        numbers = "   ".join(
+            f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"
+            for name, value in self.scores.items()
+            if name not in ("examples", "shots")
+        )
+        return f"{numbers}   ({self.scores['examples']:,} examples)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvalSet:
+    """What a model is to be scored on."""
+
+    data: Any
+    """The data config that is scored: the run's own, or one with the fields that the user named."""
+    own: Any
+    """The data config that the model was trained with; the default one for a checkpoint from elsewhere."""
+    named: frozenset[str] = frozenset()
+    """The fields of `data` that the user named."""
+    limit: int | None = None
+    """Score at most this many examples."""
+    run: str = ""
+    """The model's path, for errors."""
+    recipe: str = ""
+    """The name of the recipe that the model was trained by."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing but what was held out of the model's own training is scored."""
+        return not self.named
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Samples:
+    """Outputs that are shown after training, and commands to try next."""
+
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    """Pairs of an input and the model's output; a row without an input is shown as running text."""
+    commands: list[str] = field(default_factory=list)
+    """Commands to try next."""
+    views: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Figures to draw in the run: file name → the name of a view and its input."""
+    images: dict[str, Any] = field(default_factory=dict)
+    """Images to save in the run: file name → a Pillow image."""
+
+
+def shortened(text: str) -> str:
+    """A text on one line, cut to 200 characters."""
+    return textwrap.shorten(text, 200, placeholder=" …")
+
+
+def quoted(text: str) -> str:
+    """A text as an argument of a shell command, cut to 200 characters."""
+    return shlex.quote(shortened(text))
+
+
+class Task:
+    """A trained model with the readers of its inputs. Subclasses override what their task needs."""
+
+    name: ClassVar[str] = ""
+    """The name it is registered by."""
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
+    """The modalities that it reads, by name; the first is what a command's arguments are."""
+    verbs: ClassVar[tuple[Verb, ...]] = ()
+    """What it can be asked for; the first is its main one."""
+    data: ClassVar[tuple[type, ...]] = ()
+    """The kinds of training data that it can be scored on; the first is the default."""
+    learns: ClassVar[tuple[str, ...]] = ()
+    """Verbs that fine-tuning with another head teaches it."""
+    model: Any
+
+    @classmethod
+    def suited(cls, path: Path) -> "type[Task]":
+        """The task class for what is saved beside the weights: this one, unless a subclass reads other files."""
+        return cls
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "Task":
+        """The task of a model whose weights are loaded, with what is saved beside them."""
+        raise NotImplementedError
+
+    @classmethod
+    def default_data(cls) -> Any:
+        """The data config of the embedded examples of this task."""
+        if not cls.data:
+            raise ValueError(f"the task {cls.name!r} has no metrics; fine-tune the model for a task: regard finetune …")
+        return cls.data[0]()
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        """What a server can be asked for of the model in `path`; its weights are not needed."""
+        return [verb.name for verb in cls.verbs]
+
+    @classmethod
+    def verb(cls, name: str) -> Verb | None:
+        """The declaration of a verb, or None where this task does not have it."""
+        return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    def field_of(self, verb: str, item: Any) -> str:
+        """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
+        declared = self.verb(verb)
+        return declared.input if declared is not None and declared.input else self.inputs[0]
+
+    def check_inputs(self, items: Sequence[Any]) -> None:
+        """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        """One JSON object for each input, shared by the command line and the server: the results of the method of
+        that name, by default."""
+        return [dict(result) for result in getattr(self, verb)(inputs, **options)]
+
+    def render(self, verb: str, answer: Mapping[str, Any]) -> str:
+        """An answer as lines for a terminal."""
+        return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """The metrics of this task on a test set."""
+        raise ValueError(f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} …")
+
+    def is_scored(self, test: EvalSet) -> bool:
+        """Whether a model trained on such data has metrics of its own."""
+        return True
+
+    def evaluate_after_training(self, test: EvalSet) -> Scored:
+        """The metrics that are printed after training, on what was held out of it."""
+        return self.evaluate(test)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        """A few outputs for held-out inputs, and commands to try next."""
+        return Samples(commands=[f"regard eval {run}"])
+
+    def export(self, out: Path) -> None:
+        """Write the model so that other projects can read it."""
+        raise ValueError(f"a {type(self.model).__name__} for {self.name!r} has no layout that other projects read")
+
+
+def register_task(name: str) -> Callable[[type[Task]], type[Task]]:
+    """Register a task class under a name that families use."""
+
+    def add(cls: type[Task]) -> type[Task]:
+        cls.name = name
+        return tasks.register(name)(cls)
+
+    return add

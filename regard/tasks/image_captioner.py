@@ -1,0 +1,145 @@
+"""Image captioning: images in, captions out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.decode.requests import Request, Ticket
+from regard.decode.sample import Sampling, ends_of
+from regard.hub.checkpoint import load_generation
+from regard.hub.preprocessor import load_preprocessing
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.metrics import caption_scores
+from regard.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """One caption, its score, and its tokens."""
+
+    text: str
+    score: float
+    ids: tuple[int, ...]
+
+
+@register_task("caption")
+class ImageCaptioner(ImageEncoder, EngineTask):
+    """Describes images in words."""
+
+    verbs = (
+        Verb(
+            name="caption", does="captions images",
+            options=(
+                Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
+                Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
+                Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Captions of each image."),
+                *GENERATE_OPTIONS,
+            ),
+        ),
+    )  # fmt: skip
+    data = (CaptionsConfig,)
+
+    def __init__(
+        self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
+    ) -> None:
+        super().__init__(model, preparation)
+        self.tokenizer, self.generation = tokenizer, generation
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "ImageCaptioner":
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path), load_generation(path))
+
+    def request(
+        self,
+        pixels: np.ndarray,
+        *,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        row: int = 0,
+        max_new_tokens: int | None = None,
+    ) -> Request:
+        """The engine's request for a preprocessed image."""
+        settings, like = self.generation, next(self.model.parameters())
+        return Request(
+            prompt=[settings["decoder_start"]], inputs={"pixels": torch.from_numpy(pixels).to(like)},
+            ends=tuple(ends_of(settings["eos"])), forbidden=tuple(settings["forbidden"]),
+            max_len=count_or(self.model.config.max_len - 1, max_new_tokens),
+            sampling=sampling, row=row, beams=1 if sampling else max(beams or settings["num_beams"], n_best),
+            n_best=n_best,
+            length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
+        )  # fmt: skip
+
+    def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
+        """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""
+        return self.caption_pixels(self.pixels(images), **options)
+
+    def caption_arrays(self, arrays: np.ndarray, **options: Any) -> list[list[Caption]]:
+        """Captions of uint8 images (number, rows, columns, channels), already of the model's size."""
+        return self.caption_pixels(self.numbers(arrays), **options)
+
+    def caption_pixels(
+        self, pixels: Sequence[np.ndarray], *, each: Callable[[int, list[Caption]], Any] | None = None, **options: Any
+    ) -> list[list[Caption]]:
+        """Captions of preprocessed images; `each` is called with an image's index and captions when they are ready."""
+        if options.get("sampling") and (options.get("n_best", 1) > 1 or (options.get("beams") or 1) > 1):
+            raise ValueError("sampling returns one caption of each image; leave out beams and n_best")
+        results: list[list[Caption]] = [[] for _ in pixels]
+
+        def done(row: int, ticket: Ticket) -> None:
+            if ticket.hypotheses is not None:
+                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.hypotheses])
+                pairs = zip(texts, ticket.hypotheses, strict=True)
+                results[row] = [Caption(text.strip(), best.score, tuple(best.ids)) for text, best in pairs]
+                if each is not None:
+                    each(row, results[row])
+
+        self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
+        return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """BLEU-4 and exact match against all captions of each image."""
+        images, lowercase = self.test_images(test), options.pop("lowercase", False) or test.data.lowercase
+        captions = [best[0] for best in self.caption_arrays(images.pixels, **options)]
+        texts = [caption.text for caption in captions]
+        scores = caption_scores(texts, images.captions, lowercase=lowercase)
+        return Scored(scores=scores, outputs=texts, details=[caption.ids for caption in captions])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        texts = [best[0].text for best in self.caption_arrays(images.pixels)]
+        other = "transformer" if self.model.config.decoder == "recurrent" else "recurrent"
+        commands = [
+            f"regard caption {run} image.png --look words.png",
+            f"regard train {test.recipe} --model.decoder {other} --out runs/captioner-{other}",
+        ]
+        rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
+        first = Image.fromarray(images.pixels[0].squeeze())
+        return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)})
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "caption":
+            return super().answers(verb, inputs, **options)
+        rows = [
+            [{"text": caption.text, "score": round(caption.score, 6)} for caption in captions]
+            for captions in self.caption(inputs, **options)
+        ]
+        return [{"caption": captions[0]["text"], "captions": captions} for captions in rows]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "caption":
+            return super().render(verb, answer)
+        captions = answer["captions"]
+        return "\n".join(
+            f"{row['score']:8.4f}  {row['text']}" if len(captions) > 1 else row["text"] for row in captions
+        )

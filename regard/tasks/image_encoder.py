@@ -1,0 +1,243 @@
+"""Image models: a vector for each image, and labels."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from regard.data.readers.image_files import list_images, read_image
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.unlabelled_images import UnlabelledConfig
+from regard.hub.checkpoint import export_model
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.nn.patches import sides
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
+from regard.tasks.metrics import label_scores
+from regard.tasks.text_encoder import EMBED, Match, embeddings
+from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
+
+BATCH = 64
+ImageInput = str | Path | Image.Image
+"""An image file, or an image of Pillow's."""
+
+
+def opened(images: Sequence[ImageInput]) -> list[Image.Image]:
+    """Image files, or images of Pillow's, as `read_image` returns them."""
+    if isinstance(images, (str, Path, Image.Image)):
+        name = "image" if isinstance(images, Image.Image) else repr(str(images))
+        raise ValueError(f"images is a list; put a single one in brackets: [{name}]")
+    return [read_image(image) for image in images]
+
+
+@register_task("embed-images")
+class ImageEncoder(Task):
+    """An image model: a vector for each image. Its subclasses use the head that it was trained with."""
+
+    inputs = ("image",)
+    verbs: tuple[Verb, ...] = (EMBED,)
+    data: tuple[type, ...] = (UnlabelledConfig,)
+
+    def __init__(self, model: Any, preparation: Preprocessing) -> None:
+        self.model, self.preparation = model.eval(), preparation
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "ImageEncoder":
+        return cls(model, load_preprocessing(path, model.config))
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        return ["images"]
+
+    def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
+        """Images preprocessed for the model: arrays (channels, rows, columns)."""
+        return [self.preparation(image) for image in opened(images)]
+
+    def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
+        """Normalised arrays for uint8 images (number, rows, columns, channels) of the model's own size."""
+        return list(self.preparation.numbers(arrays))
+
+    @torch.inference_mode()
+    def outputs(self, function: Callable[[Tensor], Any], pixels: Sequence[np.ndarray]) -> list[Tensor]:
+        """The result of `function` for each image; images of one size are batched together."""
+        results: list[Tensor] = [torch.empty(0)] * len(pixels)
+        like = next(self.model.parameters())
+        for shape in dict.fromkeys(image.shape for image in pixels):
+            indices = [i for i, image in enumerate(pixels) if image.shape == shape]
+            for first in range(0, len(indices), BATCH):
+                group = indices[first : first + BATCH]
+                batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
+                for index, row in zip(group, function(batch), strict=True):
+                    results[index] = row
+        return results
+
+    def embed(self, images: Sequence[ImageInput], *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """A vector for each image, of length 1 if `normalize`."""
+        return self.embed_pixels(self.pixels(images), normalize)
+
+    def embed_arrays(self, arrays: np.ndarray, *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """A vector for each uint8 image of (number, rows, columns, channels), already of the model's size."""
+        return self.embed_pixels(self.numbers(arrays), normalize)
+
+    def embed_pixels(self, pixels: Sequence[np.ndarray], normalize: bool) -> Float[Tensor, "N D"]:
+        """A vector for each preprocessed image."""
+        rows = self.outputs(self.model.embed, pixels)
+        vectors = torch.stack(rows) if rows else torch.empty(0, self.width)
+        return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    @property
+    def width(self) -> int:
+        """The size of an image's vector."""
+        return getattr(self.model.config, "width", self.model.config.dim)
+
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of length 1 for whatever the model reads: images here."""
+        return self.embed(items)
+
+    def search(
+        self, query: Any, corpus: str | Path | Sequence[Any], *, count: int = 5, skipped: list[str] | None = None
+    ) -> list[Match]:
+        """The most similar items of a folder of images, or of a list, by the cosine of their vectors.
+
+        Files of a folder that cannot be read are errors, unless there is a list `skipped` to collect the reasons.
+        """
+        target = self.vectors([query])[0]
+        if isinstance(corpus, (str, Path)):
+            names, vectors = self.embed_folder(Path(corpus), skipped)
+        else:
+            names, vectors = [str(item) for item in corpus], self.vectors(corpus)
+        best = (vectors @ target).topk(min(count, len(names)))
+        pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        return [Match(score, index, names[index]) for score, index in pairs]
+
+    def embed_folder(self, folder: Path, skipped: list[str] | None = None) -> tuple[list[str], Float[Tensor, "N D"]]:
+        """The paths and vectors of all images below a folder, computed batch by batch."""
+        if not folder.is_dir():
+            raise ValueError(f"no such folder: {folder}; give one with images")
+        paths = list_images(folder)
+        names, parts = [], []
+        for first in range(0, len(paths), BATCH):
+            pixels = []
+            for path in paths[first : first + BATCH]:
+                try:
+                    pixels += self.pixels([path])
+                    names.append(str(path))
+                except ValueError as error:
+                    if skipped is None:
+                        raise
+                    skipped.append(str(error))
+            parts.append(self.embed_pixels(pixels, True))
+        return names, torch.cat(parts)
+
+    def eval_preprocessing(self) -> Preprocessing:
+        """The preprocessing of images that are scored: the model's own, resized to its size where none is stated."""
+        if self.preparation.target is not None:
+            return self.preparation
+        return replace(self.preparation, size=sides(self.model.config.image), shortest=None, longest=None)
+
+    def test_images(self, test: EvalSet, **options: Any) -> Any:
+        """The preprocessed images of a test set: all of the named files, or the held-out ones of the run's own data."""
+        return images_of(test, self.eval_preprocessing(), **options)
+
+    def is_scored(self, test: EvalSet) -> bool:
+        return type(self).evaluate is not ImageEncoder.evaluate
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        raise ValueError(
+            f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} "
+            "--data.images …, or regard eval --probe"
+        )
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        folder = getattr(test.data, "images", None) or "FOLDER"
+        commands = [f"regard eval {run} --probe", f"regard finetune {run} --data.images {folder}"]
+        return Samples(commands=[*commands, f"regard embed {run} image.png --out vectors.npy"])
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb == "embed":
+            return embeddings(self.vectors(inputs))
+        return super().answers(verb, inputs, **options)
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb == "embed":
+            return " ".join(f"{value:.6f}" for value in answer["embedding"])
+        return super().render(verb, answer)
+
+    def export(self, out: Path) -> None:
+        export_model(self.model, out)
+        save_preprocessing(out, self.preparation)
+
+
+@register_task("classify-images")
+class ImageClassifier(ImageEncoder):
+    """Labels images."""
+
+    verbs = (Verb(name="classify", does="labels images"), EMBED)
+    data = (ImagesConfig,)
+
+    def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
+        """All labels of each image, the most probable first."""
+        return self.labelled(self.pixels(images))
+
+    def classify_arrays(self, arrays: np.ndarray) -> list[list[Label]]:
+        """All labels of each uint8 image of (number, rows, columns, channels), already of the model's size."""
+        return self.labelled(self.numbers(arrays))
+
+    def labelled(self, pixels: Sequence[np.ndarray]) -> list[list[Label]]:
+        """All labels of each preprocessed image."""
+        return [ranked(logits, self.model.config.labels) for logits in self.outputs(self.model, pixels)]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        images = self.test_images(test, part="test")
+        images = images.numbered_as(self.model.config.labels, test.data.source or "the embedded digits")
+        labels = [best[0].label for best in self.classify_arrays(images.pixels)]
+        return Scored(scores=label_scores(labels, [images.names[i] for i in images.labels]), outputs=labels)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        inputs = [f"an image of {images.names[i]}" for i in images.labels]
+        best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
+        commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "classify":
+            return super().answers(verb, inputs, **options)
+        return label_answers(self.classify(inputs))
+
+    def render(self, verb: str, answer: Any) -> str:
+        return render_labels(answer) if verb == "classify" else super().render(verb, answer)
+
+
+def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> Any:
+    """The images of a test set: all of the named files, or what was held out of the run's own data.
+
+    At most `limit`: a random sample of labelled images; the first of those with captions or boxes.
+    """
+    data = (
+        replace(test.data, test=test.data.valid) if {"valid"} <= test.named and "test" not in test.named else test.data
+    )
+    for name, own in (("size", preprocessing.shortest or preprocessing.target), ("channels", preprocessing.channels)):
+        value = getattr(data, name)
+        if name in test.named and value is not None and own not in (value, (value, value)):
+            raise ValueError(f"{test.run} says itself how images are read; leave out --data.{name}")
+    known = same_file(data.source, test.own.source) or test.named & {"valid", "test"}
+    if test.named & set(data.own) and not known:
+        images = data.read(data.source, preprocessing=preprocessing, **options)
+    else:
+        images = data.held_out(preprocessing)
+    if test.limit is None:
+        return images
+    return images.sample(test.limit, 0) if isinstance(images, LabelledImages) else images.take(slice(test.limit))
+
+
+def same_file(first: Any, second: Any) -> bool:
+    """Whether two paths name the same file or folder."""
+    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()

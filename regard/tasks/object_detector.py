@@ -1,0 +1,169 @@
+"""Object detection: the objects in each image with their boxes, and average precision."""
+
+import contextlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.nn.heads import apart
+from regard.objectives.matching import corners
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A detected object: its label, the probability, and its box (left, top, right, bottom) in pixels."""
+
+    label: str
+    score: float
+    box: tuple[float, float, float, float]
+
+
+@register_task("detect")
+class ObjectDetector(ImageEncoder):
+    """Finds objects in images."""
+
+    verbs = (
+        Verb(
+            name="detect", does="finds objects in images",
+            options=(Option(name="threshold", kind=float, default=0.5, limits=(0, 1), help="Least probability."),),
+        ),
+    )  # fmt: skip
+
+    data = (BoxesConfig,)
+
+    def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
+        """The objects in each image with at least this probability, the most probable first."""
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold={threshold} is no probability; use a number from 0 to 1")
+        files = opened(images)
+        sizes = [(image.size[1], image.size[0]) for image in files]
+        return self.detections(self.outputs(self.model, self.pixels(files)), sizes, threshold)
+
+    def detect_arrays(self, arrays: Sequence[np.ndarray], *, threshold: float = 0.0) -> list[list[Detection]]:
+        """The objects in each uint8 image of (rows, columns, channels), already of the model's size."""
+        pixels = [self.preparation.numbers(array) for array in arrays]
+        return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
+
+    def detections(
+        self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float
+    ) -> list[list[Detection]]:
+        """The model's outputs as objects with boxes in pixels of images of these sizes."""
+        labels, results = self.model.config.labels, []
+        for row, (rows, columns) in zip(outputs, sizes, strict=True):
+            logits, boxes = apart(row.float())
+            best = logits.softmax(-1)[:, :-1].max(-1)
+            scaled = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
+            order = best.values.argsort(descending=True, stable=True)
+            kept = [i for i in order.tolist() if best.values[i] >= threshold]
+            results.append(
+                [Detection(labels[best.indices[i]], best.values[i].item(), tuple(scaled[i].tolist())) for i in kept]
+            )
+        return results
+
+    def eval_preprocessing(self) -> Preprocessing:
+        return self.preparation
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        boxes = self.test_images(test, names=self.model.config.labels)
+        predicted = self.detect_arrays([image.pixels for image in boxes.images])
+        truth = [image.labels for image in boxes.images], [image.boxes for image in boxes.images]
+        outputs = ["; ".join(f"{x.label} {x.score:.2f}" for x in row if x.score >= 0.5) for row in predicted]
+        crowds = [image.crowds for image in boxes.images]
+        return Scored(scores=detection_scores(predicted, *truth, boxes.names, crowds), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images, labels = self.test_images(replace(test, limit=3)).images, self.model.config.labels
+        predicted = self.detect_arrays([image.pixels for image in images], threshold=0.5)
+        inputs = ["an image of " + (", ".join(labels[i] for i in image.labels) or "nothing") for image in images]
+        outputs = [", ".join(f"{item.label} {item.score:.0%}" for item in row) or "nothing" for row in predicted]
+        return Samples(
+            rows=list(zip(inputs, outputs, strict=True)),
+            commands=[
+                f"regard detect {run} image.png --out boxes.png",
+                f"regard eval {run} --data.coco annotations.json",
+            ],
+            views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
+        )
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "detect":
+            return super().answers(verb, inputs, **options)
+        return [self.as_answer(objects) for objects in self.detect(inputs, **options)]
+
+    def as_answer(self, objects: Sequence[Detection]) -> dict[str, Any]:
+        """The objects of one image as JSON."""
+        rows = [(item.label, round(item.score, 6), [round(side, 2) for side in item.box]) for item in objects]
+        return {"objects": [{"label": label, "probability": score, "box": box} for label, score, box in rows]}
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "detect":
+            return super().render(verb, answer)
+        lines = []
+        for row in answer["objects"]:
+            box = " ".join(f"{side:.1f}" for side in row["box"])
+            lines.append(f"{row['label']}\t{row['probability']:.1%}\t{box}")
+        return "\n".join(lines or ["(nothing)"])
+
+
+def detection_scores(
+    found: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
+    names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
+
+    `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows; what is
+    found in its `crowds`, labels and boxes too, counts neither way.
+    """
+    try:
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
+    except ImportError:
+        raise ImportError("scores of boxes need pycocotools: pip install 'regard[vision]'") from None
+
+    def record(image: int, name: int, box: Any, **more: Any) -> dict[str, Any]:
+        left, top, right, bottom = map(float, box)
+        width, height = right - left, bottom - top
+        return dict(image_id=image, category_id=name, bbox=[left, top, width, height], area=width * height) | more
+
+    wanted = [
+        record(image, int(label), box, iscrowd=crowd)
+        for crowd, shown in enumerate((zip(labels, boxes, strict=True), crowds))
+        for image, rows in enumerate(shown)
+        for label, box in zip(*rows, strict=True)
+    ]
+    place = {name: i for i, name in enumerate(names)}
+    said = [
+        record(image, place[one.label], one.box, score=one.score)
+        for image, rows in enumerate(found)
+        for one in rows
+        if one.label in place
+    ]
+    truth = COCO()
+    truth.dataset = {
+        "info": {},
+        "images": [{"id": image} for image in range(len(found))],
+        "annotations": [one | {"id": number} for number, one in enumerate(wanted, 1)],
+        "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
+    }
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells what it does
+        truth.createIndex()
+        judge = COCOeval(truth, truth.loadRes(said) if said else COCO(), "bbox")
+        if not said:
+            judge.cocoDt.dataset = truth.dataset | {"annotations": []}
+            judge.cocoDt.createIndex()
+        judge.evaluate()
+        judge.accumulate()
+        judge.summarize()
+    ap, ap50, ap75 = (round(100 * max(0.0, float(value)), 2) for value in judge.stats[:3])
+    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(found)}
