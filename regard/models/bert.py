@@ -88,6 +88,7 @@ class Bert(nn.Module):
         "roberta-base": dict(vocab_size=50_265, types=1, norm_eps=1e-5, task="mask", pooler=False),
         "albert-base": dict(vocab_size=30_000, embedding_dim=128, shared=True, activation="gelu-tanh"),
     }
+    small: ClassVar[dict[str, Any]] = dict(dim=20, depth=2, heads=2, ffn_dim=29, max_len=37, task="mask", pooler=False)
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
