@@ -155,6 +155,10 @@ class CLIP(nn.Module):
         glorot(self.project_text)
         self.scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
 
+    def axes(self) -> dict[str, int]:
+        """Sizes of axes in the signature of `forward`: texts are as long as planned for."""
+        return {"T": self.config.max_len}
+
     @property
     def temperature(self) -> Float[Tensor, ""]:
         """What likeness is divided by, e^−scale."""

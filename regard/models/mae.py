@@ -115,6 +115,10 @@ class MAE(nn.Module):
         seek_likeness(self.decoder)
         self.blank = nn.Parameter(torch.randn(config.decoder_dim) * 0.02)
 
+    def axes(self) -> dict[str, int]:
+        """Sizes of axes in the signature of `forward`: there is noise for each patch."""
+        return {"T": self.config.tokens - 1}
+
     def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Patches sorted by their noise, and which of them are hidden: all but the first of that order."""
         order = noise.argsort(dim=1, stable=True)

@@ -28,7 +28,7 @@ class Recurrent(nn.Module):
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
         """Outputs and final state; with `lengths`, padding on the right is never read (in both directions)."""
         given = None if state is None else tuple(state) if self.parts == 2 else state[0]
-        if lengths is None:
+        if lengths is None or x.is_meta:  # a tensor without numbers has no lengths to pack by
             out, last = self.layers(x, given)
         else:
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)

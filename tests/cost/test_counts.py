@@ -13,9 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.cost import cost, counts, decoder_parameters
-from regard.cost.attention import attention_parameters
-from regard.cost.pieces import feedforward_parameters, norm_parameters
+from regard.cost import cost, decoder_parameters
 from regard.models import Bert, BertConfig, Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig, preset
 from regard.nn.attention import AttentionConfig
 from regard.registry import kernels, models, positions
