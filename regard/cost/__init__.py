@@ -12,7 +12,7 @@ from regard.cost.formulas import (
     patches,
     training_flops,
 )
-from regard.cost.measure import cost
+from regard.cost.measure import cost, parameters
 from regard.cost.report import binary_size, decimal_size
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "decoder_parameters",
     "forward_flops",
     "hardware_flops",
+    "parameters",
     "patch_values",
     "patches",
     "training_flops",

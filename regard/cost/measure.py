@@ -5,7 +5,8 @@ Nothing here knows a family. What `forward` takes is read off its signature; par
 
 import inspect
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ BLOCK = {
     "norm": "norms",
 }
 """Parts of a block, by the names of its modules."""
+STEPS = 64
+"""Tokens that a loop over them is followed for."""
 LENGTH = 1024
 """Tokens, unless another number is asked for."""
 CACHED = {"own": "self", "source": "cross", "keys": "source", "values": "source"}
@@ -67,24 +70,46 @@ def inputs_of(model: nn.Module, sizes: Setting) -> dict[str, Tensor]:
     return found
 
 
-def walk(
-    model: nn.Module, inputs: dict[str, Tensor], run: Callable[..., Any], *, training: bool
-) -> tuple[Walk, torch.Size, dict[str, float]]:
-    """One pass: what was seen of it, the shape of its first output, and what it keeps for the backward pass."""
+def walk(model: nn.Module, setting: Setting) -> Walk:
+    """One pass with everything that was seen of it.
+
+    Of a model that loops over tokens two short passes tell how each figure grows: all are linear in the length.
+    """
+    steps, by_steps = setting.length, any(getattr(module, "stepwise", False) for module in model.modules())
+    if not by_steps or steps <= STEPS:
+        return single_pass(model, inputs_of(model, setting), training=setting.training)
+    less, more = (
+        single_pass(model, inputs_of(model, replace(setting, length=n)), training=setting.training)
+        for n in (STEPS // 2, STEPS)
+    )
+    for name in ("flops", "rows", "matrices", "kept"):
+        first, second = getattr(less, name), getattr(more, name)
+        for key in second:
+            second[key] = first[key] + (second[key] - first[key]) * (steps - STEPS // 2) // (STEPS - STEPS // 2)
+    if not setting.training:  # the widest moment depends on how long both sequences are: a small model of them
+        small = replace(setting, length=STEPS, source_length=max(1, setting.source_length * STEPS // steps))
+        more.peak = single_pass(model, inputs_of(model, small), training=False).peak * steps / STEPS
+    return more
+
+
+def single_pass(model: nn.Module, inputs: dict[str, Tensor], *, training: bool) -> Walk:
+    """Runs a model once; the widest moment is that of `features`, as no more than a few rows of logits are needed."""
     model.train(training)
     seen = Walk(model, inputs)
+    if (features := getattr(model, "features", None)) is not None:
+        model.features = partial(seen.until_features, features)  # type: ignore[assignment]
     with torch.set_grad_enabled(training), seen.watched():
-        outputs = run(**inputs)
+        outputs = getattr(model, "outputs", model.forward)(**inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        shape = outputs[0].shape
-        if not training:
-            return seen, shape, {}
-        loss = torch.stack([output.sum() for output in outputs]).sum()
-        del outputs
-        kept = seen.kept(loss)
-        if any(getattr(module, "reversible", False) for module in model.modules()):
-            loss.backward()
-    return seen, shape, kept
+        seen.shape = outputs[0].shape
+        if training:
+            loss = torch.stack([output.sum() for output in outputs]).sum()
+            del outputs
+            seen.keep(loss)
+            seen.compute_again(loss)
+    if features is not None:
+        del model.features
+    return seen
 
 
 class Parts:
@@ -149,6 +174,12 @@ def count_parameters(model: nn.Module, parts: Parts) -> dict[str, int]:
     return dict(found)
 
 
+def parameters(config: Any) -> dict[str, int]:
+    """The number of parameters of each part of a model, without a pass."""
+    model = build(config)
+    return count_parameters(model, Parts(model))
+
+
 def count_cache(model: nn.Module, inputs: dict[str, Tensor], length: int) -> dict[str, int]:
     """Numbers that a generative model keeps between the steps of decoding, with room for `length` tokens."""
     if (new_cache := getattr(model, "new_cache", None)) is None:
@@ -201,15 +232,10 @@ def cost(
     setting = Setting(batch=batch, length=length, source_length=source_length, training=training)
     model = build(config)
     parts, inputs = Parts(model), inputs_of(model, setting)
-    run = getattr(model, "outputs", model.forward)
-    seen, shape, kept = walk(model, inputs, run, training=training)
-    if training:
-        activations = activations_of(parts, kept, seen.again)
-    else:
-        live, _, _ = walk(model, inputs, getattr(model, "features", model.forward), training=False)
-        activations = {"widest_layer": round(live.peak)}
-    parameters = count_parameters(model, parts)
-    total = sum(parameters.values())
+    seen = walk(model, setting)
+    activations = activations_of(parts, seen) if training else {"widest_layer": round(seen.peak)}
+    weights = count_parameters(model, parts)
+    total = sum(weights.values())
     per_token, per_sequence, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
 
     def sized(numbers: dict[str, int]) -> dict[str, int]:
@@ -219,13 +245,13 @@ def cost(
     for call, entries in seen.matrices.items():
         matrices[parts.of_kernel(*call)] += entries
     held = tuple(dict.fromkeys(parts.of_kernel(*call) for call in seen.matrices if call in seen.held))
-    scores = batch * length * config.vocab_size if shape[-1] == getattr(config, "vocab_size", None) else 0
+    scores = batch * length * config.vocab_size if seen.shape[-1] == getattr(config, "vocab_size", None) else 0
     notes = [module.cost_note(training) for module in model.modules() if hasattr(module, "cost_note")]
     return Cost(
         model=type(config).__name__.removesuffix("Config"),
         setting=setting,
         bytes_per_number=bytes_per_number,
-        parameters=parameters | {"total": total},
+        parameters=weights | {"total": total},
         flops_per_token=per_token,
         flops_per_sequence=per_sequence,
         flops=flops,
@@ -244,15 +270,12 @@ def cost(
     )
 
 
-def activations_of(parts: Parts, kept: dict[str, float], again: dict[str, float]) -> dict[str, int]:
-    """Numbers kept for the backward pass by each of the model's own modules."""
+def activations_of(parts: Parts, seen: Walk) -> dict[str, int]:
+    """Numbers kept for the backward pass by each of the model's own modules, or while a part is computed again."""
     found: Counter[str] = Counter()
-    for path, numbers in kept.items():
+    for path, numbers in (*seen.kept.items(), *seen.again.items()):
         found[parts.top(path)] += numbers
-    widest: dict[str, float] = {}
-    for path, numbers in again.items():
-        widest[parts.top(path)] = max(widest.get(parts.top(path), 0), numbers)
-    return {name: round(numbers) for name, numbers in (found + Counter(widest)).items()}
+    return {name: round(numbers) for name, numbers in found.items() if numbers}
 
 
 def flops_of(

@@ -7,7 +7,7 @@ from its creation to its end, so that the most that is alive at once, and what t
 
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from torch.utils.flop_counter import flop_registry
 
 from regard.cost.substitutes import FUSED, TorchFunctions
 from regard.nn.kernels.base import Kernel
-from regard.nn.reversible import recomputes
+from regard.nn.reversible import recomputes, recomputing
 
 NUMBER = 4
 """Bytes of a number in the pass."""
@@ -76,8 +76,14 @@ class Walk(TorchDispatchMode):
         """Those whose weights were computed all at once."""
         self.again: dict[str, float] = defaultdict(float)
         """Numbers that the widest part of each reversible stack keeps while it is computed again."""
-        self.part: dict[int, tuple[str, float]] = {}
+        self.part: dict[int, float] = {}
+        """What the part that is computed again now keeps."""
         self.saved_inputs = 0.0
+        self.kept: Counter[str] = Counter()
+        """Numbers that autograd and closures hold behind a training pass, by the module that made them."""
+        self.shape = torch.Size()
+        """Of the first output."""
+        self.ended = False
         self.inputs = {self.key(tensor): (name, tensor) for name, tensor in inputs.items()}
         self.own: set[int] = self.storages()
 
@@ -132,7 +138,7 @@ class Walk(TorchDispatchMode):
             self.saved_inputs += tensor.numel()
             del self.inputs[key]
         if recomputes() and key in self.living and self.living[key].counts:
-            self.part[key] = self.path[-1], self.living[key].numbers
+            self.part[key] = self.living[key].numbers
         return tensor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -179,26 +185,45 @@ class Walk(TorchDispatchMode):
         self.living[key] = Held(numbers, self.path[-1], inputs, counts, index, end)
         if counts:
             self.now += numbers
-            self.peak = max(self.peak, self.now)
-            if self.part and not recomputes():
-                self.close()
+            self.peak = self.peak if self.ended else max(self.peak, self.now)
 
     def end(self, key: int, _: Any) -> None:
         """Called when a storage dies."""
         held = self.living.pop(key)
         self.now -= held.numbers if held.counts else 0
 
-    def close(self) -> None:
-        """The end of a part of a reversible stack that was computed again."""
-        (path, _), *_ = self.part.values()
-        kept, self.part = sum(numbers for _, numbers in self.part.values()), {}
-        self.again[path] = max(self.again[path], kept)
+    def compute_again(self, loss: Tensor) -> None:
+        """Runs each part of the reversible stacks behind a loss once more, as the backward pass does."""
+        names = {module: name for name, module in self.model.named_modules()}
+        nodes: dict[Any, None] = {loss.grad_fn: None}
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            new = {other: None for other, _ in node.next_functions if other is not None and other not in nodes}
+            nodes |= new
+            waiting += new
+            if type(node).__name__ != "_JoinBackward":
+                continue
+            tape, before = node.tape, set(self.living)
+            for part, _ in tape.parts:
+                self.part = {}
+                if tape.bias is not None:
+                    tape.bias.forget()
+                with recomputing():
+                    part(node.saved_tensors[1].detach().requires_grad_())
+                kept = sum(numbers for key, numbers in self.part.items() if key not in before)
+                self.again[names[tape.stack]] = max(self.again[names[tape.stack]], kept)
 
-    def kept(self, loss: Tensor) -> dict[str, float]:
-        """Numbers that are alive beside the loss, by the module that made them: what autograd and closures hold."""
+    def until_features(self, features: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs `features`, and then forgets how wide later moments are."""
+        found = features(*args, **kwargs)
+        self.ended = True
+        return found
+
+    def keep(self, loss: Tensor) -> None:
+        """Notes the numbers that are alive beside the loss, by the module that made them."""
         own = self.storages() | {self.key(loss)}
-        found: Counter[str] = Counter({"": self.saved_inputs})
+        self.kept[""] += self.saved_inputs
         for key, held in self.living.items():
             if (held.counts or held.index) and key not in own:
-                found[held.path] += held.numbers
-        return dict(found)
+                self.kept[held.path] += held.numbers

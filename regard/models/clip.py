@@ -159,6 +159,10 @@ class CLIP(nn.Module):
         """Sizes of axes in the signature of `forward`: texts are as long as planned for."""
         return {"T": self.config.max_len}
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of the model's cost should know."""
+        return f"texts of {self.config.max_len} tokens, one for each image"
+
     @property
     def temperature(self) -> Float[Tensor, ""]:
         """What likeness is divided by, e^−scale."""

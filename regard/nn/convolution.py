@@ -107,6 +107,9 @@ class Eye(nn.Module):
     What halves is 4 × 4, so that a place of the grid stands in the middle of the pixels that it is drawn over.
     """
 
+    part = "convolutions"
+    """Its name in a table of costs."""
+
     def __init__(self, channels: int, widths: tuple[int, ...], dim: int) -> None:
         super().__init__()
         self.channels, self.side = channels, 2 ** len(widths)

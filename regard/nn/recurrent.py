@@ -20,6 +20,11 @@ class Recurrent(nn.Module):
             input_dim, dim, depth, batch_first=True, bidirectional=bidirectional, dropout=dropout if depth > 1 else 0.0
         )
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of these layers' cost should know."""
+        lstm = "an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted"
+        return lstm if training and self.parts == 2 else ""
+
     def forward(
         self,
         x: Float[Tensor, "B T D"],
