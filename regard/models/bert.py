@@ -144,6 +144,14 @@ class Bert(nn.Module):
             x = self.pooler(x)
         return self.head(x)
 
+    def outputs(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B *N"] | tuple[Tensor, ...]:
+        """Outputs of every head that a training step uses; `pretrain` has two."""
+        if self.config.task != "pretrain":
+            return self(ids, lengths)
+        assert self.head is not None
+        x = self.features(ids, lengths)
+        return self.head(x), self.follows(x)
+
     def follows(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
         """Return logits for "the second text follows the first" and "it does not"."""
         assert self.pooler is not None and self.pair_head is not None
