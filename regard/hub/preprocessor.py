@@ -1,4 +1,4 @@
-"""How pictures are prepared, as it lies beside a model: `preprocessor_config.json` in and out."""
+"""How images are prepared, as it lies beside a model: `preprocessor_config.json` in and out."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
-"""Of pictures; and of pictures and texts together, where newer releases keep the same as a part."""
+"""Of images; and of images and texts together, where newer releases keep the same as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
 """What the filters are called there."""
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -57,8 +57,8 @@ def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
         known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
         raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
     told = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
-    if told.get("do_pad") and kind != "Detr":  # there smaller pictures of a batch are filled up, and said to be
-        raise ValueError("do_pad=True cannot be read here; only pictures that end up with one size can")
+    if told.get("do_pad") and kind != "Detr":  # there smaller images of a batch are filled up, and said to be
+        raise ValueError("do_pad=True cannot be read here; only images that end up with one size can")
     filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
     if told["resample"] not in list(filters):  # which may be asked for anything
         raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")

@@ -15,7 +15,7 @@ MOST = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PixelTokenizer:
-    """What `tokenizer.json` is for texts: pictures of one size to ids and back."""
+    """What `tokenizer.json` is for texts: images of one size to ids and back."""
 
     rows: int
     columns: int
@@ -25,7 +25,7 @@ class PixelTokenizer:
 
     def __post_init__(self) -> None:
         if min(self.rows, self.columns) < 1 or self.channels not in (1, 3):
-            raise ValueError(f"pictures of {self.rows} × {self.columns} with {self.channels} channels are none")
+            raise ValueError(f"images of {self.rows} × {self.columns} with {self.channels} channels are none")
         if self.levels < 2 or self.colours > MOST:
             raise ValueError(
                 f"levels={self.levels} in {self.channels} channels are {self.colours:,} colours; use 2 to {MOST:,}"
@@ -52,14 +52,14 @@ class PixelTokenizer:
         return self.colours + 1
 
     def __len__(self) -> int:
-        """Tokens of a picture."""
+        """Tokens of an image."""
         return self.rows * self.columns
 
-    def encode(self, pictures: np.ndarray) -> np.ndarray:
+    def encode(self, images: np.ndarray) -> np.ndarray:
         """Bytes (number, rows, columns, channels) as ids (number, tokens): the nearest level of each channel."""
-        steps = np.rint(pictures * ((self.levels - 1) / 255)).astype(np.int64)
+        steps = np.rint(images * ((self.levels - 1) / 255)).astype(np.int64)
         places = self.levels ** np.arange(self.channels)[::-1]
-        return (steps * places).sum(-1).reshape(len(pictures), -1)
+        return (steps * places).sum(-1).reshape(len(images), -1)
 
     def decode(self, ids: np.ndarray) -> np.ndarray:
         """Ids as bytes; the darkest level is 0, the brightest 255."""

@@ -1,4 +1,4 @@
-"""Image files of every kind, good and bad: the right picture, or one line with the path."""
+"""Image files of every kind, good and bad: the right image, or one line with the path."""
 
 import struct
 import warnings
@@ -14,7 +14,7 @@ from regard.data.readers.preprocessing import Preprocessing, centre, short_side
 
 
 def smooth(rows=23, columns=37):
-    """A picture that survives JPEG: a different ramp in each channel."""
+    """An image that survives JPEG: a different ramp in each channel."""
     y, x = np.mgrid[0:rows, 0:columns]
     channels = [y * 255 / (rows - 1), x * 255 / (columns - 1), (y + x) * 255 / (rows + columns - 2)]
     return np.stack(channels, axis=-1).astype(np.uint8)
@@ -35,7 +35,7 @@ def test_formats(tmp_path, suffix):
 
 @pytest.mark.parametrize("turn", range(1, 9))
 def test_upright(tmp_path, turn):
-    """EXIF's eight ways to hold a camera: whatever is stored, the same picture is seen."""
+    """EXIF's eight ways to hold a camera: whatever is stored, the same image is seen."""
     upright = Image.fromarray(smooth())
     ways = {
         1: [], 2: [Image.Transpose.FLIP_LEFT_RIGHT], 3: [Image.Transpose.ROTATE_180],
@@ -112,7 +112,7 @@ def test_grey_stays_grey(tmp_path):
 def test_a_thread_of_pixels_is_refused(tmp_path):
     how, thread = Preprocessing(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
     wanted = " of 1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"
-    with pytest.raises(ValueError, match=f"^a picture{wanted}"):
+    with pytest.raises(ValueError, match=f"^an image{wanted}"):
         how(thread)
     with pytest.raises(ValueError, match=f"long.png{wanted}"):
         how(read_image(saved(tmp_path / "long.png", thread)))
@@ -149,7 +149,7 @@ def test_one_bit_and_one_pixel(tmp_path):
 
 
 def png_that_claims(rows, columns):
-    """A few bytes that say they are a picture of this size."""
+    """A few bytes that say they are an image of this size."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -162,7 +162,7 @@ def png_that_claims(rows, columns):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("text.png", b"no picture at all\n", "is no image in a format that is known"),
+        ("text.png", b"no image at all\n", "is no image in a format that is known"),
         ("script.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "is no image in a format"),
         ("empty.png", b"", "is no image in a format that is known"),
         ("bomb.png", png_that_claims(60_000, 60_000), "has too many pixels, at most 134,217,728 are read"),

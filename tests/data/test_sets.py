@@ -14,7 +14,7 @@ def test_texts_of_every_kind(tmp_path):
     (tmp_path / "a.txt").write_text("good\n\nbad\n")
     for kind in ("csv", "tsv", "jsonl"):
         found = find_examples(tmp_path / f"a.{kind}", sees=False, reads=True)
-        assert (found.items, found.labels, found.pictures) == (["good", "bad"], ["1", "0"], False)
+        assert (found.items, found.labels, found.images) == (["good", "bad"], ["1", "0"], False)
     found = find_examples(tmp_path / "a.txt", sees=False, reads=True)
     assert (found.items, found.labels) == (["good", "bad"], [])
 
@@ -32,10 +32,10 @@ def test_pictures_of_every_kind(tmp_path):
     labels = {"classes": ["a", "a", "b", "b"], "heap": [], "named.npz": ["a", "b"] * 2, "plain.npz": []}
     for name, wanted in (labels | {"table.csv": ["a", "b"]}).items():
         found = find_examples(tmp_path / name, sees=True, reads=False)
-        assert found.pictures and found.labels == wanted
+        assert found.images and found.labels == wanted
     assert len(find_examples(tmp_path, sees=True, reads=False)) == 9, "what lies beside folders, too"
     both = find_examples(tmp_path / "table.csv", sees=True, reads=True)
-    assert both.pictures, "a model that does both takes a table of image files for pictures"
+    assert both.images, "a model that does both takes a table of image files for images"
     assert (np.asarray(find_examples(tmp_path / "plain.npz", sees=True, reads=False).items[3]) == pixels[3]).all()
 
 
@@ -63,11 +63,11 @@ def test_mistakes(tmp_path):
         find_examples(tmp_path / "b.txt", sees=True, reads=True)
     with pytest.raises(ValueError, match="examples are a .txt"):
         find_examples(tmp_path / "a.docx", sees=True, reads=True)
-    with pytest.raises(ValueError, match="holds pictures, and the model reads texts"):
+    with pytest.raises(ValueError, match="holds images, and the model reads texts"):
         find_examples(tmp_path / "folder", sees=False, reads=True)
     with pytest.raises(ValueError, match="holds texts, and the model sees"):
         find_examples(tmp_path / "a.txt", sees=True, reads=False)
-    with pytest.raises(ValueError, match="no pictures"):
+    with pytest.raises(ValueError, match="no images"):
         find_examples(tmp_path / "folder", sees=True, reads=False)
     texts = find_examples(tmp_path / "a.txt", sees=True, reads=True)
     with pytest.raises(ValueError, match="have no labels"):

@@ -23,7 +23,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }  # fmt: skip
 GROUNDS = ("plain", "striped", "dotted", "checked")
 RADII: dict[Size, tuple[float, float]] = {"small": (0.085, 0.12), "large": (0.17, 0.23)}
-"""Smallest and largest radius, as a share of the picture's side."""
+"""Smallest and largest radius, as a share of the image's side."""
 VISIBLE = 0.55
 """Least share of a thing that the things in front of it leave free."""
 APART = 0.08
@@ -55,7 +55,7 @@ class SceneObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """A picture and what it shows."""
+    """An image and what it shows."""
 
     pixels: np.ndarray
     """Bytes (rows, columns, 3)."""

@@ -20,17 +20,17 @@ WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Modes of grey with more than 8 bits."""
 
 
-def read_image(picture: str | Path | BytesIO | Image.Image) -> Image.Image:
-    """A picture as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
-    if isinstance(picture, Image.Image):
-        return plain(upright(picture))
-    name = str(picture) if isinstance(picture, str | Path) else "the picture"
-    if isinstance(picture, str | Path) and Path(picture).is_dir():
+def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
+    """An image as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+    if isinstance(image, Image.Image):
+        return plain(upright(image))
+    name = str(image) if isinstance(image, str | Path) else "the image"
+    if isinstance(image, str | Path) and Path(image).is_dir():
         raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
-    if isinstance(picture, str | Path) and not Path(picture).is_file():
+    if isinstance(image, str | Path) and not Path(image).is_file():
         raise ValueError(f"no such image: {name}")
     try:
-        with Image.open(picture, formats=FORMATS) as opened:
+        with Image.open(image, formats=FORMATS) as opened:
             columns, rows = opened.size
             if rows * columns > MOST_PIXELS:
                 raise ValueError(
@@ -71,12 +71,12 @@ def list_images(folder: Path) -> list[Path]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )  # fmt: skip
     if not found:
-        raise ValueError(f"{folder} holds no pictures ({', '.join(SUFFIXES)}); fill it or remove it")
+        raise ValueError(f"{folder} holds no images ({', '.join(SUFFIXES)}); fill it or remove it")
     return found
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Turned as the camera noted; a note that cannot be read is no reason to refuse the picture."""
+    """Turned as the camera noted; a note that cannot be read is no reason to refuse the image."""
     try:
         return ImageOps.exif_transpose(image)
     except Exception:  # whatever stands in an old camera's notes

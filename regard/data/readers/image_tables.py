@@ -1,4 +1,4 @@
-"""Tables of pictures: in each row of a .csv, .tsv or .jsonl a path, and perhaps its label or its captions."""
+"""Tables of images: in each row of a .csv, .tsv or .jsonl a path, and perhaps its label or its captions."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ KNOWN = {
     "label": ("label", "class", "category", "target"),
     "caption": ("caption", "text", "sentence", "description", "comment", "title"),
 }
-"""The same of what is said of a picture, the first that occurs; of captions also in the plural, or several with
+"""The same of what is said of an image, the first that occurs; of captions also in the plural, or several with
 numbers: caption1 …"""
 Rows = Iterator[tuple[int, str, list[str]]]
 
@@ -34,7 +34,7 @@ def lists_images(table: Path) -> bool:
 
 
 def read_table(table: Path, what: str) -> Rows:
-    """Line, path, and what is said of each picture: its `label`, one `caption` or several, or ("") nothing."""
+    """Line, path, and what is said of each image: its `label`, one `caption` or several, or ("") nothing."""
     found = False
     for number, path, said in (object_rows if table.suffix.lower() == ".jsonl" else cell_rows)(table, what):
         if not path or what and not said:
@@ -43,7 +43,7 @@ def read_table(table: Path, what: str) -> Rows:
         found = True
         yield number, path, said
     if not found:
-        raise ValueError(f"{table}: not one picture; a header alone is no data")
+        raise ValueError(f"{table}: not one image; a header alone is no data")
 
 
 def object_rows(table: Path, what: str) -> Rows:

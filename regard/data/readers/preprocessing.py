@@ -18,12 +18,12 @@ FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filt
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preprocessing:
-    """How a picture becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
+    """How an image becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
 
     channels: int = 3
     """1 for grey, 3 for colours."""
     size: tuple[int, int] | None = None
-    """Rows and columns that every picture is brought to."""
+    """Rows and columns that every image is brought to."""
     shortest: int | None = None
     """Or the length of its shorter side; the other keeps the shape."""
     longest: int | None = None
@@ -41,7 +41,7 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if self.size is not None and self.shortest is not None:
-            raise ValueError(f"a picture has size={self.size} or shortest={self.shortest}, not both")
+            raise ValueError(f"an image has size={self.size} or shortest={self.shortest}, not both")
         if self.longest is not None and (self.shortest is None or self.longest < self.shortest):
             raise ValueError(f"longest={self.longest} needs a shortest of at most that, got {self.shortest}")
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.channels):
@@ -53,7 +53,7 @@ class Preprocessing:
 
     @property
     def target(self) -> tuple[int, int] | None:
-        """Rows and columns of the result, if they are the same for all pictures."""
+        """Rows and columns of the result, if they are the same for all images."""
         return self.crop or self.size
 
     def at(self, target: tuple[int, int]) -> "Preprocessing":
@@ -72,13 +72,13 @@ class Preprocessing:
         return self.numbers(self.fit(image))
 
     def fit(self, image: Image.Image) -> np.ndarray:
-        """The picture at its size: rows, columns, channels as bytes."""
+        """The image at its size: rows, columns, channels as bytes."""
         image = image.convert("L" if self.channels == 1 else "RGB")
         size = self.size or (short_side(image.size, self.shortest, self.longest) if self.shortest else None)
         if size is not None:
             if size[0] * size[1] > MOST_PIXELS:
                 raise ValueError(
-                    f"{image.info.get('path', 'a picture')} of {image.size[1]:,} × {image.size[0]:,} pixels would "
+                    f"{image.info.get('path', 'an image')} of {image.size[1]:,} × {image.size[0]:,} pixels would "
                     f"become one of {size[0]:,} × {size[1]:,}, at most {MOST_PIXELS:,} are read; cut it"
                 )
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
@@ -95,7 +95,7 @@ class Preprocessing:
         return np.ascontiguousarray(np.moveaxis(x, -1, -3))
 
     def bytes_of(self, numbers: np.ndarray) -> np.ndarray:
-        """The way back, for pictures that a model made: bytes (…, rows, columns, channels)."""
+        """The way back, for images that a model made: bytes (…, rows, columns, channels)."""
         x: np.ndarray = np.moveaxis(numbers, -3, -1).astype(np.float64)
         if self.mean:
             x = x * np.array(self.std) + np.array(self.mean)
@@ -116,7 +116,7 @@ def short_side(size: tuple[int, int], shortest: int, longest: int | None = None)
 
 
 def centre(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The middle of a picture; where it is smaller, black around it."""
+    """The middle of an image; where it is smaller, black around it."""
     missing = [max(0, want - have) for want, have in zip(size, pixels.shape, strict=False)]
     if any(missing):
         around = [(math.ceil(gap / 2), gap - math.ceil(gap / 2)) for gap in missing]

@@ -34,7 +34,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens written, or read where nothing is written; of pictures, their number."""
+        """Tokens written, or read where nothing is written; of images, their number."""
         if "pixels" in self.inputs:
             return len(self.targets)
         if "lengths" in self.inputs and "target" not in self.inputs:

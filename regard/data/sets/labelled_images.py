@@ -120,9 +120,9 @@ class ImagesConfig(ImageData):
         return LabelledImages(pixels, np.array([names.index(file.label) for file in files]), names)
 
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[LabelledImages, LabelledImages]:
+        if self.images is not None and len(names := self.names()) < 2:
+            raise ValueError(f"{self.images} has only the class {names[0]!r}; give images of another, too")
         images, valid = ImageData.split(self, preprocessing)
-        if len(images.names) < 2:
-            raise ValueError(f"{self.images} has only the class {images.names[0]!r}; give images of another, too")
         return images, valid.numbered_as(images.names, self.valid or "validation")
 
     def held_out(self, preprocessing: Preprocessing | None = None) -> LabelledImages:
