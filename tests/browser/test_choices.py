@@ -164,7 +164,7 @@ def test_a_look_that_the_server_forgot_is_looked_at_again(look, page_of, visit, 
         assert server.post("/v1/look", model="gpt", input="a cat").status == 200
 
     forget()
-    page.get_by_role("tab", name="TextEncoder").click()  # its weights were not asked for before
+    page.get_by_role("tab", name="Encoder").click()  # its weights were not asked for before
     expect(page.locator(".large h3")).to_have_text("Layer 0, head 0")
     page.locator('[data-matrix="base"][data-drawn="0 0"]').wait_for(state="attached")
     forget()
@@ -209,13 +209,13 @@ def test_a_head_that_is_switched_off_leaves_the_question_as_it_was(look, page_of
     choose(page, "patch")
     page.get_by_label("Another text").fill(OTHER)
     page.get_by_label("Output", exact=True).select_option("4")
-    expect(said(page, "rests")).to_contain_text("Score of")
+    expect(said(page, "rests")).to_contain_text("Logit of")
     before = said(page, "rests").text_content()
     page.get_by_role("switch").uncheck()
     expect(page.locator("button.head.off")).to_have_count(1)
     expect(page.get_by_label("Another text")).to_have_value(OTHER)
     expect(page.get_by_label("Output", exact=True)).to_have_value("4")
-    expect(said(page, "rests")).to_contain_text("Score of")
+    expect(said(page, "rests")).to_contain_text("Logit of")
     assert said(page, "rests").text_content() != before
     choose(page, "ablation")
     gone = page_of("gpt", TEXT, off=[(there.layers[0].name, 0)])
@@ -226,8 +226,8 @@ def test_a_head_that_is_switched_off_leaves_the_question_as_it_was(look, page_of
 def test_passes_are_kept_by_what_they_take(page_of, monkeypatch):
     kept, small, large = looks.Looks(), page_of("gpt", "a"), page_of("gpt", TEXT)
     assert large.nbytes > small.nbytes > 0
-    layer, scores = large.layers[0].calls[0], large.logits
-    assert large.nbytes == 2 * 4 * sum(layer[name].numel() for name in "qkv") + 4 * scores.numel()
+    layer, logits = large.layers[0].calls[0], large.logits
+    assert large.nbytes == 2 * 4 * sum(layer[name].numel() for name in "qkv") + 4 * logits.numel()
     monkeypatch.setattr(looks, "BESIDES", 0)
     monkeypatch.setattr(looks, "ROOM", large.nbytes + 10 * small.nbytes)
     names = [kept.add(small) for _ in range(12)]

@@ -138,7 +138,7 @@ def test_the_steps_of_a_head_end_in_its_weights(look, page_of):
 
 
 def load_front(there):
-    return there.loaded.front
+    return there.task.front
 
 
 def test_chances_move_with_the_temperature_and_generation_goes_another_way(look, page_of):
@@ -196,7 +196,7 @@ def test_a_head_is_switched_off_and_the_answer_changes(look, page_of):
 def test_an_encoder_decoder_has_three_tabs_and_is_led_another_way(look, page_of):
     page, there = look("translate"), page_of("translate")
     tabs = page.get_by_role("tab")
-    assert tabs.all_text_contents() == ["TextEncoder", "Decoder", "Cross-attention"]
+    assert tabs.all_text_contents() == ["Encoder", "Decoder", "Cross-attention"]
     expect(tabs.nth(2)).to_have_attribute("aria-selected", "true")
     kinds = [layer.kind for layer in there.layers]
     number = kinds.index("cross")
@@ -363,7 +363,7 @@ def test_a_file_is_small(offline, page_of):
 
 def load_ids(page_of, text):
     """The beginning of a text that has 64 tokens."""
-    tokenizer, front = page_of("wide", "a").loaded.tokenizer, page_of("wide", "a").loaded.front
+    tokenizer, front = page_of("wide", "a").task.tokenizer, page_of("wide", "a").task.front
     return next(text[:end] for end in range(20, len(text)) if len(front) + len(tokenizer.encode(text[:end])) == 64)
 
 

@@ -151,7 +151,7 @@ def test_a_head_that_is_picked_is_enlarged_and_one_output_can_be_asked_about(loo
     page.keyboard.press("Enter")
     drawn(page, 1, 1)
     assert there.layers[1].kind == "encoder"
-    expect(page.get_by_role("tab", name="TextEncoder")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Encoder")).to_have_attribute("aria-selected", "true")
     expect(page.locator("button.head[aria-pressed=true]")).to_have_attribute("data-key", "head 1 1")
     expect(one).to_have_attribute("aria-pressed", "true")
     page.get_by_label("Output", exact=True).select_option("2")

@@ -96,7 +96,7 @@ function drawPatch(found, look, say) {
       corner: "behind", rows: order.map((depth) => names[depth]), columns: tokens, values: order.map((depth) => shares[depth]), top: 1, tell }, say).element];
   });
   const table = heads(found, look, say, "What comes back from each head", (value) => `${percent(value)} comes back`);
-  return { ...table, parts: [make("p", {}, `Score of “${mine}” less that of “${other}”: ${number(found.difference[0])} with this text, ${
+  return { ...table, parts: [make("p", {}, `Logit of “${mine}” less that of “${other}”: ${number(found.difference[0])} with this text, ${
     number(found.difference[1])} with the other. ${table.most}`), make("h3", {}, "From one head"), ...table.parts, ...tables.flat()] };
 }
 
