@@ -84,6 +84,8 @@ def read_encoder(
     def details(logits: Tensor) -> dict[str, Any]:
         if answers == "fill" and tokenizer.mask in framed.ids:
             return {"row": framed.ids.index(tokenizer.mask)}
+        if answers == "number":
+            return {"value": float(logits[0, 0])}
         return {"titles": ["begins at", "ends at"]} if answers == "span" else {}
 
     return Prepared(
@@ -183,14 +185,14 @@ def continued(
     task: Any, context: dict[str, Tensor], read: TokenSequence, written: TokenSequence, start: Sequence[int],
     target: Target, *, most: int, own: Any, request: dict[str, Any], **fields: Any,
 ) -> Prepared:  # fmt: skip
-    """What a decoder writes about a context behind its `start`: the `target`, else its own, greedy or from `own()`."""
-    model, tokenizer, told = task.model, task.tokenizer, task.generation
-    ends = list(ends_of(told["eos"]))
+    """A context, and a decoder's output behind its `start`: the `target`, else its own, greedy or from `own()`."""
+    model, tokenizer, forbidden = task.model, task.tokenizer, task.generation["forbidden"]
+    ends = list(ends_of(task.generation["eos"]))
     given = tokenizer.encode(target) if isinstance(target, str) else target
     prefix = [*start, *check_tokens(model, given or ())]
     check_length(model, len(prefix))
     generation = Generation(
-        prefix=prefix, room=most - len(prefix), ends=ends, forbidden=told["forbidden"], inputs=context,
+        prefix=prefix, room=most - len(prefix), ends=ends, forbidden=forbidden, inputs=context,
         decode=lambda new: tokenizer.decode([id for id in new if id not in ends]),
     )  # fmt: skip
     if given is None:
@@ -203,6 +205,6 @@ def continued(
 
     return Prepared(
         model=model, inputs=context | {"target": torch.tensor([ids])}, run=lambda inputs: model(**inputs),
-        sequences=[read, written], row_sequence=1, choose=choose, tokenizer=tokenizer, forbidden=told["forbidden"],
+        sequences=[read, written], row_sequence=1, choose=choose, tokenizer=tokenizer, forbidden=forbidden,
         fixed=len(start), generation=generation, request=request | {"target": list(given)}, **fields,
     )  # fmt: skip
