@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from regard.hub import save_generation, save_model
-from regard.inside.ablation import without
-from regard.inside.capture import look
+from regard.inside.capture.ablation import without
+from regard.inside.capture.weights import look
 from regard.models import GPT, GPTConfig
 from regard.tokens import Tokenizer
 
@@ -106,7 +106,7 @@ def hovering() -> dict[str, float] | None:
         text = " ".join(f"word{i % 97}" for i in range(2000))
         found: dict[str, float] = {}
 
-        def ready(address: str, shelf: Any) -> None:
+        def ready(address: str, store: Any) -> None:
             threading.Thread(target=drive, args=(address,), daemon=True).start()
 
         def drive(address: str) -> None:

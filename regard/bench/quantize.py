@@ -15,9 +15,8 @@ from regard.data.generated.text_tasks import tasks
 from regard.data.readers.text_files import Pairs, read_lines, read_text
 from regard.data.sets.batches import bucket, pair_batch, text_batches
 from regard.data.sets.labelled_texts import ExamplesConfig
-from regard.data.sets.running_text import TextConfig
-from regard.data.sets.text_pairs import PairsConfig, TasksConfig
-from regard.eval.scores import data_of, held_out_pairs, score
+from regard.data.sets.text_pairs import TasksConfig
+from regard.eval.scores import eval_set, score
 from regard.hub.remote import find
 from regard.native.quantized import size_of
 from regard.objectives.next_token import next_token
@@ -93,7 +92,7 @@ def quality(
     found = score(loaded, run, changes, limit).scores
     scores = {name: value for name, value in found.items() if not name.endswith("_signature")}
     if isinstance(loaded, Translator):
-        scores = {"loss": round(pair_loss(loaded, pairs_of(run, changes, limit)), 4)} | scores
+        scores = {"loss": round(pair_loss(loaded, pairs_of(loaded, run, changes, limit)), 4)} | scores
     if type(loaded) is TextEncoder:
         scores |= likeness_quality(loaded, texts, vectors)
     return scores
@@ -106,7 +105,7 @@ def own_data(run: Path) -> Any:
 
 def text_quality(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
     """Loss a token, perplexity and bits per byte of held-out text."""
-    data = data_of(run, TextConfig, changes)
+    data = eval_set(loaded, run, changes).data
     text = (read_text(data.text) if changes and data.text else data.held_out())[: limit or BYTES]
     ids, context = encode_text(loaded.tokenizer, text), loaded.context
     loss = evaluate(loaded.model, text_batches(ids, context, max(1, 8192 // context)), next_token)
@@ -117,11 +116,11 @@ def text_quality(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], l
     }  # fmt: skip
 
 
-def pairs_of(run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
-    data = data_of(run, PairsConfig, changes)
-    if isinstance(data, TasksConfig) and data.embedded:
+def pairs_of(loaded: Translator, run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
+    test = eval_set(loaded, run, changes, limit)
+    if isinstance(test.data, TasksConfig) and test.data.embedded:
         return [(one.source, one.target) for one in tasks("test", limit or PAIRS)]
-    return held_out_pairs(run, changes, limit)
+    return loaded.test_pairs(test)
 
 
 def pair_loss(loaded: Translator, pairs: Pairs) -> float:

@@ -276,7 +276,7 @@ def area(
 def check_picture(out: Path | None) -> None:
     """A name that cannot be drawn to is known before anything is measured."""
     if out is not None:
-        from regard.inside.canvas import check_suffix
+        from regard.inside.draw.canvas import check_suffix
 
         check_suffix(out)
 

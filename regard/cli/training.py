@@ -192,7 +192,7 @@ def evaluate(
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(found.scores, as_json, scores.render)
+    emit(found.scores, as_json, lambda _: found.render())
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -214,7 +214,7 @@ def compare(
     By source length, translators show the bottleneck of a fixed vector; by time, language models race.
     """
     from regard.eval import compare as side_by_side
-    from regard.inside.canvas import check_suffix
+    from regard.inside.draw.canvas import check_suffix
 
     if out is not None:
         check_suffix(out)

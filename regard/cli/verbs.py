@@ -149,11 +149,12 @@ def translate(
     texts = read_texts(text, input_)
     task = ask("translate", run, texts, quantize, as_json, options)
     if alignment is not None:
-        from regard.inside.alignments import draw_translation
+        from regard.inside import show_view
 
         if not texts:
             raise ValueError("there is no text to draw an alignment of")
-        draw_translation(task, texts[0], task.translate(texts[:1], **options)[0][0], alignment)
+        ids = task.translate(texts[:1], **options)[0][0].ids
+        show_view(task.read(texts[0], target=ids), "alignment")[1](alignment)
         click.echo(f"alignment of the first text: {alignment}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""From scores to tokens, for all requests of a step together: the best, one that is drawn, or the beams' best."""
+"""From logits to tokens, for all requests of a step together: greedy, sampled, or beam search."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,27 +13,27 @@ from regard.decode.requests import Job
 from regard.decode.sample import Sampling, draw, filter_scores
 
 Best = Callable[[Tensor, int, Sequence[int]], tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]]
-"""(scores, count, forbidden) → the best tokens of each row and their log-probabilities, best first."""
+"""(logits, count, forbidden) → the most probable tokens of each row and their log-probabilities, best first."""
 
 
 @dataclass(slots=True)
 class Search:
-    """Jobs under the same rules of beam search, in the order of the sentences of `beams`."""
+    """Jobs with the same beam search settings, in the order of the searches in `beams`."""
 
     beams: Beams
     jobs: list[Job]
 
 
 class Chooser:
-    """Chooses tokens for jobs whose scores are there; knows all searches that are running."""
+    """Chooses tokens for jobs whose logits are computed; holds the state of all running beam searches."""
 
     def __init__(self, best: Best) -> None:
         self.best = best
         self.searches: dict[BeamRules, Search] = {}
 
     def choose(self, jobs: list[Job], scores: Float[Tensor, "W V"]) -> tuple[list[Job], list[int], list[int]]:
-        """Every job gets new pending tokens, or its ticket is finished. Returns the finished jobs, and which slots go
-        on from which: origins and targets."""
+        """Give every job new pending tokens, or finish its ticket. Return the finished jobs, and the slots that
+        continue from others: origins and targets."""
         rows, first = {}, 0
         for job in jobs:
             rows[job] = first
@@ -67,7 +67,7 @@ class Chooser:
         return done, *moves
 
     def join(self, jobs: Sequence[Job], like: Tensor) -> None:
-        """Searches begin, or go on after they waited."""
+        """Start beam searches, or resume suspended ones."""
         for job in jobs:
             beams = job.beams or Beams(job.request.rules, [job.request.max_len], like=like)
             job.beams = None
@@ -78,14 +78,14 @@ class Chooser:
             job.searching = True
 
     def put_aside(self, job: Job) -> None:
-        """The job will wait: what its search has found so far goes with it."""
+        """Store the state of a job's search in the job, which will be suspended or is done."""
         if job.searching:
             search = self.searches[job.request.rules]
             job.beams = search.beams.only(search.jobs.index(job))
             self.leave([job], job.request.rules)
 
     def leave(self, jobs: Sequence[Job], rules: BeamRules) -> None:
-        """Some searches are over, or put aside."""
+        """Remove jobs from the running searches."""
         search = self.searches[rules]
         for job in jobs:
             job.searching = False
@@ -102,8 +102,8 @@ class Chooser:
         rows: dict[Job, int],
         moves: tuple[list[int], list[int]],
     ) -> list[Job]:
-        """One token more for all searches under some rules. Returns those that are over, and adds to `moves` which
-        slots go on from which."""
+        """Advance all searches with these rules by a token. Return the finished jobs, and append to `moves` the slots
+        that continue from others."""
         search, W = self.searches[rules], rules.beams
         beams = [[rows[job] + (i if len(job.pending) > 1 else 0) for i in range(W)] for job in search.jobs]
         places = torch.tensor(beams, device=best[0].device)
@@ -135,21 +135,21 @@ def note_candidates(job: Job, row: int, ids: Int[Tensor, "W C"], log_probs: Floa
 
 
 def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, words: int) -> None:
-    """The best token, and behind guesses that were right the best ones after those."""
+    """Write the best token and, where guesses were right, the best ones after them."""
     guesses, job.guesses = job.guesses, []
     for right, (id, log_prob) in enumerate(zip(ids, log_probs, strict=True)):
         job.write(id, log_prob)
         if job.ticket.done or right == len(guesses) or guesses[right] != id:
             break
-    job.computed -= len(guesses) - right  # what was computed behind a wrong guess is no part of the text
+    job.computed -= len(guesses) - right  # positions computed for wrong guesses are discarded
     job.guess(words)
 
 
 def write_drawn(
     jobs: Sequence[Job], scores: Float[Tensor, "W V"], sampling: Sampling, forbidden: Sequence[int]
 ) -> None:
-    """One drawn token each. A guess is taken as often as it would have been drawn; where it is not, the draw is among
-    the others: together that is the model's own distribution (Leviathan et al., 2023, for a guess that is certain)."""
+    """Write one sampled token each. A guess is accepted with its own probability, otherwise another token is sampled
+    from the rest: together that is the model's distribution (Leviathan et al., 2023, for a deterministic guess)."""
     log_probs = scores.log_softmax(dim=-1)
     log_probs[:, list(forbidden)] = -torch.inf
     kept = filter_scores(log_probs, sampling)
@@ -174,7 +174,7 @@ def write_drawn(
             else:
                 taken = False
             if not taken:
-                noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # of 32 bits, it could round to 1
+                noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # in 32 bits it could round to 1
                 guess = int(draw(kept[row : row + 1], noise.to(kept.device)))
             job.write(guess, float(log_probs[row, guess]))
             if job.ticket.done or not taken:

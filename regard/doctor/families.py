@@ -87,7 +87,9 @@ class Case:
     def sequence(self) -> str | None:
         """The input for each of whose tokens the model has an output."""
         shape = self.output.shape[:2] if self.output.dim() > 2 else ()
-        return next((name for name in ("target", "ids") if name in self.inputs and self.inputs[name].shape == shape), None)
+        return next(
+            (name for name in ("target", "ids") if name in self.inputs and self.inputs[name].shape == shape), None
+        )
 
     @cached_property
     def padded(self) -> str | None:

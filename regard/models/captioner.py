@@ -19,6 +19,7 @@ from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.convolution import Eye
 from regard.nn.embeddings import Embedding, Head
+from regard.nn.grids import PatchGrid
 from regard.nn.masks import causal
 from regard.nn.patches import Side, resample, sides
 from regard.nn.stack import Stack, build_position, glorot
@@ -70,8 +71,7 @@ class CaptionerConfig(BlockConfig):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of places."""
-        rows, columns = sides(self.image)
-        return -(-rows // self.cell_side), -(-columns // self.cell_side)
+        return PatchGrid(sides(self.image), 1).coarser(self.cell_side).grid
 
     @property
     def cell_side(self) -> int:
@@ -167,6 +167,14 @@ class Captioner(nn.Module):
     @property
     def head(self) -> Head:
         return self.writer.head
+
+    def image_tower(self) -> nn.Module:
+        """The convolutions."""
+        return self.eye
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The cells of the feature map of an image of that size."""
+        return PatchGrid(size, 1).coarser(self.config.cell_side)
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S D"]:
         """The features h_i of each place, row by row, with where they are."""

@@ -156,6 +156,14 @@ class CLIP(nn.Module):
         glorot(self.project_text)
         self.scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
 
+    def image_tower(self) -> Vision:
+        """The part that reads images."""
+        return self.vision
+
+    def text_tower(self) -> Reader:
+        """The part that reads texts."""
+        return self.text
+
     @property
     def temperature(self) -> Float[Tensor, ""]:
         """What likeness is divided by, e^−scale."""

@@ -6,6 +6,7 @@ it, a plain CNN.
 pixels B C Y X → maps B D Y X → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.attention import AttentionConfig
 from regard.nn.convolution import ImageAttention, ResidualBlock
 from regard.nn.feedforward import GATED
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.stack import glorot
 from regard.registry import register_model
 
@@ -94,6 +96,14 @@ class CNNAttention(Hierarchy):
             if (looks := config.looks(number)) is not None:
                 layers.append(ImageAttention(looks))
         return layers
+
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grid of each attention layer, behind the convolutions before it."""
+        for block in self.blocks:
+            if isinstance(block, ResidualBlock):
+                patches = patches.coarser(block.convolutions[0].stride[0])  # type: ignore[index, arg-type]
+            if isinstance(block, ImageAttention):
+                yield LayerGrids(queries=patches, keys=patches)
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         return self.blocks(self.patches(pixels)).flatten(2).mT

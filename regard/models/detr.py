@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.dropout import dropout
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import BoxHead, LabelHead
 from regard.nn.masks import marked
 from regard.nn.patches import Side, sides
@@ -141,6 +142,15 @@ class DETR(nn.Module):
         self.project = nn.Conv2d(config.widths[-1], dim, 1)
         self.queries = nn.Parameter(torch.randn(config.queries, dim))
         self.contents = nn.Parameter(torch.randn(config.queries, dim) * 0.02) if config.contents else None
+
+    def image_tower(self) -> PositionedStack:
+        """The encoder of the feature map's cells."""
+        return self.encoder
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The cells of the feature map of an image of that size."""
+        halvings = len(self.config.blocks) + 1
+        return PatchGrid((halved(size[0], halvings), halved(size[1], halvings)), 2**halvings)
 
     def states(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.block import Activation
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
 from regard.nn.patches import Side, sides
@@ -98,6 +99,10 @@ class Hierarchy(nn.Module):
     @property
     def task(self) -> str:
         return "classify-images" if self.config.labels else "embed-images"
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The patches of an image of that size; it is filled up where the patch does not divide it."""
+        return PatchGrid(size, 1).coarser(self.config.patch)
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """A vector for each place of the last grid, row by row."""

@@ -115,6 +115,10 @@ class MAE(nn.Module):
         seek_likeness(self.decoder)
         self.blank = nn.Parameter(torch.randn(config.decoder_dim) * 0.02)
 
+    def image_tower(self) -> ViT:
+        """The encoder; the decoder is for training alone."""
+        return self.vit
+
     def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Patches sorted by their noise, and which of them are hidden: all but the first of that order."""
         order = noise.argsort(dim=1, stable=True)

@@ -5,6 +5,7 @@ its queries too, which halves rows and columns, and widens the vectors.
 pixels B C Y X → overlapping patches B T D → blocks → norm → mean over the last grid → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.patches import resample, sides
 from regard.nn.pooling import Grid, PooledBlock, pooled
 from regard.nn.stack import glorot
@@ -116,6 +118,13 @@ class MViT(Hierarchy):
         if self.table is not None:
             x = x + resample(self.table, self.grid, grid)
         return dropout(x, self.config.dropout, self.training), grid
+
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grids of each block's pooled queries and keys."""
+        for block in self.blocks:
+            queries, keys = (patches.coarser(stride) for stride in block.attention.strides)  # type: ignore[union-attr]
+            yield LayerGrids(queries=queries, keys=keys)
+            patches = queries
 
     def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)

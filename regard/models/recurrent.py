@@ -86,6 +86,10 @@ class RecurrentLM(nn.Module):
         self.readout = nn.Linear(D, D)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
+    def text_tower(self) -> Recurrent:
+        """The recurrent layers."""
+        return self.layers
+
     def features(self, ids: Int[Tensor, "B T"], *, cache: RecurrentState | None = None) -> Float[Tensor, "B T D"]:
         """Everything but the scores. Padding stands on the right, where nothing comes after it."""
         state = cache.state if cache is not None else None

@@ -153,6 +153,10 @@ class Seq2Seq(RecurrentDecoder):
         self.encoder = Recurrent(cell, D, D // 2, depth=config.depth, dropout=config.dropout, bidirectional=True)
         self.bridge = Bridge(D, self.encoder.parts)
 
+    def text_tower(self) -> Recurrent:
+        """The encoder."""
+        return self.encoder
+
     def read(self, cache: RecurrentCache, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> None:
         """Encodes the source into the cache. Without attention all that remains of it is its last state."""
         states, last = self.encoder(self.embedding(source), lengths=lengths)

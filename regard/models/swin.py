@@ -5,6 +5,7 @@ and between stages four tokens become one: cost grows with the area of an image,
 pixels B C Y X → patches B T D → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig, NormPlace
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.norm import build_norm
 from regard.nn.patches import PatchEmbedding, Side, grid_of, sides
-from regard.nn.pooling import pooled
 from regard.nn.stack import glorot
 from regard.nn.windows import Grid, LearnedOffsets, LogOffsets, Merge, Stage, WindowBlock, WindowPosition, Windows
 from regard.registry import register_model
@@ -166,11 +167,14 @@ class Swin(Hierarchy):
             x, grid = stage(x, grid)
         return x
 
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grid of each block, and the windows that it is cut into."""
+        for stage, depth in zip(self.stages, self.config.depths, strict=True):
+            cuts = stage.windows(patches.grid)  # type: ignore[operator]
+            for block in range(depth):
+                yield LayerGrids(queries=patches, keys=patches, windows=cuts[block % 2])
+            patches = patches.coarser(2)
+
     def windows(self, image: Side) -> list[Windows]:
         """How each block cuts an image of that size, in the order of `regard.look`'s layers."""
-        grid, found = pooled(sides(image), self.config.patch), list[Windows]()
-        for depth, stage in zip(self.config.depths, self.stages, strict=True):
-            cuts = stage.windows(grid)  # type: ignore[operator]
-            found += [cuts[block % 2] for block in range(depth)]
-            grid = pooled(grid, 2)
-        return found
+        return [one.windows for one in self.layer_grids(self.patch_grid(sides(image))) if one.windows is not None]

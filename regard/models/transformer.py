@@ -87,6 +87,10 @@ class Transformer(nn.Module):
         tied = self.target_embedding if config.tie in ("all", "output") else None
         self.head = Head(config.vocab_size, config.dim, tied=tied, bias=config.head_bias)
 
+    def text_tower(self) -> Stack:
+        """The encoder."""
+        return self.encoder
+
     def encode(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Mask]:
         mask = padding(lengths)
         return self.encoder(self.source_embedding(source), mask=mask), mask

@@ -162,6 +162,12 @@ class ViT(nn.Module):
         x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
         return dropout(x, self.config.dropout, self.training)
 
+    def patch_vectors(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
+        """The vectors of tokens without their positions, and with them."""
+        x = self.patches(pixels).flatten(2).mT
+        x = x if self.first is None else torch.cat([self.first.expand(len(x), -1, -1), x], 1)
+        return x, ViT.tokens(self, pixels)  # a subclass may normalise what it makes of them
+
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """A vector for each token in front and for each patch."""
         return self.encoder(self.tokens(pixels))

@@ -1,4 +1,5 @@
-"""Dropout whose coins are cheap: PyTorch draws one random word a number, which on a CPU costs more than the product."""
+"""Dropout with cheap random bits: PyTorch generates one random word a number, which on a CPU costs more than the
+product."""
 
 import torch
 from jaxtyping import Float
@@ -8,9 +9,9 @@ _LEVELS = 1 << 16
 
 
 def dropout(x: Float[Tensor, "*N"], p: float, training: bool) -> Float[Tensor, "*N"]:
-    """Zeroes each number with probability p (in steps of 2⁻¹⁶) and scales the rest by 1/(1 − p).
+    """Zero each number with probability p (in steps of 2⁻¹⁶) and scale the rest by 1/(1 − p).
 
-    Four coins come from each 64-bit draw of PyTorch's generator, so runs stay reproducible from its state.
+    Four numbers share each 64-bit word of PyTorch's generator, so runs stay reproducible from its state.
     """
     if not training or p == 0.0:
         return x
@@ -21,7 +22,7 @@ def dropout(x: Float[Tensor, "*N"], p: float, training: bool) -> Float[Tensor, "
 
 
 def drop_rows(x: Float[Tensor, "B *N"], p: float, training: bool) -> Float[Tensor, "B *N"]:
-    """Stochastic depth (Huang et al., 2016): what a part adds is zero for a whole example with probability p."""
+    """Stochastic depth (Huang et al., 2016): zero a whole example with probability p."""
     if not training or p == 0.0:
         return x
     kept = torch.rand(len(x), *[1] * (x.dim() - 1), device=x.device) >= p

@@ -9,7 +9,7 @@ CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
 
 class Recurrent(nn.Module):
-    """A stack of recurrent layers over B T inputs. State: one tensor (two for an LSTM), depth·directions B N."""
+    """A stack of recurrent layers on B T inputs. State: one tensor (two for an LSTM) of shape depth·directions B N."""
 
     def __init__(
         self, cell: str, input_dim: int, dim: int, *, depth: int, dropout: float, bidirectional: bool = False
@@ -26,7 +26,7 @@ class Recurrent(nn.Module):
         state: list[Tensor] | None = None,
         lengths: Int[Tensor, "B"] | None = None,
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
-        """Outputs and final state; with `lengths`, padding on the right is never read (in both directions)."""
+        """Return outputs and final state; with `lengths`, padding on the right is never read (in both directions)."""
         given = None if state is None else tuple(state) if self.parts == 2 else state[0]
         if lengths is None:
             out, last = self.layers(x, given)
@@ -38,7 +38,7 @@ class Recurrent(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The encoder's last states, both directions side by side, as the decoder's first: tanh(W [→; ←])."""
+    """The decoder's first states from the encoder's last ones, both directions concatenated: tanh(W [→; ←])."""
 
     def __init__(self, dim: int, parts: int) -> None:
         super().__init__()

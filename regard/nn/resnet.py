@@ -1,4 +1,4 @@
-"""ResNet (He et al., 2016) without its classes: a picture becomes a small map of wide vectors for others to read."""
+"""ResNet (He et al., 2016) without its classifier: an image becomes a small feature map of wide vectors."""
 
 from typing import cast
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class FrozenNorm(nn.Module):
-    """A batch norm that learns no more: the statistics and factors that it once had are four constants a channel."""
+    """A batch norm with constant statistics and factors: four buffers for each channel, no parameters."""
 
     eps = 1e-5
 
@@ -27,20 +27,20 @@ STATISTICS = ("running_mean", "running_var", "weight", "bias")
 
 
 class LiveNorm(nn.BatchNorm2d):
-    """A batch norm that learns; once trained it computes what a frozen one with its tensors does."""
+    """A trainable batch norm; once trained it computes what a frozen one with its tensors does."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, eps=FrozenNorm.eps)
-        self.num_batches_tracked = None  # a frozen one has no count
+        self.num_batches_tracked = None  # a frozen one has no batch counter
 
 
 class Convolution(nn.Module):
-    """A convolution without bias and a norm, which has one."""
+    """A convolution without bias, followed by a norm."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, stride: int = 1, frozen: bool) -> None:
         super().__init__()
-        # A convolution of size 1 leaves out what it strides over: cut out first. PyTorch's own way writes beyond its
-        # memory on the way back, for some widths in the layout that `ResNet` uses.
+        # A strided convolution of size 1 skips pixels: slice them out first. PyTorch's own backward pass writes out of
+        # bounds for some widths in the memory layout that `ResNet` uses.
         self.stride, stride = (stride, 1) if size == 1 else (1, stride)
         self.convolve = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
         nn.init.kaiming_normal_(self.convolve.weight, mode="fan_out", nonlinearity="relu")
@@ -51,7 +51,7 @@ class Convolution(nn.Module):
 
 
 def layers_of(inputs: int, outputs: int, *, bottleneck: bool) -> list[tuple[int, int, int]]:
-    """Inputs, outputs and size of a block's convolutions; the first of size 3 may take strides."""
+    """Return inputs, outputs and size of a block's convolutions; the first of size 3 may have a stride."""
     inner = outputs // 4
     if bottleneck:
         return [(inputs, inner, 1), (inner, inner, 3), (inner, outputs, 1)]
@@ -59,7 +59,7 @@ def layers_of(inputs: int, outputs: int, *, bottleneck: bool) -> list[tuple[int,
 
 
 class Residual(nn.Module):
-    """Two or three convolutions around which the input flows; `shortcut` fits it where the shape changes."""
+    """Two or three convolutions with a residual connection; `shortcut` projects the input where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, bottleneck: bool, frozen: bool) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class ResNet(nn.Module):
 
 
 def halved(side: int, times: int) -> int:
-    """What is left of a side, each odd one rounded up."""
+    """Return a side after so many halvings, each rounded up."""
     for _ in range(times):
         side = -(-side // 2)
     return side

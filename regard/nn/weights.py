@@ -1,4 +1,4 @@
-"""Where a model keeps its kernels, their calls as they happen, and the weights of a call, asked for once more."""
+"""The attention kernels of a model, hooks on their calls, and the attention weights of a recorded call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +18,9 @@ Then = Callable[[str, Kernel, dict[str, Any], Any], Any]
 
 
 def find_kernels(model: nn.Module) -> dict[str, Kernel]:
-    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one.
+    """Return every attention kernel by the path of its layer; a kernel inside another one belongs to that.
 
-    A block that stands at several places of a list is as many layers, as ALBERT's is.
+    A block that is used at several depths counts as several layers (ALBERT).
     """
     found: dict[str, Kernel] = {}
     inner: set[nn.Module] = set()
@@ -41,10 +41,11 @@ def find_kernels(model: nn.Module) -> dict[str, Kernel]:
 
 @contextmanager
 def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
-    """Calls `then` behind each call of a kernel, with its layer's name, the kernel, what it was given and its output,
-    and passes on what it returns instead, if that is not None.
+    """Call `then` after each call of a kernel, with the layer's name, the kernel, its arguments and its output; a
+    result that is not None replaces the output.
 
-    Layers that share a kernel take turns in a forward pass; where a reversible stack computes back, the other way.
+    Layers that share a kernel are told apart by the order of calls; in a reversible stack's backward pass by the
+    reverse order.
     """
     handles = [
         kernel.register_forward_hook(
@@ -60,7 +61,7 @@ def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
 
 
 class _Turns:
-    """The hook of one kernel, which tells its layers apart."""
+    """The forward hook of one kernel, which tells its layers apart."""
 
     def __init__(self, names: list[str], then: Then) -> None:
         self.names, self.then, self.calls = names, then, 0
@@ -87,7 +88,8 @@ def weights_of(
     scale: float | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B N T S"]:
-    """The weights of one call, of some heads only, computed again without dropout; RNG and kernel stay as they are."""
+    """Recompute the attention weights of one call without dropout, for a selection of heads; RNG and kernel state are
+    kept."""
     plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
     alone = heads if plain else None
     if alone is not None:
@@ -107,7 +109,7 @@ def weights_of(
 
 
 class _SomeHeads(Bias):
-    """A bias for some heads. It is asked afresh: a value remembered here, without gradient, must not stay behind."""
+    """A bias for a selection of heads, evaluated anew: a cached value without gradient must not remain."""
 
     def __init__(self, bias: Bias, heads: tuple[int, ...] | None) -> None:
         self.bias, self.heads, self.start = bias, heads, bias.start

@@ -1,7 +1,7 @@
-"""A set of things against a set of guesses: each thing gets the guess that suits it best, the others mean nothing.
+"""Set prediction by bipartite matching (DETR): each object is assigned one prediction, the others are "no object".
 
-Targets are B M 5: the number of a thing's label, or IGNORE where a picture has fewer things, and its box as centre
-(column, row), width and height in shares of the picture's sides.
+Targets are B M 5: the index of an object's label, or IGNORE where an image has fewer objects, and its box as centre
+(column, row), width and height, relative to the image's sides.
 """
 
 from dataclasses import dataclass
@@ -19,32 +19,30 @@ from regard.nn.heads import apart
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """What counts how much, in choosing guesses and in the loss."""
+    """Weights of the terms of the matching cost and of the loss."""
 
     label: float = 1.0
-    """That the label is right."""
+    """Classification."""
     box: float = 5.0
-    """The distance of the four numbers of a box."""
+    """L1 distance of the four box coordinates."""
     overlap: float = 2.0
-    """How little the boxes have in common."""
+    """Generalised intersection over union."""
     nothing: float = 0.1
-    """A guess that should say nothing, beside one that should name a label: there are many more of them."""
+    """Relative weight of "no object" predictions in the classification loss: there are many more of them."""
 
 
 PUBLISHED = Weights()
 
 
 def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
-    """Centre, width and height as left, top, right and bottom."""
+    """Convert centre, width and height to left, top, right and bottom."""
     centre, size = boxes.split(2, dim=-1)
     return torch.cat([centre - size / 2, centre + size / 2], dim=-1)
 
 
 def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
-    """Intersection over union, less the share of the box around both that neither covers (Rezatofighi et al., 2019).
-
-    Both are corners; axes are broadcast.
-    """
+    """Return the generalised intersection over union of boxes given by corners (Rezatofighi et al., 2019); axes
+    broadcast."""
 
     def area(low: Tensor, high: Tensor) -> Tensor:
         return (high - low).clamp(min=0).prod(-1)
@@ -61,9 +59,9 @@ def match(
     scores: Float[Tensor, "*L B Q C"], boxes: Float[Tensor, "*L B Q 4"], targets: Float[Tensor, "B M 5"],
     weights: Weights = PUBLISHED,
 ) -> Int[Tensor, "*L B M"]:  # fmt: skip
-    """The guess for each thing, no guess for two, so that the sum of all costs is least; IGNORE where nothing is.
+    """Return the prediction assigned to each object, by minimal total cost; IGNORE where there is none.
 
-    The cost of a label is 1 less its probability. Of more things than guesses, some get none.
+    The classification cost is 1 minus the probability. With more objects than predictions, some get none.
     """
     try:
         from scipy.optimize import linear_sum_assignment
@@ -88,7 +86,7 @@ def set_loss(
     answers: Float[Tensor, "L B Q N"], targets: Float[Tensor, "B M 5"], weights: Weights = PUBLISHED,
     *, smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:  # fmt: skip
-    """The loss of each block's answers, each matched by itself, added up."""
+    """Return the losses of each block's outputs, each matched by itself, summed."""
     scores, boxes = apart(answers)
     chosen = match(scores, boxes, targets, weights)
     layer, row, thing = (chosen != IGNORE).nonzero(as_tuple=True)
@@ -109,6 +107,6 @@ def set_loss(
 
 
 def matched_boxes(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The loss of all blocks of the decoder, summed over pictures."""
+    """Return the loss of all decoder blocks, summed over images."""
     answers = model.answers(model.states(**batch.inputs))
     return set_loss(answers, batch.targets, smoothing=smoothing) * len(batch.targets), len(batch.targets)

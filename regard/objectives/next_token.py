@@ -1,7 +1,7 @@
-"""Cross-entropy of the next token, without ever holding all scores at once.
+"""Cross-entropy of the next token, without ever holding all logits at once.
 
-For a small model most of the time goes into scores over the vocabulary. Here padding is dropped first, and the
-rest goes through the output layer in chunks whose scores fit the cache; their gradient is taken on the spot.
+In a small model most of the time goes into logits over the vocabulary. Here padding is dropped first, and the rest goes
+through the output layer in chunks whose logits fit the cache; their gradient is computed at once.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
             scores = F.linear(x[part], weight, bias)
-            total += _entropy_(scores, targets[part], smoothing)  # scores now hold their own gradient
+            total += _entropy_(scores, targets[part], smoothing)  # `scores` now holds its own gradient
             if wanted:
                 torch.mm(scores, weight, out=x_grad[part])
                 weight_grad.addmm_(scores.t(), x[part])
@@ -48,7 +48,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _entropy_(scores: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
-    """The summed loss; `scores` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
+    """Return the summed loss; `scores` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
     column = targets[:, None]
     scores -= scores.amax(1, keepdim=True)
     right = scores.gather(1, column).sum(dtype=torch.float64)
@@ -69,14 +69,15 @@ def linear_cross_entropy(
     targets: Int[Tensor, "N"],
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Σ cross-entropy(x Wᵀ + b, target) with label smoothing as `torch.nn.functional.cross_entropy` means it."""
+    """Σ cross-entropy(x Wᵀ + b, target) with label smoothing as in `torch.nn.functional.cross_entropy`."""
     return _LinearCrossEntropy.apply(x, weight, bias, targets, smoothing)
 
 
 def head_cross_entropy(
     head: Any, x: Float[Tensor, "N D"], targets: Int[Tensor, "N"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """The same for the last product of a head; a quantised one has a way of its own to multiply, and no gradient."""
+    """`linear_cross_entropy` for a head's last product; a quantised head multiplies in its own way, without
+    gradient."""
     if not hasattr(head, "packed"):
         return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing)
     total = x.new_zeros((), dtype=torch.float64)
@@ -87,10 +88,10 @@ def head_cross_entropy(
 
 
 def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over real (not padded) target tokens, and how many those are."""
+    """Return the summed loss over target tokens without padding, and their number."""
     x = model.features(**batch.inputs)
     real, head = batch.targets != IGNORE, model.head
-    if real.all():  # picking all of them would be a copy, and the way back a slow one
+    if real.all():  # selecting all of them would be a copy, with a slow backward pass
         x, targets = x.flatten(0, -2), batch.targets.flatten()
     else:
         x, targets = x[real], batch.targets[real]

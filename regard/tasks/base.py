@@ -4,6 +4,8 @@ A family names its task (`task = "classify-images"`, or a property where its con
 task: nobody else needs to know what kind of model it is.
 """
 
+import shlex
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,8 @@ class Option:
     help: str = ""
     limits: tuple[int | float, int | float] | None = None
     """The smallest and the largest value allowed."""
+    each: bool = False
+    """Whether there is a value for each input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +53,21 @@ class Scored:
 
     scores: dict[str, Any]
     outputs: list[str]
+    details: Any = None
+    """Further results for each example, which metrics of attention weights need."""
+    summary: str = ""
+    """The scores in a line for a terminal, where they are not all shares of examples."""
+
+    def render(self) -> str:
+        """The scores in one line; all but a summary's own are percentages."""
+        if self.summary:
+            return self.summary
+        numbers = "   ".join(
+            f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"
+            for name, value in self.scores.items()
+            if name not in ("examples", "shots")
+        )
+        return f"{numbers}   ({self.scores['examples']:,} examples)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +84,13 @@ class EvalSet:
     """Score at most this many examples."""
     run: str = ""
     """The model's path, for errors."""
+    recipe: str = ""
+    """The name of the recipe that the model was trained by."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing but what was held out of the model's own training is scored."""
+        return not self.named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +105,16 @@ class Samples:
     """Figures to draw in the run: file name → the name of a view and its input."""
     images: dict[str, Any] = field(default_factory=dict)
     """Images to save in the run: file name → a Pillow image."""
+
+
+def shortened(text: str) -> str:
+    """A text on one line, cut to 200 characters."""
+    return textwrap.shorten(text, 200, placeholder=" …")
+
+
+def quoted(text: str) -> str:
+    """A text as an argument of a shell command, cut to 200 characters."""
+    return shlex.quote(shortened(text))
 
 
 class Task:
@@ -105,6 +141,13 @@ class Task:
     def load(cls, path: Path, model: Any) -> "Task":
         """The task of a model whose weights are loaded, with what is saved beside them."""
         raise NotImplementedError
+
+    @classmethod
+    def default_data(cls) -> Any:
+        """The data config of the embedded examples of this task."""
+        if not cls.data:
+            raise ValueError(f"the task {cls.name!r} has no metrics; fine-tune the model for a task: regard finetune …")
+        return cls.data[0]()
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
@@ -135,7 +178,15 @@ class Task:
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The metrics of this task on a test set."""
-        raise ValueError(f"{test.run or 'this model'} has no metrics of its own; fine-tune it: regard finetune …")
+        raise ValueError(f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} …")
+
+    def is_scored(self, test: EvalSet) -> bool:
+        """Whether a model trained on such data has metrics of its own."""
+        return True
+
+    def evaluate_after_training(self, test: EvalSet) -> Scored:
+        """The metrics that are printed after training, on what was held out of it."""
+        return self.evaluate(test)
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         """A few outputs for held-out inputs, and commands to try next."""

@@ -1,21 +1,26 @@
 """Image captioning: images in, captions out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.captioned_images import CaptionsConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.metrics import caption_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_captioned
 from regard.tokens import Tokenizer
 
 
@@ -43,6 +48,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             ),
         ),
     )  # fmt: skip
+    data = (CaptionsConfig,)
 
     def __init__(
         self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
@@ -76,6 +82,10 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_captioned(self, *inputs, **options)
+
     def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
         """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""
         return self.caption_pixels(self.pixels(images), **options)
@@ -102,6 +112,26 @@ class ImageCaptioner(ImageEncoder, EngineTask):
 
         self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
         return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """BLEU-4 and exact match against all captions of each image."""
+        images, lowercase = self.test_images(test), options.pop("lowercase", False) or test.data.lowercase
+        captions = [best[0] for best in self.caption_arrays(images.pixels, **options)]
+        texts = [caption.text for caption in captions]
+        scores = caption_scores(texts, images.captions, lowercase=lowercase)
+        return Scored(scores=scores, outputs=texts, details=[caption.ids for caption in captions])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        texts = [best[0].text for best in self.caption_arrays(images.pixels)]
+        other = "transformer" if self.model.config.decoder == "recurrent" else "recurrent"
+        commands = [
+            f"regard caption {run} image.png --look words.png",
+            f"regard train {test.recipe} --model.decoder {other} --out runs/captioner-{other}",
+        ]
+        rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
+        first = Image.fromarray(images.pixels[0].squeeze())
+        return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)})
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "caption":

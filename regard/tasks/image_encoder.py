@@ -1,6 +1,7 @@
 """Image models: a vector for each image, and labels."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,15 @@ from torch import Tensor
 
 from regard.data.readers.image_files import list_images, read_image
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import load_preprocessing, save_preprocessing
-from regard.tasks.base import Task, Verb, register_task
+from regard.nn.patches import sides
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
+from regard.tasks.metrics import label_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_images
 from regard.tasks.text_encoder import EMBED, Match, embeddings
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 
@@ -38,6 +45,7 @@ class ImageEncoder(Task):
 
     inputs = ("image",)
     verbs: tuple[Verb, ...] = (EMBED,)
+    data: tuple[type, ...] = (UnlabelledConfig,)
 
     def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -95,6 +103,10 @@ class ImageEncoder(Task):
         """Vectors of length 1 for whatever the model reads: images here."""
         return self.embed(items)
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_images(self, *inputs, **options)
+
     def search(
         self, query: Any, corpus: str | Path | Sequence[Any], *, count: int = 5, skipped: list[str] | None = None
     ) -> list[Match]:
@@ -130,6 +142,30 @@ class ImageEncoder(Task):
             parts.append(self.embed_pixels(pixels, True))
         return names, torch.cat(parts)
 
+    def eval_preprocessing(self) -> Preprocessing:
+        """The preprocessing of images that are scored: the model's own, resized to its size where none is stated."""
+        if self.preparation.target is not None:
+            return self.preparation
+        return replace(self.preparation, size=sides(self.model.config.image), shortest=None, longest=None)
+
+    def test_images(self, test: EvalSet, **options: Any) -> Any:
+        """The preprocessed images of a test set: all of the named files, or the held-out ones of the run's own data."""
+        return images_of(test, self.eval_preprocessing(), **options)
+
+    def is_scored(self, test: EvalSet) -> bool:
+        return type(self).evaluate is not ImageEncoder.evaluate
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        raise ValueError(
+            f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} "
+            "--data.images …, or regard eval --probe"
+        )
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        folder = getattr(test.data, "images", None) or "FOLDER"
+        commands = [f"regard eval {run} --probe", f"regard finetune {run} --data.images {folder}"]
+        return Samples(commands=[*commands, f"regard embed {run} image.png --out vectors.npy"])
+
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb == "embed":
             return embeddings(self.vectors(inputs))
@@ -150,6 +186,11 @@ class ImageClassifier(ImageEncoder):
     """Labels images."""
 
     verbs = (Verb(name="classify", does="labels images"), EMBED)
+    data = (ImagesConfig,)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_images(self, *inputs, answers="labels", **options)
 
     def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
         """All labels of each image, the most probable first."""
@@ -163,6 +204,19 @@ class ImageClassifier(ImageEncoder):
         """All labels of each preprocessed image."""
         return [ranked(logits, self.model.config.labels) for logits in self.outputs(self.model, pixels)]
 
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        images = self.test_images(test, part="test")
+        images = images.numbered_as(self.model.config.labels, test.data.source or "the embedded digits")
+        labels = [best[0].label for best in self.classify_arrays(images.pixels)]
+        return Scored(scores=label_scores(labels, [images.names[i] for i in images.labels]), outputs=labels)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        inputs = [f"an image of {images.names[i]}" for i in images.labels]
+        best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
+        commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "classify":
             return super().answers(verb, inputs, **options)
@@ -170,3 +224,30 @@ class ImageClassifier(ImageEncoder):
 
     def render(self, verb: str, answer: Any) -> str:
         return render_labels(answer) if verb == "classify" else super().render(verb, answer)
+
+
+def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> Any:
+    """The images of a test set: all of the named files, or what was held out of the run's own data.
+
+    At most `limit`: a random sample of labelled images; the first of those with captions or boxes.
+    """
+    data = (
+        replace(test.data, test=test.data.valid) if {"valid"} <= test.named and "test" not in test.named else test.data
+    )
+    for name, own in (("size", preprocessing.shortest or preprocessing.target), ("channels", preprocessing.channels)):
+        value = getattr(data, name)
+        if name in test.named and value is not None and own not in (value, (value, value)):
+            raise ValueError(f"{test.run} says itself how images are read; leave out --data.{name}")
+    known = same_file(data.source, test.own.source) or test.named & {"valid", "test"}
+    if test.named & set(data.own) and not known:
+        images = data.read(data.source, preprocessing=preprocessing, **options)
+    else:
+        images = data.held_out(preprocessing)
+    if test.limit is None:
+        return images
+    return images.sample(test.limit, 0) if isinstance(images, LabelledImages) else images.take(slice(test.limit))
+
+
+def same_file(first: Any, second: Any) -> bool:
+    """Whether two paths name the same file or folder."""
+    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()

@@ -1,6 +1,8 @@
 """Masked autoencoding: some patches of an image in, the whole image out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.nn.patches import cut, grid_of, paste
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
-from regard.tasks.pixel_model import BLANK
+from regard.tasks.pixel_model import BLANK, sheet
 from regard.tasks.text_encoder import EMBED
 
 
@@ -44,6 +46,15 @@ class ImageRestorer(ImageEncoder):
         arrays = np.stack([self.preparation.fit(image) for image in opened(images)])
         pairs = self.complete(arrays, count=count, seed=seed)
         return [[*(array for pair in row for array in pair), whole] for row, whole in zip(pairs, arrays, strict=True)]
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        """A few held-out images, most patches of which are masked, each restored twice."""
+        arrays = test.data.held_out().take(slice(6)).pixels
+        pairs = self.complete(arrays, count=2)
+        rows = [[*first, *second, whole] for (first, second), whole in zip(pairs, arrays, strict=True)]
+        plain = super().samples(test, run)
+        commands = [f"regard complete {run} image.png --out done.png", *plain.commands]
+        return replace(plain, commands=commands, images={"done.png": sheet(rows)})
 
     @torch.inference_mode()
     def restored(self, pixels: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -13,10 +13,14 @@ from torch import Tensor
 from regard.data.readers.image_files import is_image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
+from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import load_preprocessing, save_preprocessing
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.metrics import label_scores, recall_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_matched
 from regard.tasks.text_encoder import BATCH_TOKENS, EMBED
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 from regard.tokens import Tokenizer
@@ -35,6 +39,8 @@ class ImageTextMatcher(ImageEncoder):
         ),
         EMBED,
     )  # fmt: skip
+
+    data = (PairedConfig,)
 
     def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)
@@ -70,6 +76,10 @@ class ImageTextMatcher(ImageEncoder):
                 rows[indices] = embed([items[i] for i in indices]).to(rows)
         return rows
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_matched(self, *inputs, **options)
+
     @torch.inference_mode()
     def classify(self, images: Sequence[ImageInput], labels: Sequence[str] | None = None) -> list[list[Label]]:
         """The probability of each of the given texts for each image, the most probable first."""
@@ -82,6 +92,35 @@ class ImageTextMatcher(ImageEncoder):
 
     def field_of(self, verb: str, item: Any) -> str:
         return "image" if is_image_input(item) else "text"
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Recall at 1 in both directions; for generated scenes also the zero-shot accuracy on single objects."""
+        images = self.test_images(test)
+        texts = list(dict.fromkeys(text for captions in images.captions for text in captions))
+        vectors = self.embed_arrays(images.pixels), self.embed_texts(texts)
+        scores, best = recall_scores(*vectors, images.captions, texts)
+        if test.data.embedded:
+            single, labels = test.data.single_objects(test.limit, self.preparation)
+            predicted = [row[0].label for row in self.classify(single.images(), labels)]
+            expected = [captions[0] for captions in single.captions]
+            scores["zero_shot_accuracy"] = label_scores(predicted, expected)["accuracy"]
+        return Scored(scores=scores | {"examples": len(images)}, outputs=best)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        """The best label of a few images, among everything a scene may show or all held-out captions."""
+        if test.data.embedded:
+            images, labels = test.data.single_objects(5)
+        else:
+            images = test.data.held_out()
+            labels = tuple(dict.fromkeys(text for texts in images.captions for text in texts))
+            images = images.take(slice(5))
+        inputs = [f"an image of {texts[0]}" for texts in images.captions]
+        best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify(images.images(), labels)]
+        commands = [
+            f"regard classify {run} image.png --zero-shot {' '.join(quoted(label) for label in labels[:2])}",
+            f"regard embed {run} --search {quoted(labels[0])} --in FOLDER",
+        ]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "classify":

@@ -8,15 +8,21 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, pad
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.running_text import TextConfig
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.hub.llama2c import load_llama2c_tokenizer
-from regard.tasks.base import Option, Task, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_prompt
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 from regard.tokens.pixel_tokenizer import PIXELS
@@ -25,6 +31,8 @@ NEW_TOKENS = 200
 """The most tokens to generate, by default."""
 
 
+TEST_EXAMPLES = 1000
+"""Instructions that are scored, by default."""
 NEAR = 16
 """Tokens before a text that its first characters may depend on."""
 DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
@@ -37,6 +45,7 @@ class LanguageModel(EngineTask, TextTask):
     """Continues texts."""
 
     verbs = (Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),)
+    data = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
@@ -203,6 +212,10 @@ class LanguageModel(EngineTask, TextTask):
             end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_prompt(self, *inputs, **options)
+
     @property
     def context(self) -> int:
         return self.model.config.max_len
@@ -265,6 +278,37 @@ class LanguageModel(EngineTask, TextTask):
             losses = F.cross_entropy(logits, pad(targets, IGNORE), ignore_index=IGNORE, reduction="none")
             totals += (-losses.sum(dim=1)).tolist()
         return totals
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Bits per byte of held-out text; for instructions, the share of answers that are exactly right."""
+        data = test.data
+        if isinstance(data, ExamplesConfig):
+            examples = data.held_out()[: test.limit or TEST_EXAMPLES]
+            texts = self.generate([example.prompt for example in examples], max_new_tokens=64)
+            match = round(exact_match(texts, [example.answer for example in examples]), 2)
+            return Scored(scores={"exact_match": match, "examples": len(examples)}, outputs=texts)
+        text = read_text(data.text) if test.named and data.text else data.held_out()
+        scores = text_scores(self.model, self.tokenizer, self.context, text[: test.limit])
+        summary = (
+            f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
+            f"{scores['bytes']:,} held-out bytes)"
+        )
+        return Scored(scores=scores, outputs=[], summary=summary)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        if isinstance(test.data, ExamplesConfig):
+            prompts = [example.prompt for example in test.data.held_out()[:3]]
+            rows = list(zip(prompts, self.generate(prompts, max_new_tokens=64), strict=True))
+            return Samples(rows=rows, commands=[f"regard generate {run} {quoted(prompts[0])}"])
+        begin = "Return the " if test.data.embedded else "The "
+        sampling = Sampling(temperature=0.8, top_p=0.95, seed=1)
+        text = self.generate([begin], max_new_tokens=120, sampling=sampling)[0]
+        commands = [
+            f'regard generate {run} "{begin.strip()}" --max-new-tokens 200 --temperature 0.8 --top-p 0.95 --seed 1',
+            f'regard look {run} "{begin}list of" --out heads.png',
+            f"regard train {test.recipe} --model lstm --out runs/lstm",
+        ]
+        return Samples(rows=[("", begin + text)], commands=commands)
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         return [{"text": text} for text in self.generate(inputs, **options)]

@@ -3,17 +3,23 @@
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.boxed_images import BoxesConfig
 from regard.nn.heads import apart
 from regard.objectives.matching import corners
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class ObjectDetector(ImageEncoder):
         ),
     )  # fmt: skip
 
+    data = (BoxesConfig,)
+
     def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
         """The objects in each image with at least this probability, the most probable first."""
         if not 0 <= threshold <= 1:
@@ -48,6 +56,10 @@ class ObjectDetector(ImageEncoder):
         """The objects in each uint8 image of (rows, columns, channels), already of the model's size."""
         pixels = [self.preparation.numbers(array) for array in arrays]
         return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_scene(self, *inputs, **options)
 
     def detections(
         self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float
@@ -64,6 +76,31 @@ class ObjectDetector(ImageEncoder):
                 [Detection(labels[best.indices[i]], best.values[i].item(), tuple(scaled[i].tolist())) for i in kept]
             )
         return results
+
+    def eval_preprocessing(self) -> Preprocessing:
+        return self.preparation
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        boxes = self.test_images(test, names=self.model.config.labels)
+        predicted = self.detect_arrays([image.pixels for image in boxes.images])
+        truth = [image.labels for image in boxes.images], [image.boxes for image in boxes.images]
+        outputs = ["; ".join(f"{x.label} {x.score:.2f}" for x in row if x.score >= 0.5) for row in predicted]
+        crowds = [image.crowds for image in boxes.images]
+        return Scored(scores=detection_scores(predicted, *truth, boxes.names, crowds), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images, labels = self.test_images(replace(test, limit=3)).images, self.model.config.labels
+        predicted = self.detect_arrays([image.pixels for image in images], threshold=0.5)
+        inputs = ["an image of " + (", ".join(labels[i] for i in image.labels) or "nothing") for image in images]
+        outputs = [", ".join(f"{item.label} {item.score:.0%}" for item in row) or "nothing" for row in predicted]
+        return Samples(
+            rows=list(zip(inputs, outputs, strict=True)),
+            commands=[
+                f"regard detect {run} image.png --out boxes.png",
+                f"regard eval {run} --data.coco annotations.json",
+            ],
+            views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
+        )
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "detect":

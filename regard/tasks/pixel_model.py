@@ -1,6 +1,7 @@
 """A generative model of pixels: the upper part of an image in, the whole image out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ import numpy as np
 from PIL import Image
 
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.unlabelled_images import PixelsConfig
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
-from regard.tasks.image_encoder import ImageInput, opened
+from regard.tasks.image_encoder import ImageInput, images_of, opened
+from regard.tasks.metrics import pixel_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_image import read_colours
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
@@ -33,6 +38,8 @@ class PixelModel(EngineTask):
         ),
     )  # fmt: skip
 
+    data = (PixelsConfig,)
+
     def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
@@ -48,6 +55,10 @@ class PixelModel(EngineTask):
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
         fitted = [self.preparation.fit(image) for image in opened(images)]
         return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_colours(self, *inputs, **options)
 
     def complete(
         self,
@@ -100,6 +111,26 @@ class PixelModel(EngineTask):
     def preparation(self) -> Preprocessing:
         """The preprocessing that gives an image the model's size."""
         return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Bits per dimension, next to each pixel's histogram over the training images."""
+        images = images_of(test, self.preparation, part="test")
+        scores = pixel_scores(self.model, self.pixels, images, test.own.split(self.preparation)[0])
+        summary = (
+            f"bits per dimension {scores['bits_per_dimension']:.3f}   (each pixel's own histogram "
+            f"{scores['histograms']:.3f}; {scores['examples']:,} held-out images)"
+        )
+        return Scored(scores=scores, outputs=[], summary=summary)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        arrays = images_of(replace(test, limit=6), self.preparation).pixels
+        rows = [[*several, whole] for several, whole in
+                zip(self.complete(arrays, count=4, sampling=Sampling()), arrays, strict=True)]  # fmt: skip
+        commands = [
+            f"regard complete {run} image.png --count 4 --out done.png",
+            f"regard train {test.recipe} --model lstm --out runs/pixel-lstm",
+        ]
+        return Samples(commands=commands, images={"done.png": sheet(rows)})
 
     def export(self, out: Path) -> None:
         raise ValueError("a model of pixels has no layout that other projects read; use it here")

@@ -13,8 +13,12 @@ from torch import Tensor
 
 from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
+from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
-from regard.tasks.base import Task, Verb, register_task
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.metrics import similarity_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
 
@@ -35,8 +39,22 @@ class TextTask(Task):
     """A task whose model has a tokenizer."""
 
     tokenizer: Tokenizer
+    examples: ClassVar[str] = ""
+    """The kind of labelled examples that it is scored on: a value of `ExamplesConfig.task`."""
     frame_of_export: ClassVar[Frame] = "both"
     """The special tokens around a text in an exported tokenizer."""
+
+    @classmethod
+    def default_data(cls) -> Any:
+        return ExamplesConfig(task=cls.examples) if cls.examples else super().default_data()
+
+    def held_out(self, test: EvalSet) -> list[Any]:
+        """The labelled examples of a test set; an error if they are for another task."""
+        if (other := test.data.task) != self.examples:
+            raise ValueError(
+                f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
+            )
+        return test.data.held_out()[: test.limit]
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         for item in items:
@@ -58,6 +76,8 @@ class TextEncoder(TextTask):
 
     verbs = (EMBED,)
     learns = ("classify", "tag", "answer")
+    data = (ExamplesConfig,)
+    examples = "embed"
 
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -107,6 +127,10 @@ class TextEncoder(TextTask):
         """Vectors of length 1 for whatever the model reads: texts here."""
         return self.embed(items)
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, **options)
+
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""
         if not corpus:
@@ -114,6 +138,20 @@ class TextEncoder(TextTask):
         best = (self.embed(corpus) @ self.embed([query])[0]).topk(min(count, len(corpus)))
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [Match(score, index, corpus[index]) for score, index in pairs]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        first, second = (self.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
+        similarities = (first * second).sum(-1).tolist()
+        scores = similarity_scores(similarities, [example.score for example in examples])
+        return Scored(scores=scores, outputs=[f"{value:.4f}" for value in similarities])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        examples = self.held_out(test)[:3]
+        corpus = [example.b for example in examples]
+        best = [self.search(example.a, corpus, count=1)[0] for example in examples]
+        rows = [(example.a, f"{match.score:.2f}  {match.text}") for example, match in zip(examples, best, strict=True)]
+        return Samples(rows=rows, commands=[f"regard embed {run} --search {quoted(examples[0].a)} --in corpus.txt"])
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb == "embed":

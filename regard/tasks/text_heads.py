@@ -1,18 +1,31 @@
 """Text encoders with a head: fill in masked words, label texts, tag entities, answer questions."""
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.tasks.base import Option, Verb, register_task
+from regard.data.readers.text_files import read_text
+from regard.data.sets.batches import IGNORE
+from regard.data.sets.labelled_texts import sides_of, tag_of
+from regard.data.sets.masked_text import MaskedConfig
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.metrics import exact_match, label_scores, tag_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_encoder
 from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
+from regard.tokens.encoding import cut_text, mask_texts
 
 LONGEST_ANSWER = 30
 """The most tokens in an answer."""
+MASKED_TEXTS = 200
+"""Windows of held-out text whose masked tokens are predicted, by default."""
 STRIDE = 64
 """Tokens that neighbouring windows of a long passage share."""
 
@@ -80,6 +93,12 @@ class MaskFiller(TextEncoder):
         Verb(name="fill", does="fills in hidden words", options=(Option(name="count", kind=int, default=5),)),
         EMBED,
     )
+    data = (MaskedConfig,)
+    examples = ""
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, answers="fill", **options)
 
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
         """For each text, for each [MASK] in it, the most probable tokens."""
@@ -98,6 +117,27 @@ class MaskFiller(TextEncoder):
                 [[Filled(self.tokenizer.decode([id]).strip(), p) for id, p in zip(*row, strict=True)] for row in rows]
             )
         return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """The share of masked tokens of held-out text that the model predicts first."""
+        data = test.data
+        text = read_text(data.text) if test.named and data.text else data.held_out()
+        room = min(data.max_len, self.context)
+        parts = cut_text(self.tokenizer, text, room - 3)[: test.limit or MASKED_TEXTS]
+        single = replace(data, next_sentence=False)
+        examples = mask_texts(parts, self.tokenizer, single, room, np.random.default_rng(0))
+        right = total = 0
+        for example, logits in zip(examples, self.logits([example.framed for example in examples]), strict=True):
+            targets = torch.tensor(example.targets)
+            right += int((logits.argmax(-1) == targets).sum())
+            total += int((targets != IGNORE).sum())
+        return Scored(scores={"found_again": round(100 * right / max(1, total), 2), "examples": total}, outputs=[])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts = ["Return a [MASK] of all elements.", "Raise an [MASK] if the file does not exist."]
+        rows = [", ".join(f"{w.token} {w.probability:.0%}" for w in best[0]) for best in self.fill(texts, count=5)]
+        commands = [f'regard fill {run} "{texts[0]}"', f"regard finetune {run} --task classify --data.train train.tsv"]
+        return Samples(rows=list(zip(texts, rows, strict=True)), commands=commands)
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "fill":
@@ -120,14 +160,31 @@ class TextClassifier(TextEncoder):
     verbs = (
         Verb(
             name="classify", does="labels texts",
-            options=(Option(name="seconds", help="A second text for each, for a model of pairs."),),
+            options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
         ),
         EMBED,
     )  # fmt: skip
+    examples = "classify"
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, answers="labels", **options)
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
         """All labels of each text (or pair of texts), the most probable first."""
         return [ranked(logits, self.model.config.labels) for logits in self.logits(self.frame(texts, seconds))]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        labels = [best[0].label for best in self.classify(*sides_of(examples))]
+        return Scored(scores=label_scores(labels, [example.label for example in examples]), outputs=labels)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts, seconds = sides_of(self.held_out(test)[:3])
+        labels = [f"{best[0].label}  {best[0].probability:.0%}" for best in self.classify(texts, seconds)]
+        more = f" --second {quoted(seconds[0])}" if seconds else ""
+        commands = [f"regard classify {run} {quoted(texts[0])}{more}"]
+        return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands)
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "classify":
@@ -143,6 +200,11 @@ class EntityTagger(TextEncoder):
     """Finds entities."""
 
     verbs = (Verb(name="tag", does="tags entities"), EMBED)
+    examples = "tag"
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, answers="tags", **options)
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
@@ -155,6 +217,24 @@ class EntityTagger(TextEncoder):
             best = logits.softmax(-1).max(-1)
             results.append(entities(text, frame, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
         return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Metrics over whole entities, compared as tags of words."""
+        examples = self.held_out(test)
+        predicted = self.tag([example.text for example in examples])
+        frames = self.tokenizer.frame([example.text for example in examples])
+        tags: list[list[list[str]]] = [[], []]
+        for framed, spans, example in zip(frames, predicted, examples, strict=True):
+            words = [framed.offsets[tokens[0]] for tokens in first_tokens(framed).values()]
+            for rows, row in zip(tags, (spans, example.entities), strict=True):
+                rows.append([tag_of(word, row) for word in words])
+        outputs = ["; ".join(f"{span.label}: {span.text}" for span in spans) for spans in predicted]
+        return Scored(scores=tag_scores(*tags), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts = [example.text for example in self.held_out(test)[:3]]
+        rows = [", ".join(f"{span.text} ({span.label})" for span in spans) for spans in self.tag(texts)]
+        return Samples(rows=list(zip(texts, rows, strict=True)), commands=[f"regard tag {run} {quoted(texts[0])}"])
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "tag":
@@ -208,14 +288,44 @@ class QuestionAnswerer(TextEncoder):
     verbs = (
         Verb(
             name="answer", does="answers questions", input="question",
-            options=(Option(name="passages", help="The text that holds the answer, for each question."),),
+            options=(Option(name="passages", each=True, help="The text that holds the answer, for each question."),),
         ),
         EMBED,
     )  # fmt: skip
+    examples = "answer"
 
-    def answer(self, questions: Sequence[str], passages: Sequence[str]) -> list[Answer]:
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_encoder(self, *inputs, answers="span", **options)
+
+    def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
         """The best span of each passage for its question."""
+        if len(questions) != len(passages):
+            raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        results = self.answer([example.question for example in examples], [example.passage for example in examples])
+        texts, expected = [result.text or "" for result in results], [example.answer or "" for example in examples]
+        unanswerable = [i for i, answer in enumerate(expected) if not answer]
+        scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2)}
+        if unanswerable:
+            share = sum(not texts[i] for i in unanswerable) / len(unanswerable)
+            scores["unanswerable_found"] = round(100 * share, 2)
+        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        examples = self.held_out(test)[:3]
+        results = self.answer([example.question for example in examples], [example.passage for example in examples])
+        rows = [
+            (f"{example.question} ({example.passage})", result.text or "(not answerable)")
+            for example, result in zip(examples, results, strict=True)
+        ]
+        first = examples[0]
+        return Samples(
+            rows=rows, commands=[f"regard answer {run} {quoted(first.question)} --passage {shlex.quote(first.passage)}"]
+        )
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb != "answer":

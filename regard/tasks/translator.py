@@ -1,5 +1,6 @@
 """Sequence to sequence: texts in, translations (or other texts) out, by an encoder–decoder."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,14 +8,25 @@ from typing import Any
 
 import torch
 
+from regard.data.generated.phrases import SHOWCASE
+from regard.data.generated.text_tasks import PREFIXES, tasks
+from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.sets.running_text import SpansConfig
+from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
-from regard.tasks.base import Option, Verb, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.metrics import exact_match, summary_scores, translation_scores
+from regard.tasks.prepared import Prepared
+from regard.tasks.prepared_text import read_source
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
+from regard.tokens.encoding import encode_pairs
 
+TEST_EXAMPLES = 1000
+"""Embedded pairs that are scored."""
 LONGEST_SOURCE = 2048
 """The most tokens of a source text, by default."""
 
@@ -44,6 +56,7 @@ class Translator(EngineTask, TextTask):
         Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
         Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
     )
+    data = (PairsConfig, SpansConfig)
     frame_of_export = "end"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
@@ -153,6 +166,10 @@ class Translator(EngineTask, TextTask):
         """The text printed before an output: nothing, since it does not continue the prompt."""
         return ""
 
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        return read_source(self, *inputs, **options)
+
     def check(self, texts: Sequence[str]) -> None:
         """Raise a ValueError that names the first text that is too long."""
         self.encode(texts, LONGEST_SOURCE)
@@ -178,6 +195,94 @@ class Translator(EngineTask, TextTask):
                     f"text {number} has {len(ids):,} tokens, more than {max_source:,}; split it into sentences"
                 )
         return sources
+
+    def test_pairs(self, test: EvalSet) -> Pairs:
+        """The pairs of named files, the embedded test phrases, or the validation pairs of the run."""
+        data = test.data
+        if isinstance(data, SpansConfig):
+            raise ValueError(
+                f"{test.run} was only pre-trained; train it for tasks: regard train t5 --data.base {test.run}"
+            )
+        if data.embedded:
+            return PairsConfig().generated("test", TEST_EXAMPLES)[: test.limit]
+        if test.named:
+            return read_pairs(data.source, data.target, data.pairs, data.keys)[: test.limit]
+        return data.split()[1][: test.limit]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        if isinstance(test.data, TasksConfig) and test.data.embedded:
+            return self.evaluate_tasks(test.limit)
+        return self.evaluate_pairs(self.test_pairs(test), **options)
+
+    def is_scored(self, test: EvalSet) -> bool:
+        return not isinstance(test.data, SpansConfig)
+
+    def evaluate_after_training(self, test: EvalSet) -> Scored:
+        if isinstance(test.data, TasksConfig):
+            return self.evaluate(test)
+        return self.evaluate_pairs(self.usable(test))
+
+    def evaluate_pairs(
+        self, pairs: Pairs, *, beams: int | None = None, length_penalty: float | None = None, lowercase: bool = False
+    ) -> Scored:
+        """BLEU, chrF and exact match of the translations of pairs."""
+        results = self.translate([source for source, _ in pairs], beams=beams, length_penalty=length_penalty)
+        texts = [best[0].text for best in results]
+        scores = translation_scores(texts, [target for _, target in pairs], lowercase=lowercase)
+        summary = (
+            f"exact match {scores['exact_match']:.1f} %   BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}"
+            f"   ({scores['sentences']:,} sentences)\n{scores['bleu_signature']}"
+        )
+        return Scored(scores=scores, outputs=texts, summary=summary)
+
+    def evaluate_tasks(self, limit: int | None) -> Scored:
+        """Each embedded task by itself: exact match, and ROUGE-L for summaries next to the text's first sentence."""
+        examples = tasks("test", limit or 2 * TEST_EXAMPLES)
+        texts = [best[0].text for best in self.translate([example.source for example in examples], beams=1)]
+        groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        for example, text in zip(examples, texts, strict=True):
+            groups[example.name].append((example.source.removeprefix(PREFIXES[example.name]), text, example.target))
+        scores: dict[str, Any] = {}
+        for name, rows in groups.items():
+            bodies, outputs, expected = (list(column) for column in zip(*rows, strict=True))
+            if name == "summarize":
+                lead = [body.partition(". ")[0] + "." for body in bodies]
+                scores["summarize_rouge_l"] = summary_scores(outputs, expected)
+                scores["lead_sentence_rouge_l"] = summary_scores(lead, expected)
+            else:
+                scores[f"{name}_exact_match"] = round(exact_match(outputs, expected), 2)
+        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        if isinstance(test.data, SpansConfig):
+            return Samples(commands=[f"regard train t5 --data.base {run}"])
+        if isinstance(test.data, TasksConfig):
+            return self.task_samples(test, run)
+        texts = list(SHOWCASE) if test.data.embedded else [source for source, _ in self.usable(test)[:5]]
+        rows = [(text, best[0].text) for text, best in zip(texts, self.translate(texts), strict=True)]
+        commands = [
+            f"regard translate {run} {quoted(texts[-1])} --n-best 3",
+            f"regard look {run} {quoted(texts[0])} --out heads.png",
+            "regard train translate --model seq2seq --model.score none --out runs/no-attention",
+        ]
+        return Samples(rows=rows, commands=commands, views={"alignment.png": ("alignment", texts[0])})
+
+    def task_samples(self, test: EvalSet, run: Path) -> Samples:
+        """One output of each task by its prefix."""
+        if test.data.embedded:
+            examples = {example.name: example.source for example in reversed(tasks("test", 27))}
+            sources = [examples[name] for name in sorted(examples)]
+        else:
+            sources = [source for source, _ in self.test_pairs(test)[:3]]
+        outputs = [best[0].text for best in self.translate(sources, beams=1)]
+        commands = [f"regard generate {run} {quoted(source)}" for source in sources[:2]]
+        return Samples(rows=list(zip(sources, outputs, strict=True)), commands=commands)
+
+    def usable(self, test: EvalSet) -> Pairs:
+        """The test pairs that are short enough for the model's data, as many as are scored after training."""
+        pairs = self.test_pairs(test)
+        usable = encode_pairs(pairs, self.tokenizer, test.data.max_len)[:TEST_EXAMPLES]
+        return [pairs[pair.number - 1] for pair in usable]
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         if verb == "generate":

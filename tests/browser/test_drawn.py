@@ -10,7 +10,7 @@ from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 from tests.browser.conftest import Watched, drawn
 from tests.browser.test_look import colour_rows, said, tokens
-from tests.inside.attribution.circuit import INDUCTION, PREVIOUS, VOCAB, circuit
+from tests.inside.explain.circuit import INDUCTION, PREVIOUS, VOCAB, circuit
 from tests.inside.loaded import GENERATION
 
 BOXES = ((255, 255, 255), (76, 201, 240), (122, 229, 130), (242, 140, 200), (255, 224, 102))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
+from regard.inside.draw.document import modules
 from regard.inside.page import TEMPERATURES
-from regard.inside.page.offline import modules
 from tests.browser.conftest import Watched, drawn
 from tests.browser.seen import TEXT
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from regard.inside.attribution import VIEWS, explain
-from regard.inside.attribution.views import relative, short
+from regard.inside.views import EXPLANATIONS
+from regard.inside.views.explanations import explain, relative, short
 from regard.serve import looks
 from tests.browser.conftest import Watched, drawn
 from tests.browser.seen import TEXT
@@ -116,7 +116,7 @@ CHECKS = {
 @pytest.mark.parametrize("name", ["gpt", "translate"])
 def test_each_view_is_drawn_as_it_was_computed(look, told, visit, name):
     page = look(name)
-    assert [one.get_attribute("data-view") for one in page.locator("[data-view]").all()] == list(VIEWS)
+    assert [one.get_attribute("data-view") for one in page.locator("[data-view]").all()] == list(EXPLANATIONS)
     assert not said(page, "rests").text_content()  # nothing is computed before it is asked for
     for view, check in CHECKS.items():
         choose(page, view)

@@ -96,7 +96,7 @@ def test_fill(tiny, capsys):
     text = "The [MASK] cat sees a [MASK]."
     found = load(tiny.run("bert")).fill([text], count=3)[0]
     (row,) = rows(capsys, "fill", tiny.run("bert"), text, "--count", 3)
-    assert [[word["token"] for word in place] for place in row["places"]] == [[w.token for w in p] for p in found]
+    assert [[word["token"] for word in place] for place in row["positions"]] == [[w.token for w in p] for p in found]
     lines = said(capsys, "fill", tiny.run("bert"), text, "--count", 3)
     assert len(lines) == 2 and f"{found[0][0].token} {found[0][0].probability:.1%}" in lines[0]
 
@@ -106,7 +106,8 @@ def test_classify(tiny, capsys, tmp_path):
     ((best, *_),) = load(run).classify([TEXT])
     assert said(capsys, "classify", run, TEXT) == [f"{best.label}\t{best.probability:.1%}"]
     (row,) = rows(capsys, "classify", run, TEXT)
-    assert next(iter(row["labels"])) == best.label and sum(row["labels"].values()) == pytest.approx(1, abs=1e-4)
+    assert row["labels"][0]["label"] == best.label
+    assert sum(label["probability"] for label in row["labels"]) == pytest.approx(1, abs=1e-4)
     (tmp_path / "in").write_text(f"{TEXT}\nNo mouse.\n")
     lines = said(capsys, "classify", run, "--input", tmp_path / "in")
     assert [line.split("\t")[2] for line in lines] == [TEXT, "No mouse."]

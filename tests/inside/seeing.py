@@ -21,7 +21,9 @@ def picture(rows, columns, mode="L"):
 
 def loaded(model, size=None, kind=ImageEncoder):
     channels = model.config.channels
-    return kind(model.eval(), Preprocessing(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels))
+    return kind(
+        model.eval(), Preprocessing(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
+    )
 
 
 def vit(**changes):

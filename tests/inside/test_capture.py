@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.inside.capture import alignment, look
+from regard.inside.capture.weights import alignment, look
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
@@ -354,7 +354,7 @@ def test_alignment_of_recurrent_models():
     for score in ("additive", "dot", "general"):
         found = alignment(seq2seq(score), **inputs)
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
-    with pytest.raises(ValueError, match="score 'none' has no attention.*one fixed vector"):
+    with pytest.raises(ValueError, match="has no attention to look at.*score additive, dot or general"):
         alignment(seq2seq("none"), **inputs)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from regard.data.sets.batches import IGNORE, pad
 from regard.decode import Sampling, beam_search, generate
-from regard.inside.capture import crossing, look
+from regard.inside.capture.weights import cross_attention, look
 from regard.models import Captioner, CaptionerConfig
 from regard.nn.convolution import Eye
 
@@ -51,7 +51,7 @@ def test_the_recurrent_decoder_is_the_lectures():
     writer = model.writer
     with torch.no_grad():
         found = model(pixels, target)
-        weights = crossing(model, dict(pixels=pixels, target=target))
+        weights = cross_attention(model, dict(pixels=pixels, target=target))
         h = model.places(pixels)
         s = writer.begin[0](h.mean(1)).tanh()
         for t in range(4):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.doctor.laws import close, differs
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import DETR, DETRConfig
 from regard.native.quantized import quantize
 from regard.nn.heads import apart

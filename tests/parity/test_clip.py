@@ -7,7 +7,7 @@ import torch
 
 from regard.data.sets.batches import Batch
 from regard.hub import export_model, load_model
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import CLIP, CLIPConfig
 from regard.objectives.contrastive import pictures_and_texts
 from tests.parity.peers import CLOSE, change_config, far, random_model, saved

@@ -8,8 +8,7 @@ from PIL import Image
 
 from regard.data.readers.image_files import read_image
 from regard.data.readers.preprocessing import Preprocessing
-from regard.data.sets.labelled_images import ImagesConfig
-from regard.eval.scores import evaluate, pictures_of
+from regard.eval.scores import eval_set, evaluate
 from regard.hub import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.models import DETR, DETRConfig, Swin, SwinConfig, ViT, ViTConfig
@@ -47,7 +46,7 @@ def test_a_model_taught_larger_pictures_is_scored_at_its_own_size(tmp_path):
     folder, base = paint(tmp_path / "set", (32, 32)), vit(tmp_path / "base")
     fit(recipe("vit", FEW | {"data.images": str(folder), "data.base": str(base)}), tmp_path / "run", quiet=True)
     loaded = load(tmp_path / "run")
-    _, held = pictures_of(loaded, tmp_path / "run", ImagesConfig, {})
+    held = loaded.test_images(eval_set(loaded, tmp_path / "run", {}))
     assert held.pixels.shape == (2, 8, 8, 3)
     files = files_of(folder)[1::10]
     assert np.array_equal(held.pixels, [loaded.preparation.fit(read_image(path)) for path, _ in files])
@@ -64,7 +63,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     save_preprocessing(model, how)
     loaded, files = load(model), files_of(folder)
     assert loaded.preparation == how
-    _, seen = pictures_of(loaded, model, ImagesConfig, {"data.images": str(folder)})
+    seen = loaded.test_images(eval_set(loaded, model, {"data.images": str(folder)}))
     assert np.array_equal(seen.pixels, [how.fit(read_image(path)) for path, _ in files])
     said = [best[0].label for best in loaded.classify([path for path, _ in files])]
     scored = evaluate(model, {"data.images": str(folder)})
@@ -73,7 +72,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=x, y=np.array(NAMES * 2))
     assert np.array_equal(
-        pictures_of(loaded, model, ImagesConfig, {"data.images": str(tmp_path / "a.npz")})[1].pixels, x
+        loaded.test_images(eval_set(loaded, model, {"data.images": str(tmp_path / "a.npz")})).pixels, x
     )
 
 

@@ -157,7 +157,10 @@ def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
 
 
 def test_pixels_become_tokens_and_tokens_pixels(tmp_path):
-    for size in (PixelTokenizer(rows=3, columns=5, channels=1, levels=7), PixelTokenizer(rows=2, columns=3, channels=3, levels=4)):
+    for size in (
+        PixelTokenizer(rows=3, columns=5, channels=1, levels=7),
+        PixelTokenizer(rows=2, columns=3, channels=3, levels=4),
+    ):
         shape = (4, size.rows, size.columns, size.channels)
         pictures = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
         ids = size.encode(pictures)
@@ -231,7 +234,9 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
 @pytest.mark.parametrize("normalized", [False, True])
 def test_hidden_patches_are_guessed_and_the_others_stay(normalized):
     config = preset("mae", "tiny", image=(9, 12), channels=3, dim=16, heads=2, ffn_dim=24, normalized=normalized)
-    restorer = ImageRestorer(build("mae", config), Preprocessing(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))
+    restorer = ImageRestorer(
+        build("mae", config), Preprocessing(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    )
     given = np.random.default_rng(1).integers(100, 255, (2, 9, 12, 3), dtype=np.uint8)  # not as dark as blanks
     found = restorer.complete(given, count=3, seed=5)
     for picture, pairs in zip(given, found, strict=True):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from regard.inside.sight import prepared
 
 from regard.data.readers.preprocessing import Preprocessing
-from regard.inside.sight import prepared
 from regard.models import ViT, ViTConfig
 from regard.tasks import ImageEncoder
 

@@ -20,7 +20,7 @@ class ExamplesConfig(TextData):
     """Where examples come from (nothing given: those generated here), what to start from, and what to train of it."""
 
     own: ClassVar[tuple[str, ...]] = ("train",)
-    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
+    reading: ClassVar[tuple[str, ...]] = ("task", "lowercase", "max_len")
 
     task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
     """What is learned from them."""

@@ -13,7 +13,7 @@ from regard.registry import register_kernel
 
 @register_kernel("additive")
 class Additive(Kernel):
-    """softmax(wᵀ tanh(q + k) · scale) · v with a vector w for each head; needs B·H·T·S·K numbers on the way."""
+    """softmax(wᵀ tanh(q + k) · scale) · v with a vector w for each head; needs B·H·T·S·K intermediate numbers."""
 
     reference = False
 

@@ -1,4 +1,4 @@
-"""Long sequences in chunks whose insides are computed again in the backward pass, so that only their ends are kept."""
+"""Long sequences in chunks whose intermediates are recomputed in the backward pass: only chunk boundaries are kept."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 def again(function: Callable[..., Any], *inputs: Any, random: bool = False) -> Any:
-    """`function(*inputs)`, which keeps for the backward pass nothing but its inputs; `random` if it throws dice."""
+    """`function(*inputs)` with activation checkpointing: only its inputs are kept; `random` if it uses random
+    numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)
@@ -21,10 +22,11 @@ Step = Callable[..., tuple[Tensor, Tensor]]
 
 
 def scan(step: Step, size: int, state: Tensor, *sequences: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`step` over chunks of `size` along the third axis: all outputs, and the last state. Sequences may be missing.
+    """Run `step` over chunks of `size` along the third axis; return all outputs and the last state. Sequences may be
+    None.
 
-    Kept for the backward pass are the sequences and the state before each chunk. Gradients go to those alone: what else
-    `step` reads must not need one.
+    The sequences and the state before each chunk are kept for the backward pass. Only those get gradients: whatever
+    else `step` reads must not need one.
     """
     return _Scan.apply(step, size, state, *sequences)
 

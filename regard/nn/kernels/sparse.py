@@ -1,4 +1,4 @@
-"""Sparse attention: near keys, keys at regular distances, and a few tokens that everybody sees."""
+"""Sparse attention: near keys, keys at regular distances, and a few global tokens."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from regard.registry import register_kernel
 class Sparse(Ruled):
     """softmax over keys within `radius`, those up to `far` strides away, and the first `tokens` positions.
 
-    The first `tokens` queries see everyone. O(n · (radius + far + tokens)) time, O(n) memory (Child et al., 2019;
+    The first `tokens` queries attend to all. O(n · (radius + far + tokens)) time, O(n) memory (Child et al., 2019;
     Zaheer et al., 2020).
     """
 
@@ -41,7 +41,7 @@ class Sparse(Ruled):
         if start == 0 and T == S:
             near = band(T, S, before=self.radius, after=self.radius * (sides - 1), **some)
             found = [Part(near, rule_of(self.near, mask)), self.strides(mask, T, sides)]
-        else:  # a few queries behind what a cache holds: one wide band
+        else:  # a few queries on a cache: one wide band
             reach = max(self.radius, self.stride * self.far)
             wide = band(T, S, before=reach, after=reach * (sides - 1), **some)
             found = [Part(wide, rule_of(self.near | self.apart, mask, start=start))]
@@ -55,7 +55,7 @@ class Sparse(Ruled):
         return found
 
     def strides(self, mask: Mask | None, T: int, sides: int) -> Part:
-        """Positions of one remainder, side by side, are a lane: what is a stride apart stands next to each other."""
+        """Return the part of strided keys: positions of one remainder form a lane, in which a stride is one step."""
         s, M = self.stride, -(-T // self.stride)
 
         def arrange(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Top-k attention: each query keeps its k best keys, sharply or softly."""
+"""Top-k attention: each query keeps its k best keys, with a hard or a soft threshold."""
 
 import math
 
@@ -17,10 +17,10 @@ from regard.registry import register_kernel
 
 @register_kernel("topk")
 class TopK(Kernel):
-    """softmax over the `k` largest scores of each query (Gupta et al., 2021); all of them are computed, O(n²) time.
+    """softmax over the `k` largest scores of each query (Gupta et al., 2021); all scores are computed, O(n²) time.
 
     With a `temperature` the choice itself has a gradient: a weight is multiplied by σ((score − τ) / temperature), τ
-    midway between the last key kept and the first one not. Equal scores at the border are all kept.
+    midway between the last key kept and the first one dropped. Ties at the threshold are all kept.
     """
 
     reference = False
@@ -32,7 +32,7 @@ class TopK(Kernel):
         self.k, self.temperature, self.chunk = k, temperature, chunk
 
     def chosen(self, scores: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
-        """Scores of keys that are not among the best lowered, at temperature 0 to −∞."""
+        """Lower the scores of keys outside the top k; at temperature 0 to −∞."""
         if scores.shape[-1] <= self.k:
             return scores
         best = scores.topk(self.k + 1).values

@@ -1,4 +1,4 @@
-"""Attention within a window: exact for keys at most `radius` away, and never an n × n matrix."""
+"""Sliding-window attention: exact for keys at most `radius` away, without an n × n matrix."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from regard.registry import register_kernel
 
 
 class Ruled(Full):
-    """Full attention under a rule of its own, computed part by part where the weights are not wanted."""
+    """Full attention under a fixed rule, computed part by part unless weights are requested."""
 
     crosses = False
     drops = False
 
     def parts(self, mask: Mask | None, T: int, S: int) -> list[Part]:
-        """What `rule` and the mask leave to see, cut into tiles that do not overlap."""
+        """Divide the keys that `rule` and mask leave visible into tiles that do not overlap."""
         raise NotImplementedError
 
     def forward(
@@ -62,7 +62,7 @@ class Window(Ruled):
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         mask = how.get("mask")
         if q.shape[2] == 1 and mask is not None and mask.is_causal and not how.get("weights") and not how.get("bias"):
-            near = slice(max(0, mask.start - self.radius), mask.start + 1)  # one query behind a cache: no tiles needed
+            near = slice(max(0, mask.start - self.radius), mask.start + 1)  # one query on a cache: no tiles needed
             return Full.forward(self, q, k[:, :, near], v[:, :, near], scale=how.get("scale"))
         return super().forward(q, k, v, **how)
 
