@@ -21,6 +21,7 @@ from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.clip import END
 from regard.tasks import ImageTextMatcher, load
+from regard.tasks.metrics import recall_scores
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
 
