@@ -33,6 +33,8 @@ class ImageEncoder:
     """What `regard.load` returns for a model that sees: a vector for each picture."""
 
     inputs: ClassVar[tuple[str, ...]] = ("image",)
+    answers: ClassVar[str] = "vector"
+    """What the model's output is, in the words of `Prepared.answers`."""
 
     def __init__(self, model: Any, preparation: Preparation) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -124,9 +126,7 @@ class ImageEncoder:
 class ImageClassifier(ImageEncoder):
     """Labels pictures."""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_images(self, *inputs, answers="labels", **options)
+    answers = "labels"
 
     def classify(self, pictures: Sequence[Picture], seconds: None = None) -> list[list[Label]]:
         """All labels of each picture, the likeliest first."""

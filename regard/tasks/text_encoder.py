@@ -31,6 +31,8 @@ class TextEncoder:
     """What `regard.load` returns for a model that reads; its subclasses do what its head was trained for."""
 
     inputs: ClassVar[tuple[str, ...]] = ("text",)
+    answers: ClassVar[str] = "vector"
+    """What the model's output is, in the words of `Prepared.answers`."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any] | None = None) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from regard.tasks.prepared import Prepared
-from regard.tasks.prepared_text import read_encoder
 from regard.tasks.text_encoder import TextEncoder
 from regard.tokens import Framed
 
@@ -57,9 +54,7 @@ class Answer:
 class MaskFiller(TextEncoder):
     """Says what stands in hidden places."""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="fill", **options)
+    answers = "fill"
 
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
         """For each text, for each [MASK] in it, the likeliest words."""
@@ -85,9 +80,7 @@ class MaskFiller(TextEncoder):
 class TextClassifier(TextEncoder):
     """Labels texts."""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="labels", **options)
+    answers = "labels"
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
         """All labels of each text (or pair of texts), the likeliest first."""
@@ -104,9 +97,7 @@ class TextClassifier(TextEncoder):
 class EntityTagger(TextEncoder):
     """Finds entities."""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="tags", **options)
+    answers = "tags"
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
@@ -156,9 +147,7 @@ def split_tag(name: str) -> tuple[str, str]:
 class QuestionAnswerer(TextEncoder):
     """Answers questions about a passage by a stretch of it, or says that it does not answer."""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="span", **options)
+    answers = "span"
 
     def answer(self, questions: Sequence[str], passages: Sequence[str]) -> list[Answer]:
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
