@@ -11,10 +11,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from regard.inside.attribution.rollout import weights_seen
 
-from regard.data.sets.pairs import PairsConfig, embedded
-from regard.eval.scores import data_of, held_out_pairs
-from regard.inside.explain import aligners
+from regard.data.sets.text_pairs import embedded
+from regard.eval.scores import eval_set
+from regard.inside.attribution import aligners, ask
 from regard.tasks import load
 
 ROUNDS = 8
@@ -38,18 +39,20 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=5000)
     options = parser.parse_args()
-    loaded, data = load(options.run), data_of(options.run, PairsConfig, {})
+    loaded = load(options.run)
+    test = eval_set(loaded, options.run, {}, options.sentences)
+    data = test.data
     training = embedded("train", options.pairs) if data.embedded else data.split()[0][: options.pairs]
     encode = loaded.tokenizer.encode
     known = model_1([(encode(a), encode(b)) for a, b in training if a and b], len(loaded.tokenizer))
 
-    questions = [loaded.read(a, target=b) for a, b in held_out_pairs(options.run, {}, options.sentences)]
+    questions = [ask(loaded, a, target=b) for a, b in loaded.test_pairs(test)]
     by_erasure = aligners(*questions)
     hits: dict[tuple[str, int], int] = {}
     total = 0
     for question in questions:
-        seen = all_weights(question)
-        source, target = question.inputs["source"][0].tolist()[:-1], question.outputs.columns[:-1]  # without <eos>
+        seen = weights_seen(question)
+        source, target = question.inputs["source"][0].tolist()[:-1], question.choices[:-1]  # without <eos>
         links = known[np.ix_(source, target)]
         rows = np.flatnonzero(links.max(0) > 0.1)  # words that have a translation
         total += len(rows)

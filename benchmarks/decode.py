@@ -107,13 +107,15 @@ class Ours(Contestant):
         self.decoder, self.pad = is_decoder(home), read_config(home)["vocab_size"] - 1
 
     def write(self, rows: list[list[int]], new: int, beams: int) -> list[list[int]]:
+        import torch
+
         from regard.decode.requests import Request
 
         if self.decoder:
             requests = [Request(prompt=row, max_len=new) for row in rows]
         else:
             how: dict[str, Any] = dict(prompt=[self.pad], max_len=new, ends=(EOS,), forbidden=(EOS, self.pad))
-            requests = [Request(source=row, beams=beams, **how) for row in rows]
+            requests = [Request(inputs={"source": torch.tensor(row)}, beams=beams, **how) for row in rows]
         return [ticket.result()[0].ids for ticket in self.engine.serve(requests)]
 
 

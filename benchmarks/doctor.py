@@ -1,7 +1,7 @@
 """Does the doctor name what is wrong, and keep silent where nothing is? `python benchmarks/doctor.py --seeds 3`
 
-Trains each healthy set-up of tests/train/faults.py and each with its fault, examines each module of
-tests/train/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
+Trains each healthy set-up of tests/doctor/faults.py and each with its fault, examines each module of
+tests/doctor/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
 About three minutes of one core for three seeds. With --cost instead, what watching costs: the same recipe with and
 without, in turns, and the time that the doctor's own calls take.
 """
@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from regard.doctor.exam import examine_module  # noqa: E402
 from regard.doctor.watch import Watch  # noqa: E402
 from regard.recipes import recipe  # noqa: E402
+from regard.runs import fit as runs  # noqa: E402
 from regard.runs.fit import fit_job, prepare  # noqa: E402
-from regard.train import loop  # noqa: E402
 from regard.train.progress import Line  # noqa: E402
-from tests.train.broken import FAULTS as MODULES  # noqa: E402
-from tests.train.faults import FAULTS, HEALTHY, examine  # noqa: E402
+from tests.doctor.broken import FAULTS as MODULES  # noqa: E402
+from tests.doctor.faults import FAULTS, HEALTHY, examine  # noqa: E402
 
 
 def table(seeds: int, scratch: Path) -> bool:
@@ -59,28 +59,28 @@ class Timed(Watch):
 
     seconds = 0.0
 
-    def read(self, *given: Any) -> None:
-        self.time(super().read, *given)
+    def on_batch(self, *args: Any) -> None:
+        self.time(super().on_batch, *args)
 
-    def before(self, *given: Any) -> None:
-        self.time(super().before, *given)
+    def on_gradients(self, *args: Any) -> None:
+        self.time(super().on_gradients, *args)
 
-    def after(self, *given: Any) -> Any:
-        return self.time(lambda *given: list(super(Timed, self).after(*given)), *given)
+    def on_update(self, *args: Any) -> Any:
+        return self.time(lambda *args: list(super(Timed, self).on_update(*args)), *args)
 
     @classmethod
-    def time(cls, call: Any, *given: Any) -> Any:
+    def time(cls, call: Any, *args: Any) -> Any:
         started = time.process_time()
-        found = call(*given)
+        result = call(*args)
         cls.seconds += time.process_time() - started
-        return found
+        return result
 
 
 def cost(name: str, steps: int, rounds: int, scratch: Path) -> None:
     """What the doctor adds to the time of a recipe, after a round that warms up: with and without in turns, which the
     noise of the machine blurs, and the time inside of its own calls as a share of the rest."""
     ratios, shares = [], []
-    loop.Watch = Timed
+    runs.Watch = Timed
     for number in range(rounds + 1):
         seconds, own = {}, 0.0
         for watch in (0, 50) if number % 2 else (50, 0):

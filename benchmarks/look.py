@@ -106,7 +106,7 @@ def hovering() -> dict[str, float] | None:
         text = " ".join(f"word{i % 97}" for i in range(2000))
         found: dict[str, float] = {}
 
-        def ready(address: str, shelf: Any) -> None:
+        def ready(address: str, store: Any) -> None:
             threading.Thread(target=drive, args=(address,), daemon=True).start()
 
         def drive(address: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacremoses import MosesTokenizer
 
-from regard.data.sets.pairs import read_lines
+from regard.data.readers.text_files import read_lines
 from regard.tasks import load
 
 

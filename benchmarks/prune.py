@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.cli import overrides
 from regard.eval.prune import held_out_loss, removable, remove, sift
-from regard.eval.scores import held_out_pairs, score_pairs
+from regard.eval.scores import eval_set
 from regard.tasks import load
 from regard.tasks.translator import Translator
 from regard.train.progress import Line
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=300)
     options, fields = parser.parse_known_args()
     loaded, loss_of = load(options.run), held_out_loss(options.run, overrides(fields))
-    pairs = held_out_pairs(options.run, {}, options.limit)
+    pairs = loaded.test_pairs(eval_set(loaded, options.run, {}, options.limit))
     every = removable(loaded.model)
     count = round(options.share * len(every))
     best, _ = sift(loaded.model, count, lambda: loss_of(loaded.model), Line())
@@ -40,7 +40,7 @@ def main() -> None:
         model = copy.deepcopy(loaded.model)
         remove(model, heads)
         one = Translator(model, loaded.tokenizer, loaded.generation)
-        bleu = score_pairs(one, pairs, beams=1).scores["bleu"]
+        bleu = one.evaluate_pairs(pairs, beams=1).scores["bleu"]
         print(f"{name:24}{loss_of(model):8.4f}{bleu:8.2f}", flush=True)
 
 

@@ -1,5 +1,6 @@
 """Names for models, kernels, positions, recipes, tasks and modalities. Registering enrols in the laws."""
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,9 +14,17 @@ class Registry:
     A name may carry settings of the entry's own, as in `rotary:base=500000` or `relative:buckets=32,far=64`.
     """
 
-    def __init__(self, what: str, hint: str = "") -> None:
-        self.what, self.hint = what, hint
+    def __init__(self, what: str, hint: str = "", *, package: str | None = None) -> None:
+        self.what, self.package, self.hint = what, package, hint
         self._entries: dict[str, Any] = {}
+        self._complete = package is None
+
+    def entries(self) -> dict[str, Any]:
+        """All entries; our own package is imported when they are first asked for."""
+        if not self._complete:
+            self._complete = True
+            importlib.import_module(str(self.package))
+        return self._entries
 
     def register(self, name: str) -> Callable[[Any], Any]:
         def add(entry: Any) -> Any:
@@ -28,24 +37,24 @@ class Registry:
 
     def __getitem__(self, name: str) -> Any:
         name = name.partition(":")[0]
-        if name not in self._entries:
+        if name not in self._entries and name not in self.entries():
             raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)}{self.hint}")
         return self._entries[name]
 
     def settings(self, name: str) -> dict[str, Any]:
-        """What a name says behind its colon, each value read as its parameter's type."""
+        """The settings behind a name's colon, each value parsed as its parameter's type."""
         parameters = inspect.signature(self[name]).parameters
         known = {key: p for key, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD}  # sizes are not settings
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for part in filter(None, name.partition(":")[2].split(",")):
             key, _, value = part.partition("=")
             if key not in known:
                 raise ValueError(f"{self.what} {name!r}: no setting {key!r}; {nearest(key, known)}")
-            found[key] = parse(value, known[key].annotation, f"{key} of {self.what} {name!r}")
-        return found
+            result[key] = parse(value, known[key].annotation, f"{key} of {self.what} {name!r}")
+        return result
 
     def build(self, name: str, **arguments: Any) -> Any:
-        """The entry called with its settings and `arguments`."""
+        """Call the entry with the settings of its name and with `arguments`."""
         settings = self.settings(name)
         try:
             return self[name](**settings, **arguments)
@@ -53,22 +62,22 @@ class Registry:
             raise ValueError(f"{self.what} {name!r}: {error}" if settings else str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(sorted(self.entries()))
 
     def __contains__(self, name: str) -> bool:
-        return name.partition(":")[0] in self._entries
+        return name.partition(":")[0] in self.entries()
 
     def name_of(self, entry: Any) -> str:
-        return next(name for name, known in self._entries.items() if known is entry)
+        return next(name for name, known in self.entries().items() if known is entry)
 
 
 OWN = " (one of your own: regard --plugin MODULE …)"
-models = Registry("model", OWN)
-kernels = Registry("kernel", OWN)
-positions = Registry("position", OWN)
-recipes = Registry("recipe", OWN)
-tasks = Registry("task", OWN)
-modalities = Registry("modality", OWN)
+models = Registry("model", OWN, package="regard.models")
+kernels = Registry("kernel", OWN, package="regard.nn.kernels")
+positions = Registry("position", OWN, package="regard.nn.positions")
+recipes = Registry("recipe", OWN, package="regard.recipes")
+tasks = Registry("task", OWN, package="regard.tasks")
+modalities = Registry("modality", OWN, package="regard.modalities")
 
 register_model = models.register
 register_kernel = kernels.register

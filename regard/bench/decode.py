@@ -100,8 +100,8 @@ def speed(engine: Engine, batch: int, config: DecodeConfig, noise: np.random.Gen
     """Tokens a second behind the first ones, and the seconds that those took. Every prompt is new."""
     words = engine.model.config.vocab_size
     prompts = noise.integers(words, size=(batch, config.prompt)).tolist()
-    if hasattr(engine.model, "encoder"):
-        how: list[dict[str, Any]] = [dict(source=prompt, prompt=[0]) for prompt in prompts]
+    if engine.model.reads:
+        how: list[dict[str, Any]] = [dict(inputs={"source": torch.tensor(prompt)}, prompt=[0]) for prompt in prompts]
     else:
         how = [dict(prompt=prompt) for prompt in prompts]
     started = time.perf_counter()

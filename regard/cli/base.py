@@ -18,10 +18,21 @@ PATH = click.Path(path_type=Path)
 
 
 class Commands(click.Group):
-    """Lists commands in the order of a journey, not of the alphabet."""
+    """Lists commands in the order of a journey, not of the alphabet; plugins may add some."""
+
+    find_own: Callable[[str], click.Command | None] = staticmethod(lambda name: None)
+    """The command of a name that a plugin brings, or None."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        command = super().get_command(ctx, name)
+        if command is not None or not ctx.params.get("plugins"):
+            return command
+        for module in ctx.params["plugins"]:
+            import_own(module)
+        return self.find_own(name)
 
 
 @click.group(cls=Commands, context_settings={"max_content_width": 100})
@@ -120,7 +131,7 @@ penalty_option = click.option(
 
 def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
     """TEXT, the lines of a file, or those of stdin."""
-    from regard.data.sets.pairs import read_lines, split_lines
+    from regard.data.readers.text_files import read_lines, split_lines
 
     if text and input_:
         raise ValueError("give either TEXT or --input, not both")

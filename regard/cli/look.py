@@ -78,7 +78,7 @@ def look(
 
 def check_inputs(run: str, task: Any, inputs: tuple[str, ...]) -> None:
     """Raise an error for an image that is given to a model of texts, and for an empty text."""
-    from regard.data.readers.images import is_image
+    from regard.data.readers.image_files import is_image
 
     if "text" not in task.inputs[:1]:
         return
@@ -177,7 +177,7 @@ def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> No
     Page(task, *inputs)  # what is wrong with the input is said here, in a line
     name = Path(run).resolve().name if Path(run).exists() else run
 
-    def ready(address: str, shelf: Any) -> None:
+    def ready(address: str, store: Any) -> None:
         url = f"{address}/?look#/look?{urlencode({'model': name})}"
         click.echo(f"page {url}  (Ctrl-C stops)", err=True)
         if has_browser():

@@ -1,4 +1,4 @@
-"""The command that serves models over HTTP."""
+"""`regard serve`: models over HTTP."""
 
 import math
 from typing import Any
@@ -15,40 +15,42 @@ from regard.cli.base import quantize_option, regard
 @quantize_option
 @click.option(
     "--api-key", "api_keys", multiple=True, envvar="REGARD_API_KEY",
-    help="Whoever asks must know it (again for more; or REGARD_API_KEY, which others cannot see).",
+    help="A key that clients must send (again for more; REGARD_API_KEY stays out of the process list).",
 )  # fmt: skip
-@click.option("--allow-origin", "origins", multiple=True, help="A site whose pages may ask, such as https://a.org.")
-@click.option("--allow-host", "hosts", multiple=True, help="A name that the server may be called by.")
-@click.option("--max-batch", type=click.IntRange(1), default=256, show_default=True, help="Texts written at once.")
-@click.option("--memory-gb", type=float, default=1.0, show_default=True, help="For a model's keys and values.")
-@click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Texts that may wait.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one answer.")
-@click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Size of one request.")
-@click.option("--threads", type=click.IntRange(1), help="Cores for a model.  [default: all]")
-@click.option("--grace", type=float, default=30.0, show_default=True, help="Seconds for open answers at the end.")
+@click.option(
+    "--allow-origin", "origins", multiple=True, help="A site whose pages may use the API, such as https://a.org."
+)
+@click.option("--allow-host", "hosts", multiple=True, help="A host name that requests may use.")
+@click.option("--max-batch", type=click.IntRange(1), default=256, show_default=True, help="Texts generated at once.")
+@click.option("--memory-gb", type=float, default=1.0, show_default=True, help="For a model's key/value cache.")
+@click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Requests that may wait.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one response.")
+@click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Largest size of a request.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of a model.  [default: all cores]")
+@click.option("--grace", type=float, default=30.0, show_default=True, help="Seconds for open responses to end.")
 @click.option("--preload", is_flag=True, help="Load all models before the first request.")
 def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload: bool, **limits: Any) -> None:
-    """Serve models over HTTP: OpenAI's API, translations, labels, and a page to use them from.
+    """Serve models over HTTP: OpenAI's API, a route for every other verb, and a page to use them from.
 
-    RUN is a run, a checkpoint, or NAME=PATH; several are served side by side, each loaded when first asked for.
+    RUN is a run, a checkpoint, or NAME=PATH; several are served side by side, each loaded by its first request.
     """
     try:
+        from regard.serve.model_store import name_models
         from regard.serve.run import serve as run
         from regard.serve.settings import Settings
-        from regard.serve.shelf import name_models
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is missing, which serving needs: pip install 'regard[serve]'") from None
     settings = Settings(memory=whole(memory_gb, 2**30), max_body=whole(max_body_mb, 2**20), **limits)
 
-    def ready(address: str, shelf: Any) -> None:
-        click.echo(f"serving {', '.join(one.name for one in shelf)}", err=True)
+    def ready(address: str, store: Any) -> None:
+        click.echo(f"serving {', '.join(served.name for served in store)}", err=True)
         click.echo(f"page {address}/  API {address}/v1  description {address}/docs  (Ctrl-C stops)", err=True)
 
     run(name_models(models), settings, preload=preload, ready=ready)
 
 
 def whole(size: float, unit: int) -> int:
-    """Bytes."""
+    """A size in bytes."""
     if not math.isfinite(size):
-        raise ValueError(f"{size} is no size; give a number")
+        raise ValueError(f"{size} is no size; give a finite number")
     return int(size * unit)

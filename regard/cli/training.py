@@ -192,7 +192,7 @@ def evaluate(
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(found.scores, as_json, scores.render)
+    emit(found.scores, as_json, lambda _: found.render())
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -237,32 +237,9 @@ def compare(
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
 def convert(run: str, out: Path, to: str) -> None:
     """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
-    from regard.hub.checkpoint import export_model
-    from regard.hub.images import save_preparation
-    from regard.tasks import ImageEncoder, ImageTextMatcher, LanguageModel, PixelModel, TextEncoder, load
-    from regard.tokens.export import export_tokenizer
+    from regard.tasks import load
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
-    loaded = load(run)
-    if isinstance(loaded, ImageEncoder):
-        told = loaded.tokenizer if isinstance(loaded, ImageTextMatcher) else None
-        export_model(loaded.model, out, **{name: getattr(told, name) for name in ("bos", "eos", "pad") if told})
-        save_preparation(out, loaded.preparation)
-        if told is not None:
-            export_tokenizer(told, out, frame="both", max_len=loaded.model.config.max_len)
-        click.echo(f"written: {out}", err=True)
-        return
-    if isinstance(loaded, PixelModel):
-        raise ValueError(f"{run} paints pixel by pixel, which no other project reads in this form; use it here")
-    how: dict[str, Any] = {}
-    if isinstance(loaded, LanguageModel):
-        how = {name: loaded.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}
-    elif not isinstance(loaded, TextEncoder):
-        told = loaded.generation
-        how = {name: told[name] for name in ("eos", "pad", "forbidden", "length_penalty", "force_end")}
-        how |= dict(bos=told["decoder_start"], beams=told["num_beams"], max_len=told["max_length"] - 1)
-    export_model(loaded.model, out, **how)
-    frame: Any = "both" if isinstance(loaded, TextEncoder) else "none" if isinstance(loaded, LanguageModel) else "end"
-    export_tokenizer(loaded.tokenizer, out, frame=frame, max_len=loaded.model.config.max_len)
+    load(run).export(out)
     click.echo(f"written: {out}", err=True)

@@ -1,4 +1,4 @@
-"""A batch of ids through an engine of its own: for a model that is at hand, without tokenizer or server."""
+"""Generation and beam search for a batch of ids, with an engine of its own."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,18 +25,17 @@ def generate(
     rows: Sequence[int] | None = None,
     **inputs: Tensor,
 ) -> list[Hypothesis]:
-    """What the model writes after each row of `prefix` (a prompt, or the mark of the start): greedy, or drawn as
-    `sampling` says. Scores are sums of log-probabilities.
+    """Generate a continuation of each row of `prefix` (a prompt, or BOS), greedily or sampled. The score of a
+    hypothesis is the sum of its log-probabilities.
 
-    `max_len` counts the tokens written, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
+    `max_len` counts the generated tokens, `eos` included: with `force_end` the last one allowed is `eos`, at no cost.
     `forbidden` tokens are never chosen; the others keep their probabilities.
-    `rows` numbers the rows for the noise (default: 0, 1, …), so that a corpus cut into batches of any size gives
-    the same samples. `inputs` are what else the model reads: `source` and `lengths` for an encoder–decoder, `pixels`
-    for one that sees.
+    `rows` numbers the rows for the random numbers (default: 0, 1, …), so that a corpus gives the same samples in
+    batches of any size. `inputs` is the batch of what the model `reads`, as `source` with `lengths`, or `pixels`.
     """
-    how: dict[str, Any] = dict(max_len=max_len, sampling=sampling, force_end=force_end)
-    found = _serve(model, prefix, eos, forbidden, rows or range(len(prefix)), inputs, how)
-    return [ticket.result()[0] for ticket in found]
+    options: dict[str, Any] = dict(max_len=max_len, sampling=sampling, force_end=force_end)
+    tickets = _serve(model, prefix, eos, forbidden, rows or range(len(prefix)), inputs, options)
+    return [ticket.result()[0] for ticket in tickets]
 
 
 def beam_search(
@@ -53,22 +52,22 @@ def beam_search(
     force_end: bool = False,
     **inputs: Tensor,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` continuations of each row of `prefix`, best first; score = Σ log p / length^length_penalty, `eos`
-    counted.
+    """Return the `n_best` continuations of each row of `prefix`, best first; score = Σ log p / length^length_penalty,
+    `eos` counted.
 
-    A sentence is done when it has `beams` finished hypotheses and the best running one, at its present length, is
-    not above the worst of them. `early_stopping` True does without that comparison; "never" makes it safe, with the
-    length that serves the running one best. The other arguments are those of `generate`.
+    A search ends when it has `beams` finished hypotheses and the best running one, at its present length, is not
+    above the worst of them. `early_stopping` True skips that comparison; "never" makes it safe, with the length that
+    favours the running one most. The other arguments are those of `generate`.
     """
-    how: dict[str, Any] = dict(max_len=max_len, force_end=force_end, beams=beams, n_best=n_best)
-    how |= dict(length_penalty=length_penalty, early_stopping=early_stopping)
-    found = _serve(model, prefix, eos, forbidden, range(len(prefix)), inputs, how)
+    options: dict[str, Any] = dict(max_len=max_len, force_end=force_end, beams=beams, n_best=n_best)
+    options |= dict(length_penalty=length_penalty, early_stopping=early_stopping)
+    tickets = _serve(model, prefix, eos, forbidden, range(len(prefix)), inputs, options)
     if beams > 1:
-        return [ticket.result() for ticket in found]
-    lengths = [len(ticket.ids) if ticket.ids[-1:] and ticket.ids[-1] in ends_of(eos) else max_len for ticket in found]
+        return [ticket.result() for ticket in tickets]
+    lengths = [len(ticket.ids) if ticket.ids[-1:] and ticket.ids[-1] in ends_of(eos) else max_len for ticket in tickets]
     return [
         [Hypothesis(ids=best.ids, score=best.score / length**length_penalty) for best in ticket.result()]
-        for ticket, length in zip(found, lengths, strict=True)
+        for ticket, length in zip(tickets, lengths, strict=True)
     ]
 
 
@@ -79,16 +78,20 @@ def _serve(
     forbidden: Sequence[int],
     rows: Sequence[int],
     inputs: dict[str, Tensor],
-    how: dict[str, Any],
+    options: dict[str, Any],
 ) -> list[Ticket]:
-    sources: list[list[int] | None] = [None] * len(prefix)
-    if "source" in inputs:
-        lengths = inputs["lengths"].tolist()
-        sources = [ids[:length] for ids, length in zip(inputs["source"].tolist(), lengths, strict=True)]
-    pictures = list(inputs["pixels"]) if "pixels" in inputs else [None] * len(prefix)
     ends: dict[str, Any] = dict(ends=tuple(ends_of(eos)), forbidden=tuple(forbidden))
     requests = [
-        Request(prompt=prompt, source=source, pixels=pixels, row=row, **ends, **how)
-        for prompt, source, pixels, row in zip(prefix.tolist(), sources, pictures, rows, strict=True)
+        Request(prompt=prompt, inputs=unbatch(inputs, index), row=row, **ends, **options)
+        for index, (prompt, row) in enumerate(zip(prefix.tolist(), rows, strict=True))
     ]
     return Engine(model).serve(requests)
+
+
+def unbatch(inputs: dict[str, Tensor], index: int) -> dict[str, Tensor]:
+    """Return one row of batched inputs; token sequences (B T) lose their padding, as `lengths` gives it."""
+    return {
+        name: values[index, : int(inputs["lengths"][index])] if values.dim() == 2 else values[index]
+        for name, values in inputs.items()
+        if name != "lengths"
+    }

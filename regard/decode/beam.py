@@ -1,6 +1,6 @@
-"""Beam search: the `beams` best beginnings of each sentence are continued together.
+"""Beam search: the `beams` best hypotheses of each sentence are continued together.
 
-Scores, length penalty, stopping rule and n-best mean exactly what they mean in Hugging Face's `generate`.
+Scores, length penalty, stopping rule and n-best are exactly those of Hugging Face's `generate`.
 """
 
 import math
@@ -28,7 +28,7 @@ def check_beams(beams: int, n_best: int, max_len: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeamRules:
-    """What sentences that are searched together have in common."""
+    """Settings that searches in one batch share."""
 
     beams: int
     ends: tuple[int, ...]
@@ -39,9 +39,9 @@ class BeamRules:
 
 
 class Beams:
-    """What is known of each of N sentences: W running beginnings and up to W finished ones; best first, −∞ for none.
+    """State of N searches: W running hypotheses each and up to W finished ones; best first, −∞ for none.
 
-    Sentences may be of different lengths; at the start only the first beam of each runs.
+    Sentences may have different lengths; at the start only the first beam of each runs.
     """
 
     def __init__(self, rules: BeamRules, max_len: Sequence[int], *, like: Tensor) -> None:
@@ -50,7 +50,7 @@ class Beams:
         self.ends = torch.tensor(rules.ends, dtype=torch.long, device=like.device)
         self.length = torch.zeros(N, dtype=torch.long, device=like.device)
         self.max_len = torch.tensor(max_len, device=like.device)
-        dtype = torch.promote_types(like.dtype, torch.float32)  # sums need more digits than bfloat16 has
+        dtype = torch.promote_types(like.dtype, torch.float32)  # sums need more precision than bfloat16 has
         self.total = like.new_full((N, W), -math.inf, dtype=dtype)
         self.total[:, 0] = 0
         self.finished = like.new_full((N, W), -math.inf, dtype=dtype)
@@ -61,10 +61,10 @@ class Beams:
     def extend(
         self, log_probs: Float[Tensor, "N B C"], ids: Int[Tensor, "N B C"]
     ) -> tuple[Int[Tensor, "N W"], Int[Tensor, "N W"], Bool[Tensor, "N"]]:
-        """One token more, from the C best of each beam (one beam at the start, or all). Returns each new beam's origin,
-        its token, and which sentences are done.
+        """Append a token to each beam, from the C best of each (one beam at the start, or all). Return each new beam's
+        origin, its token, and which searches are done.
 
-        Twice as many continuations are looked at as there are beams: where all of the best ones end, enough go on.
+        2W continuations are considered: if the best W all end, enough remain.
         """
         W, penalty = self.rules.beams, self.rules.length_penalty
         totals = (log_probs + self.total[:, : log_probs.shape[1], None]).flatten(1)
@@ -90,29 +90,29 @@ class Beams:
         hopeful = worst == -math.inf
         if self.rules.early_stopping is not True:
             hopeful = self.total[:, 0] / self.norm(longest)[:, 0] > worst
-        ending = full | (hopeful & last)  # no more room: what is running ends as it is
+        ending = full | (hopeful & last)  # max_len reached: running hypotheses end as they are
         if ending.any():
             self.finish((self.total / self.norm(self.max_len)).masked_fill(~ending[:, None], -math.inf), self.written)
         return origin.gather(1, best), ids.gather(1, best), full | last | ~hopeful
 
     def norm(self, length: Int[Tensor, "N"]) -> Float[Tensor, "N 1"]:
-        """What the total of a text of that length is divided by."""
+        """Return the divisor of the total log-probability at a length."""
         return (length.to(torch.float64) ** self.rules.length_penalty).to(self.total.dtype)[:, None]
 
     def finish(self, scores: Float[Tensor, "N W"], ids: Int[Tensor, "N W L"]) -> None:
-        """New ends compete with earlier ones for the places."""
+        """Merge newly finished hypotheses with earlier ones, keeping the best."""
         self.finished, best = torch.cat([self.finished, scores], dim=1).topk(self.rules.beams)
         self.finished_ids = pick(torch.cat([self.finished_ids, ids], dim=1), best)
         lengths = torch.cat([self.finished_length, self.length[:, None].expand_as(scores)], dim=1)
         self.finished_length = lengths.gather(1, best)
 
-    def hypotheses(self, place: int, n_best: int) -> list[Hypothesis]:
-        """The best finished ones of a sentence."""
-        ids, scores = self.finished_ids[place, :n_best].tolist(), self.finished[place, :n_best].tolist()
-        lengths = self.finished_length[place, :n_best].tolist()
+    def hypotheses(self, index: int, n_best: int) -> list[Hypothesis]:
+        """Return the best finished hypotheses of one search."""
+        ids, scores = self.finished_ids[index, :n_best].tolist(), self.finished[index, :n_best].tolist()
+        lengths = self.finished_length[index, :n_best].tolist()
         return [
-            Hypothesis(ids=until(self.rules.ends, one[:length]), score=score)
-            for one, score, length in zip(ids, scores, lengths, strict=True)
+            Hypothesis(ids=until(self.rules.ends, hypothesis[:length]), score=score)
+            for hypothesis, score, length in zip(ids, scores, lengths, strict=True)
             if score > -math.inf
         ]
 
@@ -122,14 +122,14 @@ class Beams:
         for name in self.FIELDS:
             setattr(self, name, getattr(self, name)[sentences])
 
-    def only(self, place: int) -> "Beams":
-        """One sentence by itself."""
+    def only(self, index: int) -> "Beams":
+        """Return the state of one search alone."""
         alone = copy(self)
-        alone.keep(torch.tensor([place], device=self.total.device))
+        alone.keep(torch.tensor([index], device=self.total.device))
         return alone
 
     def join(self, other: "Beams") -> None:
-        """Further sentences under the same rules, behind those that are there."""
+        """Append other searches with the same rules."""
         room = max(self.written.shape[2], other.written.shape[2])
         for name in self.FIELDS:
             parts = [getattr(beams, name) for beams in (self, other)]
@@ -139,5 +139,5 @@ class Beams:
 
 
 def pick(values: Int[Tensor, "N W L"], which: Int[Tensor, "N C"]) -> Int[Tensor, "N C L"]:
-    """For each sentence, some of its sequences."""
+    """Select sequences of each search."""
     return values.gather(1, which[:, :, None].expand(-1, -1, values.shape[2]))

@@ -1,11 +1,11 @@
-"""A thread for an engine, while there is something to do."""
+"""A background thread that steps an engine while it has work."""
 
 import threading
 from typing import Any
 
 
 class Driver:
-    """Steps an engine until nothing runs or waits any more."""
+    """Steps an engine in a thread until no request runs or waits."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -13,7 +13,7 @@ class Driver:
         self.lock = threading.Lock()
 
     def start(self) -> None:
-        """Begins, or goes on."""
+        """Start the thread, unless it is running."""
         with self.lock:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.run, name="regard-engine", daemon=True)
@@ -22,13 +22,13 @@ class Driver:
     def run(self) -> None:
         engine = self.engine
         while True:
-            stuck = engine.waiting[0] if engine.waiting and not engine.running else None
+            first = engine.waiting[0] if engine.waiting and not engine.running else None
             try:
                 engine.step()
-            except Exception as error:  # those who were running find it in their tickets
-                if stuck is not None and engine.waiting and engine.waiting[0] is stuck:  # it would never be taken up
+            except Exception as error:  # the requests that were running have it in their tickets
+                if first is not None and engine.waiting and engine.waiting[0] is first:  # it could never be started
                     engine.waiting.popleft().ticket.finish(error=error)
             with self.lock:
-                if not (engine.waiting or engine.running or engine.gone):
+                if engine.scheduler.idle:
                     self.thread = None
                     return

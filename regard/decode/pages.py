@@ -1,7 +1,7 @@
-"""Who holds which page of keys and values: counted holders, and pages found again by what they hold.
+"""Page accounting for keys and values: reference counts, page tables, and pages found again by a hash of their content.
 
-Nothing here touches a tensor. A page that nobody holds keeps its content until its place is needed, so that a later
-request with the same beginning finds it.
+Nothing here touches a tensor. A page without holders keeps its content until its memory is needed, so that a later
+request with the same prefix can reuse it.
 """
 
 from collections import OrderedDict
@@ -12,15 +12,15 @@ import numpy as np
 
 
 class Pages:
-    """`count` pages of `size` positions each."""
+    """A pool of `count` pages of `size` positions each, with a reference count for every page."""
 
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
         self.holders = np.zeros(count, dtype=np.int32)
-        self.free = list(range(count - 1, -1, -1))  # the last one given back is the first one taken: it is in the cache
-        self.names: dict[int, bytes] = {}
-        self.found: dict[bytes, int] = {}
-        self.idle: OrderedDict[int, None] = OrderedDict()  # named, held by nobody, the longest unused first
+        self.free = list(range(count - 1, -1, -1))  # last freed, first taken: it is still in the CPU's cache
+        self.hashes: dict[int, bytes] = {}
+        self.by_hash: dict[bytes, int] = {}
+        self.idle: OrderedDict[int, None] = OrderedDict()  # hashed pages without holders, least recently used first
 
     @property
     def held(self) -> int:
@@ -34,7 +34,7 @@ class Pages:
         return -(-positions // self.size)
 
     def take(self) -> int:
-        """A page for one holder. Asked for only where one is available."""
+        """Return a page with one holder. The caller has checked that one is available."""
         if self.free:
             page = self.free.pop()
         else:
@@ -44,63 +44,63 @@ class Pages:
         return page
 
     def share(self, pages: np.ndarray) -> None:
-        """One more holder for each; they have some."""
+        """Add a holder to each of these pages."""
         np.add.at(self.holders, pages, 1)
 
     def drop(self, pages: np.ndarray) -> None:
-        """One holder fewer; what nobody holds is free, or waits for someone with the same beginning."""
+        """Remove a holder from each; a page without holders becomes free, or idle where its content has a hash."""
         np.subtract.at(self.holders, pages, 1)
         for page in np.unique(pages[self.holders[pages] == 0]).tolist():
-            if page in self.names:
+            if page in self.hashes:
                 self.idle[page] = None
             else:
                 self.free.append(page)
 
-    def name(self, page: int, name: bytes) -> None:
-        """Says what a full page holds; the first page of that content keeps the name."""
-        if name not in self.found and page not in self.names:
-            self.found[name], self.names[page] = page, name
+    def register(self, page: int, digest: bytes) -> None:
+        """Record the hash of a full page's content; of equal pages, the first keeps it."""
+        if digest not in self.by_hash and page not in self.hashes:
+            self.by_hash[digest], self.hashes[page] = page, digest
 
     def forget(self, page: int) -> None:
-        name = self.names.pop(page, None)
-        if name is not None:
-            del self.found[name]
+        digest = self.hashes.pop(page, None)
+        if digest is not None:
+            del self.by_hash[digest]
 
-    def find(self, names: Sequence[bytes]) -> list[int]:
-        """The pages of the longest beginning that is still there; the caller becomes a holder."""
+    def find(self, hashes: Sequence[bytes]) -> list[int]:
+        """Return the pages of the longest prefix of `hashes` that is still stored; the caller becomes a holder."""
         pages = []
-        for name in names:
-            if name not in self.found:
+        for digest in hashes:
+            if digest not in self.by_hash:
                 break
-            pages.append(self.found[name])
+            pages.append(self.by_hash[digest])
             self.idle.pop(pages[-1], None)
         self.share(np.array(pages, dtype=np.int64))
         return pages
 
     def clear(self) -> None:
-        """Forgets what nobody holds."""
+        """Forget the content of all pages without holders."""
         while self.idle:
             page, _ = self.idle.popitem()
             self.forget(page)
             self.free.append(page)
 
 
-def name_after(before: bytes, ids: Sequence[int]) -> bytes:
-    """A name for some tokens behind what another name stands for."""
-    return blake2b(np.asarray(ids, dtype=np.int64).tobytes() + before, digest_size=16).digest()
+def chain_hash(prefix: bytes, ids: Sequence[int]) -> bytes:
+    """Hash token ids together with the hash of everything before them."""
+    return blake2b(np.asarray(ids, dtype=np.int64).tobytes() + prefix, digest_size=16).digest()
 
 
-def names_of(ids: Sequence[int], size: int, before: bytes = b"") -> list[bytes]:
-    """A name for each full page of a text; it tells all that stands before it too."""
-    names = []
+def page_hashes(ids: Sequence[int], size: int, prefix: bytes = b"") -> list[bytes]:
+    """Return a hash for each full page of a sequence; it covers all tokens up to the end of that page."""
+    hashes = []
     for first in range(0, len(ids) - size + 1, size):
-        before = name_after(before, ids[first : first + size])
-        names.append(before)
-    return names
+        prefix = chain_hash(prefix, ids[first : first + size])
+        hashes.append(prefix)
+    return hashes
 
 
 class Tables:
-    """Which pages each sequence holds, in order; a sequence is a row (`slot`) of the tables."""
+    """The pages of each sequence, in order; a sequence is a row (`slot`) of the tables."""
 
     def __init__(self, pages: Pages, slots: int, longest: int) -> None:
         self.pages = pages
@@ -110,13 +110,13 @@ class Tables:
         self.source_lengths = np.zeros(slots, dtype=np.int32)
 
     def hold(self, slot: int, pages: Sequence[int]) -> None:
-        """A sequence begins with pages that it is a holder of already."""
+        """Start a sequence with pages that it already counts as a holder of."""
         self.own[slot, : len(pages)] = pages
         self.counts[slot] = len(pages)
 
     def extend(self, slots: Sequence[int], start: int, end: int, copies: list[tuple[int, int]]) -> bool:
-        """Pages for positions start … end of some sequences, or False where there are not enough. A page that others
-        hold too is not written into: (it, its copy) is added to `copies`, to be copied before anything is run."""
+        """Provide pages for positions start … end of each slot; False where too few are available. A shared page is
+        never written to: (page, new copy) is appended to `copies`, to be copied before the next run."""
         size, first, last = self.pages.size, start // self.pages.size, self.pages.pages_for(end)
         for slot in slots:
             count = int(self.counts[slot])
@@ -128,15 +128,15 @@ class Tables:
                 self.pages.drop(shared)
                 if start % size:
                     copies.append((int(shared[0]), copy))
-            for place in range(count, last):
+            for index in range(count, last):
                 if not self.pages.available:
                     return False
-                self.own[slot, place] = self.pages.take()
-                self.counts[slot] = place + 1
+                self.own[slot, index] = self.pages.take()
+                self.counts[slot] = index + 1
         return True
 
     def fork(self, origins: Sequence[int], targets: Sequence[int]) -> None:
-        """Each target goes on from its origin: it holds the same pages, and no longer its own."""
+        """Make each target continue from its origin: it holds the origin's pages and drops its own."""
         before = self.held(targets)
         self.own[targets], self.counts[targets] = self.own[origins], self.counts[origins]
         self.pages.share(self.held(targets))
@@ -147,6 +147,6 @@ class Tables:
         self.counts[slots] = 0
 
     def held(self, slots: Sequence[int]) -> np.ndarray:
-        """All pages that some sequences hold, one after the other."""
-        chosen = self.own[slots]
-        return chosen[np.arange(chosen.shape[1]) < self.counts[slots][:, None]]
+        """Return all pages held by these slots, slot after slot."""
+        rows = self.own[slots]
+        return rows[np.arange(rows.shape[1]) < self.counts[slots][:, None]]

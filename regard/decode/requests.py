@@ -1,66 +1,73 @@
-"""What is asked of the engine, and what it hands back while it works."""
+"""Requests to the engine, the tickets that report their progress, and the engine's own record of each."""
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.decode.beam import BeamRules, Beams, EarlyStopping, check_beams
-from regard.decode.pages import name_after
 from regard.decode.sample import Hypothesis, Sampling, until
 
-Likely = list[tuple[int, float]]
-"""Tokens and their log-probabilities, best first."""
+Candidates = list[tuple[int, float]]
+"""Token ids with their log-probabilities, most probable first."""
 Propose = Callable[[Sequence[int]], Sequence[int]]
-"""A text so far → how it may go on."""
+"""A function from the ids so far to a guess of the next ones (speculative decoding)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """One text to write, in token ids."""
+    """One sequence to generate, in token ids."""
 
     prompt: Sequence[int]
-    """What the text begins with; for an encoder–decoder the mark of the start."""
+    """First tokens of the sequence; for an encoder–decoder its BOS."""
     max_len: int
-    """Most tokens to write, the end included."""
-    source: Sequence[int] | None = None
-    """What an encoder reads."""
-    pixels: Tensor | None = None
-    """Or what a model that sees reads: C Y X."""
+    """Most tokens to generate, EOS included."""
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    """Unbatched conditioning inputs by the model's argument names (`reads`): {"source": ids T}, {"pixels": C Y X}."""
     ends: tuple[int, ...] = ()
-    """Tokens that end the text."""
+    """Tokens that end the sequence."""
     forbidden: tuple[int, ...] = ()
     """Tokens that are never chosen; the others keep their probabilities."""
     force_end: bool = False
-    """The last token allowed is an end, at no cost."""
+    """The last token allowed is an end token, at no cost."""
     sampling: Sampling | None = None
-    """How to draw tokens (none: take the best)."""
+    """Sampling settings (none: greedy)."""
     row: int = 0
-    """Its number among requests of one seed, for the noise."""
+    """Number among the requests of one seed, for the random numbers."""
     beams: int = 1
-    """Beginnings that are continued together."""
+    """Hypotheses that are continued together."""
     length_penalty: float = 1.0
-    """A text's score is divided by its length to this power (beams)."""
+    """A hypothesis's score is divided by its length to this power (beams)."""
     early_stopping: EarlyStopping = False
-    """When a search is over; see `beam_search`."""
+    """When a beam search ends; see `beam_search`."""
     n_best: int = 1
-    """Texts to return."""
+    """Hypotheses to return."""
     propose: Propose | None = None
-    """Guesses how a text goes on; what the model agrees with is written in one step."""
+    """Guesses the next tokens; those that the model agrees with are generated in one step."""
     alternatives: int = 0
-    """How many of the likeliest tokens are told beside each one that is written (not for beams)."""
+    """Number of most probable tokens reported beside each generated one (not for beams)."""
 
     def __post_init__(self) -> None:
         check_beams(self.beams, self.n_best, self.max_len)
         if not len(self.prompt):
-            raise ValueError("the prompt has no tokens; begin with the mark of the start")
+            raise ValueError("the prompt has no tokens; begin with BOS")
         if self.beams > 1 and (self.sampling or self.propose or self.alternatives):
             raise ValueError("beams take the best; leave out sampling, guesses and alternatives, or use one beam")
+
+    @property
+    def sequences(self) -> dict[str, Tensor]:
+        """The inputs that are token sequences (one dimension): ids of the model's vocabulary, of any length."""
+        return {name: values for name, values in self.inputs.items() if values.dim() == 1}
+
+    @property
+    def source_length(self) -> int:
+        """Tokens in the input sequences; 0 without any."""
+        return sum(map(len, self.sequences.values()))
 
     @property
     def rules(self) -> BeamRules:
@@ -70,72 +77,70 @@ class Request:
         )  # fmt: skip
 
 
-def check_tokens(request: Request, model: Any) -> None:
-    """What the model has no numbers for would end everybody's texts."""
-    words = getattr(model.config, "vocab_size", 2**31)
-    if hasattr(model, "encoder") and not request.source:
-        raise ValueError("this model reads a source; give one of at least one token")
-    if not hasattr(model, "encoder") and request.source is not None:
-        raise ValueError("this model reads no source; put it into the prompt")
-    sees = "pixels" in inspect.signature(model.prefill).parameters
-    if sees != (request.pixels is not None):
-        raise ValueError(f"this model {'reads pictures; give its' if sees else 'reads no pictures; leave out'} pixels")
-    parts = dict(prompt=request.prompt, source=request.source or (), forbidden=request.forbidden)
-    for name, ids in parts.items():
-        for id in (min(ids), max(ids)) if len(ids) else ():
-            if not 0 <= id < words:
-                raise ValueError(f"{name} has the token {id}, the vocabulary has {words:,}; use its own tokenizer")
-    if len(set(request.forbidden)) == words:
+def check_inputs(request: Request, model: Any) -> None:
+    """Refuse inputs that the model does not read and ids outside its vocabulary: they would fail the whole batch."""
+    if set(request.inputs) != set(model.reads):
+        reads, got = (", ".join(names) or "nothing" for names in (model.reads, request.inputs))
+        raise ValueError(f"beside its prompt this model reads {reads}, got {got}; set inputs to what it reads")
+    vocab_size = getattr(model.config, "vocab_size", 2**31)
+    ids = {name: values.tolist() for name, values in request.sequences.items()}
+    for name, values in ids.items():
+        if not values:
+            raise ValueError(f"{name} is empty; give at least one token")
+    for name, values in dict(ids, prompt=request.prompt, forbidden=request.forbidden).items():
+        for id in (min(values), max(values)) if len(values) else ():
+            if not 0 <= id < vocab_size:
+                raise ValueError(f"{name} has the token {id}, the vocabulary has {vocab_size:,}; use its own tokenizer")
+    if len(set(request.forbidden)) == vocab_size:
         raise ValueError("all tokens are forbidden; leave some to choose from")
 
 
 class Cancelled(Exception):  # noqa: N818
-    """The request was taken back."""
+    """The request was cancelled."""
 
 
 class Full(RuntimeError):  # noqa: N818
-    """The queue takes no more."""
+    """The queue is full."""
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request on its way: `ids` and what is told of them grow as tokens are written; `found` is there when it is
-    done."""
+    """Progress of a request: `ids` and their log-probabilities grow step by step; `hypotheses` is set at the end."""
 
     request: Request
     on_token: Callable[["Ticket"], Any] | None = None
-    """Called when there are new tokens, and at the end, by whoever drives the engine."""
+    """Called at new tokens and at the end, in the thread that steps the engine."""
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
-    alternatives: list[Likely] = field(default_factory=list)
-    """Beside each token, where the request asks for them."""
-    found: list[Hypothesis] | None = None
+    alternatives: list[Candidates] = field(default_factory=list)
+    """For each token, the most probable ones in its place, if requested."""
+    hypotheses: list[Hypothesis] | None = None
     error: BaseException | None = None
 
     @property
     def done(self) -> bool:
-        return self.found is not None or self.error is not None
+        return self.hypotheses is not None or self.error is not None
 
     def is_last(self, count: int) -> bool:
-        """Whether a text of so many of the tokens written is over."""
+        """Whether the sequence ends with its `count`-th generated token."""
         request = self.request
         return self.ids[count - 1] in request.ends or count == request.max_len - request.force_end
 
     def result(self) -> list[Hypothesis]:
-        """What was found, best first."""
+        """Return the hypotheses, best first, or raise the request's error."""
         if self.error is not None:
             raise self.error
-        assert self.found is not None, "the request is still on its way"
-        return self.found
+        assert self.hypotheses is not None, "the request is not finished"
+        return self.hypotheses
 
-    def finish(self, found: list[Hypothesis] | None = None, error: BaseException | None = None) -> None:
-        if found is None and error is None:
-            found = [Hypothesis(ids=until(self.request.ends, self.ids), score=sum(self.log_probs, 0.0))]
-        self.found, self.error = found, error
-        self.tell()
+    def finish(self, hypotheses: list[Hypothesis] | None = None, error: BaseException | None = None) -> None:
+        if hypotheses is None and error is None:
+            hypotheses = [Hypothesis(ids=until(self.request.ends, self.ids), score=sum(self.log_probs, 0.0))]
+        self.hypotheses, self.error = hypotheses, error
+        self.notify()
 
-    def tell(self) -> None:
-        """Calls the listener; what goes wrong there is this request's own."""
+    def notify(self) -> None:
+        """Call the listener; an exception there fails this request only."""
         if self.on_token is not None:
             try:
                 self.on_token(self)
@@ -145,42 +150,40 @@ class Ticket:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request that has been taken up. Its sequences (one, or a beam each) are of equal length."""
+    """The engine's record of a request. Its sequences (one, or one for each beam) have equal lengths."""
 
     ticket: Ticket
     number: int
     """Order of arrival."""
     slots: list[int] = field(default_factory=list)
-    """The row of the tables that each sequence has."""
+    """The row of the page tables of each sequence."""
     source: list[int] = field(default_factory=list)
-    """Pages of its source, held once for all beams."""
+    """Pages of the encoded source, held once for all beams."""
     encoded: bool = False
-    """Whether those are filled."""
+    """Whether those pages are filled."""
     computed: int = 0
-    """Positions of each sequence that are in its pages."""
+    """Positions of each sequence whose keys and values are stored."""
     pending: list[list[int]] = field(default_factory=list)
     """Tokens of each sequence that the model has not read yet."""
     guesses: list[int] = field(default_factory=list)
     """The last of the pending tokens, where those are guesses."""
-    likely: list[Likely] = field(default_factory=list)
-    """The best tokens in each of this step's rows, where the request asks for them."""
+    candidates: list[Candidates] = field(default_factory=list)
+    """The most probable tokens in each of this step's rows, if requested."""
     seed: bytes = field(init=False)
-    """Names its source."""
-    names: list[bytes] = field(default_factory=list)
-    """Of its full pages, in order: they tell all tokens up to there."""
-    named: int = 0
-    """How many of its pages have theirs."""
+    """Hash of the inputs, which all page hashes start from."""
+    hashes: list[bytes] = field(default_factory=list)
+    """Hashes of the full pages, in order; each covers all tokens up to there."""
+    registered: int = 0
+    """Pages whose hashes are registered, so that other requests can find them."""
     beams: Beams | None = None
-    """What its search has found, while it waits."""
+    """State of the beam search, while the job waits."""
     searching: bool = False
-    """Whether its search is among those that run."""
+    """Whether its beam search is among the running ones."""
     noise: np.random.Generator = field(init=False)
-    """Comes from the seed and the request's own number, not from the rest of its batch."""
+    """Random numbers from the seed and the request's own number, independent of the rest of the batch."""
 
     def __post_init__(self) -> None:
-        self.seed = b"" if self.request.source is None else name_after(b"source", self.request.source)
-        if self.request.pixels is not None:
-            self.seed = blake2b(self.request.pixels.cpu().double().numpy().tobytes(), digest_size=16).digest()
+        self.seed = hash_inputs(self.request.inputs)
         seed = self.request.sampling.seed if self.request.sampling else 0
         self.noise = np.random.default_rng([seed, self.request.row])
 
@@ -192,35 +195,44 @@ class Job:
         return self.number < other.number
 
     def write(self, id: int, log_prob: float) -> None:
-        """One token more, which may be the last; what the model has to read next."""
+        """Append a generated token; finish the ticket if it is the last, else make it the next one to read."""
         request, ticket = self.request, self.ticket
         ticket.log_probs.append(log_prob)  # first: another thread counts the ids
         if request.alternatives:
-            ticket.alternatives.append(self.likely.pop(0))
+            ticket.alternatives.append(self.candidates.pop(0))
         ticket.ids.append(id)
         if ticket.is_last(len(ticket.ids)):
             ticket.finish()
             return
-        ticket.tell()
+        ticket.notify()
         self.pending = [[id]]
 
-    def guess(self, words: int) -> None:
-        """How its text may go on in a vocabulary of so many, where the request has a way to guess."""
+    def guess(self, vocab_size: int) -> None:
+        """Append guessed tokens to the pending ones, if the request has a `propose` function."""
         request, written = self.request, len(self.ticket.ids)
         if request.propose is None or self.ticket.done:
             return
         try:
             room = request.max_len - request.force_end - written - 1
             guesses = list(request.propose([*request.prompt, *self.ticket.ids]))[: max(0, room)]
-            self.guesses = list(takewhile(lambda id: 0 <= id < words, guesses))
+            self.guesses = list(takewhile(lambda id: 0 <= id < vocab_size, guesses))
         except Exception as error:
             self.ticket.finish(error=error)
         self.pending = [[*self.pending[0], *self.guesses]]
 
-    def texts(self) -> list[list[int]]:
-        """All tokens of each of its sequences."""
+    def sequences(self) -> list[list[int]]:
+        """Return all tokens of each sequence, the prompt included."""
         prompt = list(self.request.prompt)
         if self.beams is None:
             return [[*prompt, *self.ticket.ids]]
         length = int(self.beams.length[0])
         return [[*prompt, *ids] for ids in self.beams.written[0, :, :length].tolist()]
+
+
+def hash_inputs(inputs: Mapping[str, Tensor]) -> bytes:
+    """Return a hash of names, shapes, types and values of tensors; empty without any."""
+    digest = blake2b(digest_size=16)
+    for name, values in sorted(inputs.items()):
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)} ".encode())
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.digest() if inputs else b""

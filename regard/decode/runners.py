@@ -1,4 +1,4 @@
-"""How the engine reaches a model: here as a program over pages; `stateful.py` is for models that are none."""
+"""Runners: how the engine runs a model. Here as a compiled program over pages; `stateful.py` has the general one."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -16,70 +16,72 @@ from regard.native.compiled import Compiled
 from regard.native.plain import Plain
 from regard.native.program import Batch, Unsupported
 from regard.native.record import record_decoder, record_encoder
-from regard.nn.positions import Learned
+from regard.nn.stack import Parts
 
 Plan = Sequence[tuple[Job, int]]
-"""Jobs, and how many pending tokens of each of their sequences are read."""
+"""Jobs, and the number of pending tokens that each of their sequences reads."""
 LONGEST = 4096
-"""Positions planned for where a model has no limit of its own."""
+"""Positions of the page tables where a model has no limit of its own."""
 
 
 @runtime_checkable
 class Runner(Protocol):
-    """Reads tokens for jobs. Sequences are known by their slots."""
+    """Runs a model on the tokens of jobs. Sequences are identified by their slots."""
 
     pages: int
-    """How many it has room for."""
+    """Pages that fit into its memory."""
     max_positions: int
     paged: bool
-    """Whether sequences live in pages, which can be shared; and several tokens of one get scores in one run."""
+    """Whether keys and values live in shared pages, and one run gives logits for several tokens of a sequence."""
 
     def run(self, plan: Plan, tables: Tables) -> Float[Tensor, "W V"]:
-        """Scores behind the last token of each sequence that has read all, and behind each of its guesses; they are
-        good until the next run."""
+        """Return the logits after the last token of each sequence that has read all, and after each of its guesses;
+        valid until the next run."""
 
     def encode(self, jobs: Sequence[Job], tables: Tables) -> None:
-        """Reads the sources of jobs."""
+        """Encode the sources of jobs into their pages."""
 
     def copy(self, pages: Sequence[tuple[int, int]]) -> None:
-        """Copies the content of pages to others."""
+        """Copy the content of pages: (from, to) pairs."""
 
     def fork(self, origins: Sequence[int], targets: Sequence[int]) -> None:
-        """Each target goes on from its origin."""
+        """Make each target slot continue from its origin's state."""
 
     def drop(self, slots: Sequence[int]) -> None:
-        """Forgets sequences."""
+        """Forget the sequences of these slots."""
 
     def recall(self, job: Job) -> int:
-        """Behind how many of the job's named pages it remembers the state, from which the job then goes on."""
+        """Restore a stored state for the prefix of a job; return how many of its pages that covers."""
 
     def best(
-        self, scores: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
-    ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]: ...
+        self, logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
+    ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
+        """Return the `count` most probable tokens of each row and their log-probabilities."""
 
 
 class Paged:
-    """A model as a program, its keys and values in a pool of pages."""
+    """Runs a model as a recorded program, with keys and values in a pool of pages."""
 
     paged = True
 
-    def __init__(self, model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> None:
-        parts = model.parts()
+    def __init__(
+        self, model: Any, parts: Parts, *, memory: int, page: int, threads: int | None, fast: bool | None
+    ) -> None:
         self.max_positions = max(LONGEST, model.config.max_len)
         for stack in (parts.stack, *([parts.source[1]] if parts.source else [])):
-            if isinstance(stack.position, Learned):
-                self.max_positions = min(self.max_positions, stack.position.max_len)
+            if stack.position.limit is not None:
+                self.max_positions = min(self.max_positions, stack.position.limit)
         attention = parts.stack.blocks[0].attention
         shape = (len(parts.stack.blocks), -1, 2, attention.kv_heads, page, attention.head_dim)
         like = parts.stack.blocks[0].norms["attention"].weight
         page_bytes = abs(int(np.prod(shape))) * like.element_size()
         self.pages = max(1, memory // page_bytes)
-        # Not touched before it is used: what is never needed costs nothing.
+        # Uninitialised: memory that is never used is never allocated by the operating system.
         self.pool = torch.empty(shape[0], self.pages, *shape[2:], dtype=like.dtype, device=like.device)
         self.fast = native.available() if fast is None else fast
         if like.dtype != torch.float32 or like.device.type != "cpu":
             if fast:
-                raise Unsupported(f"they work in float32 on the CPU, the model in {like.dtype} on {like.device}")
+                raise Unsupported(f"they need float32 on the CPU, the model has {like.dtype} on {like.device}")
             self.fast = False
         self.threads = threads
         programs = [record_decoder(parts, self.max_positions)]
@@ -102,12 +104,12 @@ class Paged:
                 positions += range(job.computed, job.computed + count)
                 sequences += [slot] * count
                 wanted += range(len(ids) - scored, len(ids))
-        scores = self.decoder.run(batch_of(tables, ids, positions, sequences, wanted))
-        assert scores is not None
-        return scores
+        logits = self.decoder.run(batch_of(tables, ids, positions, sequences, wanted))
+        assert logits is not None
+        return logits
 
     def encode(self, jobs: Sequence[Job], tables: Tables) -> None:
-        sources = [job.request.source or () for job in jobs]
+        sources = [source.tolist() for job in jobs for source in job.request.sequences.values()]
         ids = [id for source in sources for id in source]
         positions = [position for source in sources for position in range(len(source))]
         sequences = [job.slots[0] for job, source in zip(jobs, sources, strict=True) for _ in source]
@@ -126,28 +128,26 @@ class Paged:
         return 0
 
     def best(
-        self, scores: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
+        self, logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
     ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
         if not self.fast:
-            return plain_best(scores, count, forbidden)
-        count = min(count, scores.shape[1] - len(set(forbidden)))
-        ids, log_probs = native.best(scores, count, np.array(forbidden, dtype=np.int32), self.threads)
+            return plain_best(logits, count, forbidden)
+        count = min(count, logits.shape[1] - len(set(forbidden)))
+        ids, log_probs = native.best(logits, count, np.array(forbidden, dtype=np.int32), self.threads)
         return torch.from_numpy(ids).long(), torch.from_numpy(log_probs)
 
 
 def batch_of(tables: Tables, ids: list[int], positions: list[int], sequences: list[int], wanted: list[int]) -> Batch:
+    """Return a program's input: lists as arrays, and the page tables."""
     arrays = (np.array(numbers, dtype=np.int32) for numbers in (ids, positions, sequences, wanted))
-    names = ("ids", "positions", "sequences", "wanted")
-    return Batch(
-        **dict(zip(names, arrays, strict=True)), tables=tables.own, source_tables=tables.source,
-        source_lengths=tables.source_lengths,
-    )  # fmt: skip
+    return Batch(*arrays, tables.own, tables.source, tables.source_lengths)
 
 
 def plain_best(
-    scores: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
+    logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
 ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
-    log_probs = scores.log_softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    """Return the `count` most probable tokens of each row and their log-probabilities, with PyTorch."""
+    log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     log_probs[:, list(forbidden)] = -torch.inf
     values, ids = best_tokens(log_probs, count)
     return ids, values

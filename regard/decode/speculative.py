@@ -1,6 +1,6 @@
-"""Guesses: where the model agrees with them, several tokens are written in one step. They never change a text.
+"""Speculative decoding: guessed tokens that the model agrees with are generated in one step. The output never changes.
 
-Reading five rows costs little more than reading one, since either way every weight is read once.
+Running five tokens costs little more than one, since every weight is read once either way.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ from regard.decode.requests import Request
 
 
 class Lookup:
-    """What followed the last tokens earlier in the same text will follow again: for texts that copy."""
+    """Guesses that the last tokens continue as they did earlier in the same sequence: for texts that copy."""
 
     def __init__(self, count: int = 8, *, longest: int = 4, shortest: int = 2) -> None:
-        """`count` guesses, behind the latest place where the last `longest` tokens (or fewer) stand already."""
+        """`count` guesses, from after the latest occurrence of the last `longest` tokens (or fewer, at least
+        `shortest`)."""
         if not (1 <= shortest <= longest and count >= 1):
             raise ValueError(f"count={count} and shortest={shortest} must be from 1, longest={longest} no less")
         self.count, self.longest, self.shortest = count, longest, shortest
@@ -33,7 +34,7 @@ class Lookup:
 
 
 class Draft:
-    """What a smaller model of the same vocabulary would write."""
+    """Guesses of a smaller model with the same vocabulary."""
 
     def __init__(self, model: Any, count: int = 4, **engine: Any) -> None:
         self.engine, self.count = Engine(model, **dict(page=4, max_batch=1) | engine), count

@@ -1,6 +1,6 @@
-"""Models that are no programs: the engine reaches them through their own `prefill` and `step`.
+"""The runner for any other model: recurrent ones, restricted or linear attention, your own kernel.
 
-Sequences that begin together share one cache of the model's and take their steps together, as rows of a batch.
+It calls the model's `prefill` and `step`. Sequences that start together share one cache, as rows of a batch.
 """
 
 from collections import OrderedDict, defaultdict
@@ -13,21 +13,22 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from regard.data.sets.batches import pad
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
 from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best
+from regard.models.base import parts_of
 from regard.native.program import Unsupported
-from regard.nn.positions import Learned
 
 
 def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> Runner:
-    """A program where the model is one, compiled where it can be or as `fast` says; otherwise the model itself."""
+    """Return a `Paged` runner where the model can be recorded as a program, otherwise a `Stateful` one."""
     try:
-        if not hasattr(model, "parts"):
-            raise Unsupported(f"{type(model).__name__} is no stack of attention layers")
-        return Paged(model, memory=memory, page=page, threads=threads, fast=fast)
+        parts = parts_of(model)
+        if parts is None:
+            raise Unsupported(f"{type(model).__name__} is not one stack of attention layers")
+        return Paged(model, parts, memory=memory, page=page, threads=threads, fast=fast)
     except Unsupported as why:
         if fast:
             raise ValueError(f"no compiled kernels for this model: {why}") from why
@@ -36,19 +37,19 @@ def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fas
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Sequences in one cache. What leaves and what is reordered is put off until the next step."""
+    """Sequences in one cache. Removing and reordering rows is deferred to the next step."""
 
     cache: Any
     jobs: list[Job]
     slots: list[int]
     rows: list[int]
-    """The row of the cache that each slot goes on from."""
+    """The row of the cache that each slot continues."""
     sources: dict[Job, list[int]] = field(default_factory=dict)
-    """The rows of the cache's source that belong to each job."""
+    """The rows of the cached inputs that belong to each job."""
     moved: bool = False
 
     def settle(self) -> None:
-        """Brings the cache into the order of the slots."""
+        """Reorder the cache's rows to match the slots."""
         if self.moved:
             sources = [row for job in self.jobs for row in self.sources.get(job, [])]
             self.cache.select(torch.tensor(self.rows), sources=torch.tensor(sources) if sources else None)
@@ -58,7 +59,7 @@ class Group:
 
 
 class Stateful:
-    """Any model with `prefill` and `step`. Pages are counted as for other models, but hold nothing."""
+    """Runs any model with `prefill` and `step`. Pages are accounted for as with `Paged`, but hold nothing."""
 
     paged = False
     SNAPSHOTS = 64
@@ -66,75 +67,75 @@ class Stateful:
     def __init__(self, model: Any, *, memory: int, page: int) -> None:
         self.model, self.page = model, page
         self.max_positions = max(LONGEST, model.config.max_len)
-        position = getattr(model.parts().stack, "position", None) if hasattr(model, "parts") else None
-        if isinstance(position, Learned):
-            self.max_positions = position.max_len
-        # What a position would cost as keys and values in float32; a state of constant size costs less.
+        parts = parts_of(model)
+        if parts is not None and parts.stack.position.limit is not None:
+            self.max_positions = parts.stack.position.limit
+        # The size of a position's keys and values in float32; a state of constant size takes less.
         width = getattr(model.config, "dim", 512) * getattr(model.config, "depth", 1)
         self.pages = max(1, memory // (page * 2 * 4 * width))
         self.device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
         self.homes: dict[int, Group] = {}
         self.constant = getattr(model.new_cache(1), "constant", False)
-        self.snapshots: OrderedDict[bytes, Any] = OrderedDict()  # of states of constant size, the latest last
+        self.snapshots: OrderedDict[bytes, Any] = OrderedDict()  # states of constant size, least recently used first
 
     def run(self, plan: Plan, tables: Tables) -> Float[Tensor, "W V"]:
-        scores: dict[int, Tensor] = {}
+        logits: dict[int, Tensor] = {}
         starting: dict[tuple[Any, ...], list[Job]] = defaultdict(list)
         going = {id(group): group for group in self.homes.values()}
         for job, count in plan:
             if job.slots[0] not in self.homes:
-                shape = getattr(job.request.pixels, "shape", None)  # pictures of one size are one batch
-                starting[len(job.pending), count, job.request.beams, shape].append(job)
+                inputs = job.request.inputs.values()
+                shapes = tuple(values.shape for values in inputs if values.dim() != 1)  # equal ones can be stacked
+                starting[len(job.pending), count, job.request.beams, shapes].append(job)
         pending = {slot: ids for job, _ in plan for slot, ids in zip(job.slots, job.pending, strict=False)}
         steps = [group for group in going.values() if all(len(pending[slot]) == 1 for slot in group.slots)]
         for group in [*self.joined(steps), *(group for group in going.values() if group not in steps)]:
-            found = self.read(group, [pending[slot] for slot in group.slots])
-            scores |= zip(group.slots, found.split(1), strict=True)
+            logits |= zip(group.slots, self.read(group, pending).split(1), strict=True)
         for jobs in starting.values():
             group = self.start(jobs)
-            found = self.read(group, [pending[slot] for slot in group.slots])
-            scores |= zip(group.slots, found.split(1), strict=True)
-        return torch.cat([scores[slot] for slot in pending])
+            logits |= zip(group.slots, self.read(group, pending).split(1), strict=True)
+        return torch.cat([logits[slot] for slot in pending])
 
     def start(self, jobs: list[Job]) -> Group:
-        """Jobs with equally many tokens to read, and an empty cache."""
+        """Return a group with an empty cache for jobs that have equally many tokens to read."""
         slots = [slot for job in jobs for slot, _ in zip(job.slots, job.pending, strict=False)]
-        # Longer texts may go on from a state of constant size.
+        # A longer sequence may later continue from a state of constant size.
         longest = max(len(job.request.prompt) + job.request.max_len for job in jobs)
         cache = self.model.new_cache(self.max_positions if self.constant else longest)
         group = Group(cache, jobs, slots, list(range(len(slots))))
         self.homes |= dict.fromkeys(slots, group)
         return group
 
-    def read(self, group: Group, texts: list[list[int]]) -> Float[Tensor, "B V"]:
-        """The next tokens of all sequences of a group, and with the first ones their sources."""
+    def read(self, group: Group, pending: dict[int, list[int]]) -> Float[Tensor, "B V"]:
+        """Run the model on the pending tokens of a group, at first with its inputs; return the last logits."""
         group.settle()
-        tokens, first = torch.tensor(texts, device=self.device), group.jobs[0]
-        if group.cache.length == 0 and (given := self.given(group)):
+        tokens, first = torch.tensor([pending[slot] for slot in group.slots], device=self.device), group.jobs[0]
+        if group.cache.length == 0 and (inputs := self.inputs(group)):
             each = len(group.slots) // len(group.jobs)
             group.sources = {job: list(range(i * each, i * each + each)) for i, job in enumerate(group.jobs)}
-            return self.model.prefill(tokens, group.cache, **given)
+            return self.model.prefill(tokens, group.cache, **inputs)
         if tokens.shape[1] == 1 and group.cache.length:
             return self.model.step(tokens[:, 0], group.cache)
         for start, end in self.pieces(first, tokens.shape[1]):
-            scores = self.model.prefill(tokens[:, start:end], group.cache)
+            logits = self.model.prefill(tokens[:, start:end], group.cache)
             self.remember(group, end)
-        return scores
+        return logits
 
-    def given(self, group: Group) -> dict[str, Tensor]:
-        """What the model reads besides the texts of a group: sources or pictures, if it does."""
-        each = len(group.slots) // len(group.jobs)  # beams that waited are read again one by one
+    def inputs(self, group: Group) -> dict[str, Tensor]:
+        """Return the inputs of a group as batches: token sequences padded, with their `lengths`, others stacked."""
+        each = len(group.slots) // len(group.jobs)  # beams that were suspended are read again one by one
         requests = [job.request for job in group.jobs for _ in range(each)]
-        found: dict[str, Tensor] = {}
-        if requests[0].source is not None:
-            sources = [list(request.source or ()) for request in requests]
-            found = dict(source=pad(sources, 0), lengths=torch.tensor([len(source) for source in sources]))
-        if requests[0].pixels is not None:
-            found["pixels"] = torch.stack([request.pixels for request in requests if request.pixels is not None])
-        return {name: tensor.to(self.device) for name, tensor in found.items()}
+        batch: dict[str, Tensor] = {}
+        for name in requests[0].inputs:
+            rows = [request.inputs[name] for request in requests]
+            if rows[0].dim() == 1:
+                batch |= {name: pad_sequence(rows, batch_first=True), "lengths": torch.tensor([*map(len, rows)])}
+            else:
+                batch[name] = torch.stack(rows)
+        return {name: tensor.to(self.device) for name, tensor in batch.items()}
 
     def joined(self, groups: list[Group]) -> list[Group]:
-        """States that know no position go on as one batch, whatever their lengths."""
+        """Merge groups into one batch, whatever their lengths, where states do not depend on the position."""
         if len(groups) < 2 or not hasattr(groups[0].cache, "join") or groups[0].sources:
             return groups
         for group in groups:
@@ -146,27 +147,27 @@ class Stateful:
         return [whole]
 
     def pieces(self, job: Job, count: int) -> list[tuple[int, int]]:
-        """Parts of the next `count` tokens, with a state to remember between them: 1, 2, 4, … pages before the end of
-        what is known. One that shares all but the last n tokens then reads no more than about 2n of them."""
-        back = [0, *(2**power for power in range(len(job.names).bit_length()))] if self.constant else []
-        places = [(len(job.names) - pages) * self.page - job.computed for pages in back]
-        cuts = [0, *sorted(place for place in places if 0 < place < count), count]
+        """Cut the next `count` tokens where states are to be stored: 1, 2, 4, … pages before the end of the prompt.
+        A request that shares all but the last n tokens of it then reads about 2n of them at most."""
+        back = [0, *(2**power for power in range(len(job.hashes).bit_length()))] if self.constant else []
+        ends = [(len(job.hashes) - pages) * self.page - job.computed for pages in back]
+        cuts = [0, *sorted(end for end in ends if 0 < end < count), count]
         return list(pairwise(cuts))
 
     def remember(self, group: Group, count: int) -> None:
-        """The state behind a full page, for others that begin alike."""
+        """Store the states at the end of full pages, for requests with the same prefix."""
         for row, job in enumerate(group.jobs if self.constant and len(group.jobs) == len(group.slots) else ()):
-            place, rest = divmod(job.computed + count, self.page)
-            if not rest and 0 < place <= len(job.names):
-                self.snapshots[job.names[place - 1]] = alone(group.cache, row)
+            pages, rest = divmod(job.computed + count, self.page)
+            if not rest and 0 < pages <= len(job.hashes):
+                self.snapshots[job.hashes[pages - 1]] = copy_row(group.cache, row)
         while len(self.snapshots) > self.SNAPSHOTS:
             self.snapshots.popitem(last=False)
 
     def recall(self, job: Job) -> int:
-        for count in range(len(job.names), 0, -1):
-            if job.names[count - 1] in self.snapshots:
-                self.snapshots.move_to_end(job.names[count - 1])
-                cache = deepcopy(self.snapshots[job.names[count - 1]])
+        for count in range(len(job.hashes), 0, -1):
+            if job.hashes[count - 1] in self.snapshots:
+                self.snapshots.move_to_end(job.hashes[count - 1])
+                cache = deepcopy(self.snapshots[job.hashes[count - 1]])
                 self.homes[job.slots[0]] = Group(cache, [job], job.slots[:1], [0])
                 return count
         return 0
@@ -188,16 +189,16 @@ class Stateful:
         for slot in slots:
             group = self.homes.pop(slot, None)
             if group is not None:
-                place = group.slots.index(slot)
-                del group.slots[place], group.rows[place]
+                index = group.slots.index(slot)
+                del group.slots[index], group.rows[index]
                 group.jobs = [job for job in group.jobs if slot not in job.slots]
                 group.moved = True
 
     best = staticmethod(plain_best)
 
 
-def alone(cache: Any, row: int) -> Any:
-    """A copy of one row of a cache."""
-    other = deepcopy(cache)
-    other.select(torch.tensor([row]))
-    return other
+def copy_row(cache: Any, row: int) -> Any:
+    """Return a copy of one row of a cache."""
+    copied = deepcopy(cache)
+    copied.select(torch.tensor([row]))
+    return copied

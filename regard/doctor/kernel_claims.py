@@ -100,7 +100,7 @@ def grouped_heads_equal_repeated(build: Build, lengths: Iterable[int] = (1, 13, 
                 close(kernel(q, k, v, mask=mask)[0], wanted, f"{groups} key/value heads for 4, {n} positions")
 
 
-def looks_across(build: Build) -> None:
+def cross_attends(build: Build) -> None:
     """Queries of one sequence, keys of another: longer, shorter, padded."""
     kernel = made(build)
     for n, keys in ((7, 31), (65, 13), (1, 64)):

@@ -6,7 +6,7 @@ the batch go through the model once more, in evaluation: the training pass itsel
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import fmean
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.data.sets.batches import Batch
 from regard.nn.feedforward import FeedForward
-from regard.nn.kernels import Additive, Full, Kernel
+from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.nn.reversible import recomputes
@@ -46,10 +46,10 @@ def layer_of(name: str) -> str:
 # ---- gradients and updates ------------------------------------------------------------------------------------
 
 
-def by_layer(names: Sequence[str], squares: Sequence[float]) -> dict[str, float]:
-    """Roots of sums of squares."""
+def by_layer(squares: Mapping[str, float]) -> dict[str, float]:
+    """The norm of each layer from the squared norms of its parameters."""
     sums: dict[str, float] = {}
-    for name, square in zip(names, squares, strict=True):
+    for name, square in squares.items():
         sums[layer_of(name)] = sums.get(layer_of(name), 0.0) + square
     return {layer: math.sqrt(value) for layer, value in sums.items()}
 
@@ -193,7 +193,7 @@ def spread_of(
     without their bias: what remains of log weights."""
     T, S = weights.shape[2:]
     seen = (kernel.rule() if mask is None else mask & kernel.rule()).dense(T, S).to(weights.device)
-    if not isinstance(kernel, Full | Additive):  # some choose their keys by what these are
+    if not kernel.dense:  # it left out keys by their content
         seen = seen & (weights > 0)
     seen = seen.expand(len(weights), -1, -1, -1)  # B #H T S
     count = seen.sum(-1)

@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from regard.data.sets.text import TextConfig
-from regard.eval.scores import evaluate, held_out_pairs, score_pairs
-from regard.recipes.lm import encode
+from regard.data.sets.running_text import TextConfig
+from regard.eval.scores import eval_set, score
 from regard.runs.recipe import Recipe
-from regard.tasks import LanguageModel, Translator, load
-from regard.tasks.scores import exact_match, translation_scores
+from regard.tasks import load
+from regard.tasks.metrics import exact_match, translation_scores
+from regard.tokens.encoding import encode_text
 from regard.train.loop import read_metrics
 
 
@@ -26,18 +26,19 @@ def compare_by_length(
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("runs to compare need different names")
     translators = {run: load(run) for run in runs}
-    for run, loaded in translators.items():
-        if not isinstance(loaded, Translator):
+    for run, task in translators.items():
+        if task.verb("translate") is None:
             raise ValueError(
-                f"{run} translates nothing; language models race with --by time, others: regard eval {run}"
+                f"{run} does not translate; language models race with --by time, others: regard eval {run}"
             )
-    pairs = sorted(held_out_pairs(runs[0], changes, limit), key=source_words)
+    first = translators[runs[0]]
+    pairs = sorted(first.test_pairs(eval_set(first, runs[0], changes, limit)), key=source_words)
     # About as many sentences in each class, and every length in one class only.
     ends = sorted({source_words(pairs[len(pairs) * i // 5 - 1]) for i in range(1, 6) if len(pairs) * i >= 5})
     groups = [[pair for pair in pairs if low < source_words(pair) <= high] for low, high in pairwise([-1, *ends])]
     result: dict[str, Any] = {"by": "length", "runs": {}}
     for run in runs:
-        hypotheses = iter(score_pairs(translators[run], pairs, beams=beams).outputs)
+        hypotheses = iter(translators[run].evaluate_pairs(pairs, beams=beams).outputs)
         rows = []
         for group in groups:
             texts, references = [next(hypotheses) for _ in group], [target for _, target in group]
@@ -80,9 +81,9 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
     for run in runs:
         if not (run / "metrics.jsonl").is_file():
             raise ValueError(f"{run}: no metrics.jsonl; name directories of runs")
-        writer = load(run)
+        task = load(run)
         data = Recipe.load(run / "recipe.toml").data
-        if not isinstance(writer, LanguageModel) or not isinstance(data, TextConfig):
+        if task.verb("generate") is None or not isinstance(data, TextConfig):
             raise ValueError(
                 f"{run} is no language model of running text; translators: --by length, others: regard eval {run}"
             )
@@ -91,12 +92,12 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
             raise ValueError(f"{run} was trained on another text than those before it; compare runs of one text")
         rows = [row for row in read_metrics(run / "metrics.jsonl") if "valid_loss" in row]
         _, valid = data.split()
-        tokens = len(encode(writer.tokenizer, valid))
+        tokens = len(encode_text(task.tokenizer, valid))
         rate = tokens / len(valid.encode()) / math.log(2)  # of a loss a token to bits per byte
         curves[run.name] = [(row["seconds"] / 60, row["valid_loss"] * rate) for row in rows]
-        scores = evaluate(run, {}, limit=limit).scores
+        scores = score(task, run, {}, limit).scores
         result["runs"][run.name] = {
-            "parameters": sum(parameter.numel() for parameter in writer.model.parameters()),
+            "parameters": sum(parameter.numel() for parameter in task.model.parameters()),
             "minutes": round(rows[-1]["seconds"] / 60, 2),
             "steps": rows[-1]["step"],
             **scores,

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.readers.arrays import is_arrays, read_classes
-from regard.data.sets.images import ImagesConfig, Pictures, list_pictures
-from regard.data.sets.unlabelled import UnlabelledConfig
-from regard.eval.scores import data_of, sized
+from regard.data.readers.image_lists import list_labelled
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.unlabelled_images import UnlabelledConfig
+from regard.eval.scores import chosen_data
 from regard.hub.remote import find
 from regard.models import build
 from regard.nn.reversible import Streams
 from regard.registry import models
 from regard.runs.recipe import Recipe
-from regard.tasks import ImageEncoder, ObjectDetector, load
+from regard.tasks import ImageEncoder, load
 
 LABELS = 1000
 """Labelled pictures that the classifier learns from, unless told otherwise."""
@@ -32,8 +33,8 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
     path = find(run)
     loaded = load(path)
-    if not (isinstance(loaded, ImageEncoder) and hasattr(loaded.model, "embed")) or isinstance(loaded, ObjectDetector):
-        raise ValueError(f"{run} has no vector for a picture; a probe is for encoders of pictures")
+    if "image" not in loaded.inputs or loaded.verb("embed") is None:
+        raise ValueError(f"{run} has no vector for an image; a probe is for encoders of images")
     learn, test = labelled(loaded, path, changes, labels or LABELS, limit)
     untrained = ImageEncoder(fresh(loaded.model), loaded.preparation)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
@@ -57,29 +58,30 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
 def check_labels(data: Any) -> None:
     """An error if a recipe's pictures have no labels for a probe."""
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
-        raise ValueError("a probe is for encoders of pictures; leave out --probe")
+        raise ValueError("a probe is for encoders of images; leave out --probe")
     if data.images is not None and is_arrays(data.images):
         read_classes(Path(data.images))
-    elif data.images is not None and len({one.label for one in list_pictures(data.images)}) < 2:
+    elif data.images is not None and len({one.label for one in list_labelled(data.images)}) < 2:
         raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
 
 
 def labelled(
     loaded: ImageEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
-) -> tuple[Pictures, Pictures]:
+) -> tuple[LabelledImages, LabelledImages]:
     """Pictures to learn from and others to be tested on, at the size that the model reads."""
-    data = data_of(run, ImagesConfig, changes)
     stored, named = run / "recipe.toml", {key.removeprefix("data.") for key in changes}
-    if stored.exists() and "images" not in named and isinstance(own := Recipe.load(stored).data, UnlabelledConfig):
+    own = Recipe.load(stored).data if stored.exists() else None
+    data = chosen_data(own if isinstance(own, ImagesConfig) else ImagesConfig(), None, changes)
+    if "images" not in named and isinstance(own, UnlabelledConfig):
         same = ("images", "valid", "test", "size", "channels")
         data = replace(data, **{name: getattr(own, name) for name in same if name not in named})
-    how = sized(loaded)
+    how = loaded.eval_preprocessing()
     try:
         learn, test = data.split(how)[0], data.held_out(how)
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
-    learn, test = learn.take(order), test.draw(limit or len(test), 0)
+    learn, test = learn.take(order), test.sample(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
         raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
     return learn, test
@@ -119,11 +121,11 @@ def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
     return hook
 
 
-def flat(pictures: Pictures) -> np.ndarray:
+def flat(pictures: LabelledImages) -> np.ndarray:
     return pictures.pixels.reshape(len(pictures), -1) / 255.0
 
 
-def score(learn: np.ndarray, test: np.ndarray, known: Pictures, wanted: Pictures) -> dict[str, Any]:
+def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:
     """Width of the vectors, and the percentage of test pictures whose label a linear classifier gets wrong."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

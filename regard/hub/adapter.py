@@ -34,7 +34,7 @@ def encoder_of(model: nn.Module) -> nn.Module:
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
     """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels,
-    starts anew, and so does a pooler that the base does not have. Positions of pictures of another size are
+    starts anew, and so does a pooler that the base does not have. Positions of images of another size are
     interpolated."""
     base = encoder_of(base)
     model = type(base)(config)

@@ -1,6 +1,6 @@
-"""One family a file; importing this package registers them all."""
+"""Model families, one a file; importing this package registers them all."""
 
-from regard.models.base import Generator, build, preset
+from regard.models.base import Generator, build, fitting, preset, without_labels
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.clip import CLIP, CLIPConfig
@@ -20,5 +20,5 @@ __all__ = [
     "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "Bert", "BertConfig", "CLIPConfig", "CNNAttention",
     "CNNAttentionConfig", "Captioner", "CaptionerConfig", "DETRConfig", "GPTConfig", "Generator", "MAEConfig", "MViT",
     "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "Swin", "SwinConfig", "T5Config", "Transformer",
-    "TransformerConfig", "ViT", "ViTConfig", "build", "preset",
+    "TransformerConfig", "ViT", "ViTConfig", "build", "fitting", "preset", "without_labels",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""THE core: project → split heads → position → cache → kernel → merge → project."""
+"""The attention core: project → split heads → position → cache → kernel → merge → project."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.cache import KeyValues
 from regard.nn.kernels import Need, build_kernel
 from regard.nn.masks import Mask
@@ -21,7 +22,7 @@ class AttentionConfig:
     heads: int
     """Query heads."""
     kv_heads: int | None = None
-    """Key/value heads; fewer than `heads` share them (None: as many)."""
+    """Key/value heads; fewer than `heads` are shared (None: as many)."""
     head_dim: int | None = None
     """Size of a head (None: dim / heads)."""
     context_dim: int | None = None
@@ -31,16 +32,14 @@ class AttentionConfig:
     dropout: float = 0.0
     """Dropout on the attention weights."""
     kernel: str = "full"
-    """How weights are computed: a registered kernel's name."""
+    """Name of the registered kernel that computes the attention weights."""
     max_len: int = 1024
-    """Longest sequence planned for; a hard limit only for kernels that learn something about each position."""
+    """Longest sequence expected; a hard limit only for kernels with parameters for each position."""
     needs: frozenset[Need] = frozenset()
-    """What is asked of the kernel: to hide the future, to take a bias, …; checked against what it supports."""
+    """Features that the kernel must support: causal masks, a bias, …; checked when the layer is built."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "heads", "kv_heads", "head_dim", "context_dim"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "dim", "heads", "kv_heads", "head_dim", "context_dim")
         if self.head_dim is None and self.dim % self.heads:
             raise ValueError(
                 f"heads={self.heads} does not divide dim={self.dim}; "
@@ -68,7 +67,8 @@ class Attention(nn.Module):
         kinds = 1 if self.kernel.shares else 2
         self.key_value = nn.Linear(context_dim, kinds * self.kv_heads * self.head_dim, bias=config.bias)
         self.out = nn.Linear(inner, config.dim, bias=config.bias)
-        self.position = position if position is not None and position.turns else None
+        self.position = position if position is not None and position.rotates else None
+        self.scale: float | None = None  # None: the kernel's own
 
     def forward(
         self,
@@ -78,34 +78,48 @@ class Attention(nn.Module):
         mask: Mask | None = None,
         bias: Bias | None = None,
         cache: KeyValues | None = None,
-    ) -> Float[Tensor, "B T D"]:
+        **inputs: Any,
+    ) -> Float[Tensor, "B N E"]:
         """Self-attention without `context`. With a `cache`, new keys join those of earlier calls; a cache of a
-        fixed context is filled by the first call, and later ones need no `context`."""
+        fixed context is filled by the first call, and later ones need no `context`. `inputs` go to `project`.
+        The result is B T D, except in variants whose `project` pools tokens or widens them."""
         if (context is not None and not self.kernel.crosses) or (bias is not None and not self.kernel.biased):
             raise ValueError(
                 f"{type(self.kernel).__name__} attention takes no {'bias' if bias else 'context'}; full does"
             )
-        how: dict[str, Any] = dict(mask=mask, bias=bias, dropout=self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        options: dict[str, Any] = dict(mask=mask, bias=bias, scale=self.scale, dropout=dropout)
         fixed = cache is not None and cache.fixed
-        start = cache.length if cache is not None and not fixed else 0
-        q = self.turn(self.split(self.query(x)), start)  # B H T K
         if cache is not None and fixed and cache.length:
-            mixed, _ = self.kernel(q, *cache.all(), **how)
+            q = self.queries(x)
+            mixed, _ = self.kernel(q, *cache.all(), **options)
         else:
-            k, v = self.keys_and_values(x if context is None else context, q, start)
-            mixed = self.kernel(q, k, v, **how)[0] if cache is None else cache.attend(self.kernel, q, k, v, **how)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+            start = cache.length if cache is not None and not fixed else 0
+            q, k, v = self.project(x, context, start=start, **inputs)
+            mixed = (
+                self.kernel(q, k, v, **options)[0] if cache is None else cache.attend(self.kernel, q, k, v, **options)
+            )
+        return self.merge(mixed, q)
 
-    def keys_and_values(
-        self, x: Float[Tensor, "B S C"], q: Float[Tensor, "B H T K"], start: int
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+    def project(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S C"] | None = None, *, start: int = 0
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """Return q, k and v with their positions; `start` is the first token's position. Variants override this."""
+        q, source = self.queries(x, start), x if context is None else context
         if self.kernel.shares:
-            return q, self.split(self.key_value(x))
-        k, v = self.key_value(x).chunk(2, dim=-1)
-        return self.turn(self.split(k), start), self.split(v)
+            return q, q, self.split(self.key_value(source))
+        k, v = self.key_value(source).chunk(2, dim=-1)
+        return q, self.rotate(self.split(k), start), self.split(v)
+
+    def queries(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B H T K"]:
+        return self.rotate(self.split(self.query(x)), start)
+
+    def merge(self, mixed: Float[Tensor, "B H T C"], q: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T E"]:
+        """Concatenate the heads' mixed values and project them; `q` is for variants that add the queries."""
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def split(self, x: Float[Tensor, "B T N"]) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
-    def turn(self, x: Float[Tensor, "B N T K"], start: int) -> Float[Tensor, "B N T K"]:
+    def rotate(self, x: Float[Tensor, "B N T K"], start: int) -> Float[Tensor, "B N T K"]:
         return x if self.position is None else self.position.rotate(x, start)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
 from regard.nn.dropout import dropout
@@ -24,52 +25,49 @@ NormPlace = Literal["pre", "post"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockConfig:
-    """What every stack of blocks has; families add to it."""
+    """Settings that every stack of blocks has; families add their own."""
 
     dim: int = 512
     """Width of the token vectors."""
     heads: int = 8
     """Attention heads."""
     kv_heads: int | None = None
-    """Key/value heads; fewer than `heads` share them (none: as many)."""
+    """Key/value heads; fewer than `heads` are shared (none: as many)."""
     head_dim: int | None = None
     """Size of a head (none: dim / heads)."""
     ffn_dim: int = 2048
     """Hidden width of the feed-forward layer."""
     activation: Activation = "relu"
-    """Of the feed-forward layer; the last three multiply two projections, `-tanh` is GPT-2's and T5's approximation."""
+    """Activation of the feed-forward layer; the last three multiply two projections, `-tanh` is GPT-2's
+    approximation."""
     norm: Norm = "layer"
     """LayerNorm or RMSNorm."""
     norm_place: NormPlace = "pre"
     """Norm before each part, or after its residual as in the 2017 paper."""
     norm_eps: float = 1e-5
-    """Added to the variance under the root."""
+    """Epsilon of the norms, added to the variance."""
     bias: bool = True
     """Biases in the projections and the feed-forward layer."""
     dropout: float = 0.1
-    """On the embeddings and on what each part adds to the residual stream."""
+    """Dropout on the embeddings and on the output of each part."""
     attention_dropout: float = 0.0
-    """On the attention weights; above 0, training leaves PyTorch's fused CPU kernel."""
+    """Dropout on the attention weights; above 0, training leaves PyTorch's fused CPU kernel."""
     ffn_dropout: float = 0.0
-    """On the feed-forward layer's hidden units."""
+    """Dropout on the feed-forward layer's hidden units."""
     kernel: str = "full"
-    """How weights are computed: full, window:radius=64, sparse, topk, linear, performer, linformer, reformer, …"""
+    """Attention kernel: full, window:radius=64, sparse, topk, linear, performer, linformer, reformer, …"""
     cross_kernel: str | None = None
-    """Of attention over another sequence (none: `kernel`)."""
+    """Kernel of cross-attention (none: `kernel`)."""
     position: str = "sinusoidal"
-    """What order means: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
+    """Position scheme: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
     max_len: int = 1024
-    """Longest sequence planned for; a hard limit only for learned positions."""
+    """Longest sequence expected; a hard limit only for learned positions."""
     reversible: bool = False
-    """Two streams, from which each layer's input is computed back: memory in training does not grow with depth."""
+    """Reversible residual streams: each layer's input is recomputed, so training memory does not grow with depth."""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "attention_dropout", "ffn_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not in [0, 1)")
-        for name in ("ffn_dim", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_fractions(self, "dropout", "attention_dropout", "ffn_dropout")
+        check_positive(self, "ffn_dim", "max_len")
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
         if self.reversible and self.norm_place != "pre":
             raise ValueError(
@@ -82,7 +80,7 @@ class BlockConfig:
 
 
 def own_needs(*, causal: bool, biased: bool) -> frozenset[Need]:
-    """What self-attention asks of its kernel; a stack that hides the future also decodes."""
+    """Return the features that self-attention needs of its kernel; a causal stack also decodes from a cache."""
     return frozenset({*(("causal", "cached") if causal else ()), *(("biased",) if biased else ())})
 
 
@@ -90,7 +88,7 @@ class Block(nn.Module):
     """Self-attention and feed-forward; with `cross`, attention over a context between the two."""
 
     layer: ClassVar[type[Attention]] = Attention
-    """What looks."""
+    """Class of the attention layers."""
 
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
@@ -126,13 +124,13 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B T D"] | Streams:
         x = self.add(x, "attention", lambda y: self.attention(y, mask=mask, bias=bias, cache=cache))
         if self.cross is not None:
-            x = self.add(x, "cross", lambda y: self.look_at(y, context, context_mask, context_cache))
+            x = self.add(x, "cross", lambda y: self.cross_attend(y, context, context_mask, context_cache))
         return self.add(x, "feedforward", self.feedforward)
 
     def add(
         self, x: Float[Tensor, "B T D"] | Streams, part: str, layer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "B T D"] | Streams:
-        """The residual connection around one part, normalised before it or after it."""
+        """Apply one part with its residual connection, and the norm before or after it."""
         norm = self.norms[part]
         if isinstance(x, Streams):
             return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), norm, self.get_submodule(part))
@@ -140,14 +138,14 @@ class Block(nn.Module):
             return x + dropout(layer(norm(x)), self.dropout, self.training)
         return norm(x + dropout(layer(x), self.dropout, self.training))
 
-    def look_at(
+    def cross_attend(
         self,
         x: Float[Tensor, "B T D"],
         context: Float[Tensor, "M S D"] | None,
         mask: Mask | None,
         cache: KeyValues | None,
     ) -> Float[Tensor, "B T D"]:
-        """Cross-attention. The beams of a sentence (B = M · beams) become further queries to its one context."""
+        """Apply cross-attention. The beams of a sentence (B = M · beams) are further queries to its one context."""
         assert self.cross is not None and (mask is None or mask.is_keywise), "regrouped queries need a mask on keys"
         sources = len(x) if cache is None or not cache.length else cache.batch
         folded = x.reshape(sources, -1, x.shape[-1])

@@ -10,13 +10,13 @@ from regard.nn.masks import Mask
 
 
 class KeyValues:
-    """The keys and values of one attention layer, with room for `room` positions.
+    """Keys and values of one attention layer, preallocated for `room` positions.
 
     `fixed` ones belong to a context that does not grow: filled once, then only read.
     """
 
     constant = False
-    """Whether its size stays the same, however long the past."""
+    """Whether its size is independent of the number of tokens read."""
 
     def __init__(self, room: int, *, fixed: bool = False) -> None:
         self.room, self.fixed, self.length = room, fixed, 0
@@ -26,9 +26,9 @@ class KeyValues:
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """Stores new positions and returns all so far."""
+        """Store the keys and values of new positions and return all so far."""
         end = self.checked(self.length + k.shape[2])
-        if self.k is None or self.v is None:  # the first call knows batch, dtype and device
+        if self.k is None or self.v is None:  # the first call determines batch, dtype and device
             B, G, _, K = k.shape
             self.k, self.v = k.new_empty(B, G, self.room, K), v.new_empty(B, G, self.room, K)
         self.k[:, :, self.length : end] = k
@@ -37,17 +37,17 @@ class KeyValues:
         return self.k[:, :, :end], self.v[:, :, :end]
 
     def checked(self, end: int) -> int:
-        """The length after new positions, if there is room for them."""
+        """Return the length after new positions, or raise where there is no room for them."""
         if end > self.room:
             raise ValueError(f"the cache has room for {self.room} positions, got {end}; allocate a longer one")
         return end
 
     def attend(
         self, kernel: Callable, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"],
-        **how: Any,
+        **options: Any,
     ) -> Float[Tensor, "B H T K"]:  # fmt: skip
-        """What the queries find among all positions so far, the new ones included."""
-        return kernel(q, *self.append(k, v), **how)[0]
+        """Append the new keys and values and return the kernel's output over all positions so far."""
+        return kernel(q, *self.append(k, v), **options)[0]
 
     @property
     def batch(self) -> int:
@@ -58,7 +58,7 @@ class KeyValues:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def select(self, rows: Int[Tensor, "N"]) -> None:
-        """Keeps (or repeats, or reorders) rows of the batch."""
+        """Keep, repeat or reorder rows of the batch."""
         if self.k is None or self.v is None:
             return
         self.k, self.v = self._pick(self.k, rows), self._pick(self.v, rows)
@@ -70,10 +70,9 @@ class KeyValues:
 
 
 class Cache:
-    """All layers' keys and values: its own positions in `own`, a fixed source's in `source` (cross-attention).
+    """Keys and values of all layers: `own` positions, and those of a fixed `source` (cross-attention).
 
-    `mask` hides the source's padding. Rows of `own` may outnumber the source's by a whole factor: those are the
-    beams of a sentence, which share its source.
+    `mask` hides the source's padding. Rows of `own` may be a multiple of the source's: beams share their source.
     """
 
     def __init__(self, own: list[KeyValues]) -> None:
@@ -90,7 +89,7 @@ class Cache:
         return all(layer.constant for layer in self.own) and not self.source
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
-        """Keeps rows of the batch; `sources` names the sources kept, where those change too."""
+        """Keep rows of the batch; `sources` are the rows of the source to keep, where those change too."""
         for layer in self.own:
             layer.select(rows)
         if sources is not None:

@@ -1,4 +1,5 @@
-"""Dropout whose coins are cheap: PyTorch draws one random word a number, which on a CPU costs more than the product."""
+"""Dropout with cheap random bits: PyTorch generates one random word a number, which on a CPU costs more than the
+product."""
 
 import torch
 from jaxtyping import Float
@@ -8,20 +9,20 @@ _LEVELS = 1 << 16
 
 
 def dropout(x: Float[Tensor, "*N"], p: float, training: bool) -> Float[Tensor, "*N"]:
-    """Zeroes each number with probability p (in steps of 2⁻¹⁶) and scales the rest by 1/(1 − p).
+    """Zero each number with probability p (in steps of 2⁻¹⁶) and scale the rest by 1/(1 − p).
 
-    Four coins come from each 64-bit draw of PyTorch's generator, so runs stay reproducible from its state.
+    Four numbers share each 64-bit word of PyTorch's generator, so runs stay reproducible from its state.
     """
     if not training or p == 0.0:
         return x
     dropped = round(p * _LEVELS)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
-    coins = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return x * (coins >= dropped - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return x * (bits >= dropped - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
 
 
 def drop_rows(x: Float[Tensor, "B *N"], p: float, training: bool) -> Float[Tensor, "B *N"]:
-    """Stochastic depth (Huang et al., 2016): what a part adds is zero for a whole example with probability p."""
+    """Stochastic depth (Huang et al., 2016): zero a whole example with probability p."""
     if not training or p == 0.0:
         return x
     kept = torch.rand(len(x), *[1] * (x.dim() - 1), device=x.device) >= p

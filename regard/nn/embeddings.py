@@ -1,4 +1,4 @@
-"""Tokens to vectors, and vectors back to scores over tokens."""
+"""Token embeddings, and the output layer from vectors to logits over tokens."""
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,9 @@ from regard.nn.positions import Position
 
 
 class Embedding(nn.Module):
-    """Token vectors · √D, plus positions. Started at variance 1/D, so that √D brings them to the waves' size.
+    """Token vectors · √D, plus positions. Initialised with variance 1/D, so that √D brings them to the sinusoids' size.
 
-    `types` adds a vector for each kind of token (BERT's segments), `norm` normalises the sum.
+    `types` adds a vector for each token type (BERT's segments), `norm` normalises the sum.
     """
 
     weight: nn.Parameter
@@ -40,7 +40,7 @@ class Embedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], start: int = 0, *, types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Vectors of tokens that begin at position `start`; without `types` all are of the first kind."""
+        """Embed tokens that begin at position `start`; without `types` all are of the first type."""
         x = self.position.embed(self.vectors(ids) * self.scale, start)
         if self.types is not None:
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
@@ -49,12 +49,12 @@ class Embedding(nn.Module):
         return dropout(x, self.dropout, self.training)
 
     def vectors(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
-        """What the matrix has for tokens, and nothing else."""
+        """Return the token vectors alone, without scale, positions, types or norm."""
         return F.embedding(ids, self.weight)
 
 
 class Head(nn.Module):
-    """Scores over the vocabulary. `tied` uses an embedding's own matrix instead of one more."""
+    """Output layer: logits over the vocabulary. `tied` shares an embedding's matrix."""
 
     def __init__(self, vocab_size: int, dim: int, *, tied: Embedding | None = None, bias: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The position-wise layer: each token by itself, through a wider hidden layer and back."""
+"""The position-wise feed-forward layer: each token by itself, through a wider hidden layer and back."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ QUICK = 1.702
 
 
 class _WithSlope(torch.autograd.Function):
-    """An activation that computes its derivative on the way, so that going back is one product."""
+    """An activation that computes its derivative in the forward pass, so that the backward pass is one product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, both: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
@@ -33,7 +33,7 @@ class _WithSlope(torch.autograd.Function):
 
 
 def _learning_on_cpu(x: Tensor) -> bool:
-    return x.requires_grad and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return x.requires_grad and x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64)
 
 
 def _relu_squared(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,14 +46,14 @@ def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
 
 
 def gelu(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
-    """x · Φ(x). In inference mode it takes the place of x, because new memory costs more than arithmetic."""
+    """x · Φ(x). In inference mode it overwrites x, because new memory costs more than arithmetic."""
     return torch.ops.aten.gelu_(x) if torch.is_inference_mode_enabled() else F.gelu(x)
 
 
 def _gelu_tanh(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x · σ(z) with z = 2√(2/π) (x + 0.044715 x³), as tanh is a σ: PyTorch's tanh takes four times as long.
+    """x · σ(z) with z = 2√(2/π) (x + 0.044715 x³), using tanh's relation to σ: PyTorch's tanh takes four times as long.
 
-    The slope is σ + x z' σ (1 − σ); in place where possible, because new memory costs more than arithmetic.
+    The derivative is σ + x z' σ (1 − σ); in place where possible, because new memory costs more than arithmetic.
     """
     square = x * x
     sigma = torch.addcmul(x, x, square, value=CUBE).mul_(BEND).sigmoid_()
@@ -74,7 +74,7 @@ def _quick_gelu(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def quick_gelu(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
-    """x · σ(1.702 x), which CLIP has in place of GELU."""
+    """x · σ(1.702 x), CLIP's approximation of GELU."""
     return _WithSlope.apply(x, _quick_gelu) if _learning_on_cpu(x) else x * torch.sigmoid(QUICK * x)
 
 
@@ -95,7 +95,7 @@ GATED: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """act(x W₁) W₂, or for the gated ones (act(x W) · x U) W₂ with W and U stored as one matrix."""
+    """act(x W₁) W₂, or for gated activations (act(x W) · x U) W₂ with W and U stored as one matrix."""
 
     def __init__(self, dim: int, ffn_dim: int, *, activation: str, bias: bool, dropout: float = 0.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is read off the vectors of an encoder."""
+"""Heads: what is computed from the vectors of an encoder."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ from regard.nn.norm import build_norm
 
 
 class MaskHead(nn.Module):
-    """Scores over the vocabulary for hidden tokens: norm(act(x W)), then the embedding's own matrix and a bias."""
+    """Logits over the vocabulary for masked tokens: norm(act(x W)), then the embedding's matrix and a bias."""
 
     def __init__(self, dim: int, embedding: Embedding, *, activation: str, norm: str, eps: float) -> None:
         super().__init__()
@@ -25,8 +25,12 @@ class MaskHead(nn.Module):
         self.weight = embedding.weight
         self.bias = nn.Parameter(torch.zeros(vocab))
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this head's cost should know."""
+        return "the head is counted for every token; in training only hidden tokens reach it" if training else ""
+
     def transform(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
-        """All but the last product, which is the large one."""
+        """Everything but the product with the vocabulary's matrix."""
         return self.norm(self.activation(self.dense(x)))
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -46,7 +50,7 @@ class Pooler(nn.Module):
 
 
 class LabelHead(nn.Module):
-    """Scores over labels, for a text or for each of its tokens."""
+    """Logits over labels, for a text or for each of its tokens."""
 
     def __init__(self, dim: int, labels: int, *, dropout: float) -> None:
         super().__init__()
@@ -58,7 +62,7 @@ class LabelHead(nn.Module):
 
 
 def mean_pool(x: Float[Tensor, "B T D"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
-    """The mean over each row's real tokens."""
+    """Return the mean over each row's tokens, without padding."""
     real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
     return (x * real[:, :, None]).sum(1) / lengths[:, None]
 
@@ -76,7 +80,8 @@ class BoxHead(nn.Module):
         return x
 
 
-def apart(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
-    """Scores of the labels and of nothing; boxes as centre (column, row), width, height, from 0 to 1."""
+def split_predictions(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
+    """Split a detector's outputs into logits (labels and "no object") and boxes: centre (column, row), width, height in
+    [0, 1]."""
     scores, boxes = answers.split([answers.shape[-1] - 4, 4], dim=-1)
     return scores, boxes.sigmoid()

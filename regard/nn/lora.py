@@ -1,13 +1,15 @@
-"""Low-rank adaptation (Hu et al., 2022): frozen matrices, and a narrow detour beside each that learns."""
+"""Low-rank adaptation (LoRA: Hu et al., 2022): frozen matrices, and a trainable low-rank product beside each."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import at_least
+
 
 class LowRank(nn.Linear):
-    """x W + x A B · scale with A narrow; B starts at zero, so nothing changes before training."""
+    """x W + x A B · scale with A narrow; B is initialised to zero, so nothing changes before training."""
 
     def __init__(self, frozen: nn.Linear, rank: int, *, scale: float) -> None:
         nn.Module.__init__(self)
@@ -21,7 +23,7 @@ class LowRank(nn.Linear):
         return F.linear(x, self.weight, self.bias) + F.linear(F.linear(x, self.narrow), self.wide) * self.scale
 
     def merged(self) -> nn.Linear:
-        """One ordinary layer that does the same."""
+        """Return one ordinary linear layer with the same output."""
         layer = nn.utils.skip_init(nn.Linear, self.in_features, self.out_features, bias=self.bias is not None)
         layer.to(self.weight)
         with torch.no_grad():
@@ -32,9 +34,8 @@ class LowRank(nn.Linear):
 
 
 def add_low_rank(model: nn.Module, rank: int, *, scale: float = 2.0) -> None:
-    """Puts a detour beside every projection to queries, keys and values; everything else is frozen."""
-    if rank < 1:
-        raise ValueError(f"rank={rank} must be at least 1")
+    """Add a LoRA adapter to every projection to queries, keys and values; freeze everything else."""
+    at_least(1, rank=rank)
     model.requires_grad_(False)
     for module in list(model.modules()):
         for name in ("query", "key_value"):
@@ -44,7 +45,7 @@ def add_low_rank(model: nn.Module, rank: int, *, scale: float = 2.0) -> None:
 
 
 def merge_low_rank(model: nn.Module) -> None:
-    """Turns every detour back into part of its matrix."""
+    """Merge every LoRA adapter into its matrix."""
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
             if isinstance(layer, LowRank):

@@ -1,7 +1,7 @@
-"""Who may see whom: small rules over positions that combine with `&`, `|` and `~`.
+"""Attention masks: small rules over positions that combine with `&`, `|` and `~`.
 
-A rule answers for any block of query and key positions, so nobody needs an n × n tensor to state it:
-`(causal() & window(128) & padding(lengths)).dense(5, 5)` is evaluated only where it is asked.
+A rule can be evaluated for any block of query and key positions, so no n × n tensor is needed to state it: `(causal() &
+window(128) & padding(lengths)).dense(5, 5)` evaluates it for five queries and keys.
 """
 
 import copy
@@ -33,7 +33,7 @@ class Mask:
     """Depends on the key alone (as padding does): queries may be regrouped."""
 
     def allowed(self, i: Rows, j: Columns) -> Allowed:
-        """The rule at the given absolute positions, for one block of them or for several at once (axes `*N`).
+        """Evaluate the rule at absolute positions, for one block of them or for several at once (axes `*N`).
 
         A batch axis comes first where the rows of a batch differ.
         """
@@ -43,9 +43,9 @@ class Mask:
     """Absolute position of the first query: not 0 where a cache holds what came before."""
 
     def dense(self, T: int, S: int) -> Bool[Tensor, "#B 1 T S"]:
-        """The rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S.
+        """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S.
 
-        Remembered per shape: the layers of a stack ask the same question again.
+        Cached by shape: the layers of a stack ask for the same one.
         """
         known: dict[Any, Tensor] = self.__dict__.setdefault("_dense", {})
         if (T, S) not in known:
@@ -56,7 +56,7 @@ class Mask:
         return known[T, S]
 
     def added(self, T: int, S: int, dtype: torch.dtype) -> Float[Tensor, "#B 1 T S"]:
-        """The same as numbers to add to scores: 0 where it allows, −∞ elsewhere."""
+        """Return the dense mask as numbers to add to attention scores: 0 where it allows, −∞ elsewhere."""
         dense = self.dense(T, S)
         known: dict[Any, Tensor] = self.__dict__["_dense"]
         if (T, S, dtype) not in known:
@@ -64,7 +64,7 @@ class Mask:
         return known[T, S, dtype]
 
     def at(self, start: int) -> "Mask":
-        """The same rule for queries that begin at position `start`."""
+        """Return this rule for queries that begin at position `start`."""
         return placed(self, start)
 
     @property
@@ -72,7 +72,7 @@ class Mask:
         return torch.device("cpu")
 
     def select(self, rows: Int[Tensor, "N"]) -> "Mask":
-        """The rule for some rows of the batch only."""
+        """Return this rule for a selection of rows of the batch."""
         return self
 
     def __and__(self, other: "Mask") -> "Mask":
@@ -92,14 +92,14 @@ class Mask:
 
 
 def conjuncts(mask: Mask) -> list[Mask]:
-    """The rules that `&` joins, each at its mask's place; nothing for no restriction."""
+    """Return the rules that `&` joins, each at its mask's start; none for no restriction."""
     if isinstance(mask, _Combined) and mask.symbol == "&":
         return [*conjuncts(mask.left.at(mask.start)), *conjuncts(mask.right.at(mask.start))]
     return [] if mask.is_everything else [mask]
 
 
 def _common_start(left: Mask, right: Mask) -> int:
-    """Where both rules begin; one that was not moved begins where the other does."""
+    """Return the start of two rules to be combined; one that was not moved takes the other's."""
     if left.start and right.start and left.start != right.start:
         raise ValueError(
             f"{left!r} begins at position {left.start}, {right!r} at {right.start}; combine them first, then use .at"
@@ -108,7 +108,7 @@ def _common_start(left: Mask, right: Mask) -> int:
 
 
 def placed(rule: Any, start: int) -> Any:
-    """A copy of a rule that begins at another position and remembers nothing."""
+    """Return a copy of a rule that begins at another position, with an empty cache."""
     if rule.start == start:
         return rule
     moved = copy.copy(rule)
@@ -194,7 +194,7 @@ class causal(Mask):  # noqa: N801
 
 @dataclass(frozen=True, eq=False)
 class padding(Mask):  # noqa: N801
-    """Keys before each row's length: what was added to fill a batch is not seen."""
+    """Keys before each row's length: padding is hidden."""
 
     lengths: Int[Tensor, "B"]
     is_keywise = True
@@ -215,8 +215,9 @@ class padding(Mask):  # noqa: N801
 
 
 @dataclass(frozen=True, eq=False)
-class marked(Mask):  # noqa: N801
-    """Keys that each row marks, wherever they lie: of a padded picture the cells that it covers."""
+class valid_keys(Mask):  # noqa: N801
+    """Keys whose flag is True in each row, wherever they lie: such as the cells of a padded feature map that belong to
+    the image."""
 
     real: Bool[Tensor, "B S"]
     is_keywise = True
@@ -229,7 +230,7 @@ class marked(Mask):  # noqa: N801
         return (self.real[:, j] & (i >= 0)).contiguous()
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return marked(self.real[rows]).at(self.start)
+        return valid_keys(self.real[rows]).at(self.start)
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class strided(Mask):  # noqa: N801
 
 @dataclass(frozen=True)
 class global_tokens(Mask):  # noqa: N801
-    """The first `count` positions see everyone and are seen by everyone."""
+    """The first `count` positions attend to all and are attended to by all."""
 
     count: int
 
@@ -264,7 +265,7 @@ class global_tokens(Mask):  # noqa: N801
 
 @dataclass(frozen=True)
 class prefix(Mask):  # noqa: N801
-    """Keys among the first `length` positions, for everyone: `causal() | prefix(n)` is a prefix language model."""
+    """Keys among the first `length` positions, for all queries: `causal() | prefix(n)` is a prefix language model."""
 
     length: int
     is_keywise = True

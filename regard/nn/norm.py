@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 
 class _RMS(torch.autograd.Function):
-    """x / √(mean x² + ε) · weight in half the passes of PyTorch's, which on a CPU is made of single operations."""
+    """x / √(mean x² + ε) · weight in half the passes of PyTorch's, which on a CPU is composed of single operations."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
@@ -34,14 +34,14 @@ class _RMS(torch.autograd.Function):
 
 
 def rms_norm(x: Float[Tensor, "*N D"], weight: Float[Tensor, "D"] | None, eps: float) -> Float[Tensor, "*N D"]:
-    """`torch.nn.functional.rms_norm` over the last axis, faster where a CPU is to learn."""
-    if torch.is_grad_enabled() and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+    """`torch.nn.functional.rms_norm` over the last axis, faster in training on a CPU."""
+    if torch.is_grad_enabled() and x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64):
         return _RMS.apply(x, weight, eps)
     return F.rms_norm(x, x.shape[-1:], weight, eps)
 
 
 class RMSNorm(nn.RMSNorm):
-    """`torch.nn.RMSNorm`."""
+    """`torch.nn.RMSNorm` with the faster `rms_norm`."""
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         assert self.eps is not None

@@ -1,6 +1,6 @@
 """Images to tokens: patches of pixels, and learned positions on their grid.
 
-Pixels are B C Y X: channels, rows, columns. What the patch does not divide is cut off at the bottom and the right.
+Pixels are B C Y X: channels, rows, columns. Pixels beyond the last whole patch are cropped at the bottom and the right.
 """
 
 import torch
@@ -13,7 +13,7 @@ Side = int | tuple[int, ...]
 
 
 def sides(size: Side, name: str = "image") -> tuple[int, int]:
-    """Rows and columns; both at least 1."""
+    """Return rows and columns of a size, checked to be positive."""
     both = (size, size) if isinstance(size, int) else tuple(size)
     if len(both) != 2 or min(both) < 1:
         raise ValueError(f"{name}={size} must be one positive number, or two: rows,columns")
@@ -21,7 +21,7 @@ def sides(size: Side, name: str = "image") -> tuple[int, int]:
 
 
 def grid_of(image: Side, patch: int) -> tuple[int, int]:
-    """Rows and columns of patches in an image."""
+    """Return the rows and columns of patches in an image."""
     rows, columns = sides(image)
     if patch < 1 or min(rows, columns) < patch:
         cure = f"use a patch of at most {min(rows, columns)} or a larger image"
@@ -30,7 +30,7 @@ def grid_of(image: Side, patch: int) -> tuple[int, int]:
 
 
 class PatchEmbedding(nn.Module):
-    """A vector for each patch: its pixels times one matrix, which is a convolution whose stride is its size."""
+    """A vector for each patch: its pixels times one matrix, as a convolution whose stride is its size."""
 
     def __init__(self, channels: int, patch: int, dim: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class PatchEmbedding(nn.Module):
         nn.init.zeros_(self.project.bias)
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
-        """Vectors on their grid of N × M patches; `.flatten(2).mT` makes tokens of them, row by row."""
+        """Return vectors on their grid of N × M patches; `.flatten(2).mT` makes tokens of them, row by row."""
         if pixels.shape[1] != self.channels:
             raise ValueError(f"images have {pixels.shape[1]} channels, the model reads {self.channels}")
         grid_of(tuple(pixels.shape[2:]), self.patch)
@@ -49,7 +49,7 @@ class PatchEmbedding(nn.Module):
 
 
 def cut(pixels: Float[Tensor, "B C Y X"], patch: int) -> Float[Tensor, "B T P"]:
-    """The numbers of each patch: row by row, column by column, the channels of a pixel side by side."""
+    """Return the pixels of each patch: row by row, column by column, channels innermost."""
     rows, columns = grid_of(tuple(pixels.shape[2:]), patch)
     x = pixels[:, :, : rows * patch, : columns * patch]
     x = x.unflatten(3, (columns, patch)).unflatten(2, (rows, patch))  # B C N p M p
@@ -57,7 +57,7 @@ def cut(pixels: Float[Tensor, "B C Y X"], patch: int) -> Float[Tensor, "B T P"]:
 
 
 def paste(patches: Float[Tensor, "B T P"], patch: int, grid: tuple[int, int]) -> Float[Tensor, "B C Y X"]:
-    """The image that was cut into these patches."""
+    """Return the image made of these patches: the inverse of `cut`."""
     x = patches.unflatten(2, (patch, patch, -1)).unflatten(1, grid)  # B N M p p C
     return x.permute(0, 5, 1, 3, 2, 4).flatten(4).flatten(2, 3)
 
@@ -65,7 +65,7 @@ def paste(patches: Float[Tensor, "B T P"], patch: int, grid: tuple[int, int]) ->
 def resample(
     table: Float[Tensor, "T D"], old: tuple[int, int], new: tuple[int, int], *, first: int = 0
 ) -> Float[Tensor, "S D"]:
-    """Learned positions of an `old` grid for a `new` one, by bicubic interpolation; the `first` rows are kept.
+    """Interpolate learned positions of an `old` grid to a `new` one (bicubic); the `first` rows are kept.
 
     This is how a model that was trained on small images reads large ones.
     """

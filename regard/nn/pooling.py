@@ -1,6 +1,6 @@
 """Attention that pools queries, keys and values on their grid (MViT: Fan et al., 2021; improved, Li et al., 2022).
 
-Pooled queries make the grid smaller, pooled keys and values make looking at it cheaper.
+Pooling queries makes the grid smaller, pooling keys and values makes attending to it cheaper.
 """
 
 import torch
@@ -18,17 +18,17 @@ Grid = tuple[int, int]
 
 
 def pooled(grid: Grid, stride: int) -> Grid:
-    """Rows and columns behind a pooling."""
+    """Return the rows and columns of a grid after pooling with a stride."""
     return -(-grid[0] // stride), -(-grid[1] // stride)
 
 
 def stretch(table: Float[Tensor, "N K"], size: int) -> Float[Tensor, "M K"]:
-    """A table of offsets along one axis for a longer or shorter one."""
+    """Interpolate a table of offsets along one axis to another size."""
     return table if len(table) == size else F.interpolate(table.T[None], size=size, mode="linear")[0].T
 
 
 class Pool(nn.Module):
-    """A 3 × 3 convolution of each channel by itself, with the same numbers for every head, and a norm."""
+    """A depthwise 3 × 3 convolution, with weights shared by all heads, and a norm."""
 
     def __init__(self, head_dim: int, stride: int, eps: float) -> None:
         super().__init__()
@@ -41,11 +41,11 @@ class Pool(nn.Module):
 
 
 class GridOffsets(nn.Module):
-    """Decomposed relative positions: q · (row's vector + column's vector), by how far down and right the key stands.
+    """Decomposed relative positions: q · (row's vector + column's vector), by how far down and right the key lies.
 
-    The products of q stand beside q, and a mark of its row and column beside each key, so that their product adds
-    them to the score: a kernel needs no bias, and none is ever made for all pairs. Tables are interpolated for grids
-    other than planned.
+    The products are appended to q, and one-hot vectors of row and column to each key, so that q · k includes them: the
+    kernel needs no bias, and none is ever materialised for all pairs. Tables are interpolated for other grids than
+    `planned`.
     """
 
     def __init__(self, planned: Grid, head_dim: int) -> None:
@@ -53,7 +53,7 @@ class GridOffsets(nn.Module):
         self.rows, self.columns = (nn.Parameter(torch.randn(2 * side - 1, head_dim) * 0.02) for side in planned)
 
     def along(self, table: Float[Tensor, "N K"], queries: int, keys: int) -> Float[Tensor, "Q J K"]:
-        """A vector for each pair of places on one axis; the coarser of the two counts in steps of the finer."""
+        """Return a vector for each pair of coordinates on one axis; the coarser axis counts in steps of the finer."""
         fine = max(queries, keys)
         table = stretch(table, 2 * fine - 1)
         i, j = torch.arange(queries, device=table.device)[:, None], torch.arange(keys, device=table.device)
@@ -62,22 +62,22 @@ class GridOffsets(nn.Module):
     def extend(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], at: Grid, keys_at: Grid, scale: float
     ) -> tuple[Float[Tensor, "B H T E"], Float[Tensor, "B H S E"]]:
-        """Longer queries and keys, whose plain product is the scaled one and the positions'."""
+        """Return longer queries and keys, whose plain product is q · k · scale plus the positions' part."""
         on_grid = q.unflatten(2, at)  # B H Y X K
         down = torch.einsum("bhyxk,yjk->bhyxj", on_grid, self.along(self.rows, at[0], keys_at[0]))
         right = torch.einsum("bhyxk,xjk->bhyxj", on_grid, self.along(self.columns, at[1], keys_at[1]))
         rows, columns = (torch.eye(side, dtype=k.dtype, device=k.device) for side in keys_at)
-        marks = torch.cat([rows.repeat_interleave(keys_at[1], 0), columns.repeat(keys_at[0], 1)], dim=1)
+        one_hot = torch.cat([rows.repeat_interleave(keys_at[1], 0), columns.repeat(keys_at[0], 1)], dim=1)
         return (
-            torch.cat([on_grid * scale, down, right], dim=-1).flatten(2, 3),
-            torch.cat([k, marks.expand(*k.shape[:3], -1)], dim=-1),
+            torch.cat([on_grid, down, right], dim=-1).flatten(2, 3),
+            torch.cat([k * scale, one_hot.expand(*k.shape[:3], -1)], dim=-1),
         )
 
 
 class PooledAttention(Attention):
     """project → split heads → pool → positions → kernel → add the pooled queries → merge → project.
 
-    `inputs` is the width of what comes in; that of what goes out, `dim`, may be larger.
+    `inputs` is the width of the input; that of the output, `dim`, may be larger.
     """
 
     def __init__(
@@ -91,29 +91,30 @@ class PooledAttention(Attention):
         self.pools = nn.ModuleDict({name: Pool(self.head_dim, stride, eps) for name, stride in whole.items()})
         fine = pooled(planned, min(strides)) if planned is not None else None
         self.offsets = GridOffsets(fine, self.head_dim) if fine is not None else None
+        self.scale = self.head_dim**-0.5 if self.offsets is None else 1.0  # `extend` scales the keys
         if self.offsets is not None and not (self.kernel.exact and self.kernel.reference):
             raise ValueError(
-                f"kernel={config.kernel!r} changes what q · k says, and relative positions are part of that product; "
+                f"kernel={config.kernel!r} does not keep q · k, and relative positions are part of that product; "
                 "use kernel=full or position=learned"
             )
 
-    def forward(self, x: Float[Tensor, "B T I"], *, grid: Grid) -> Float[Tensor, "B N D"]:
-        q = self.split(self.query(x))
-        k, v = self.keys_and_values(x, q, 0)
-        q, k, v = (self.pools[name](y, grid) for name, y in zip(("query", "key", "value"), (q, k, v), strict=True))
-        scale, asked, keys = self.head_dim**-0.5, q, k
+    def project(
+        self, x: Float[Tensor, "B T I"], context: None = None, *, start: int = 0, grid: Grid = (1, 1)
+    ) -> tuple[Float[Tensor, "B H N E"], Float[Tensor, "B H S E"], Float[Tensor, "B H S E"]]:
+        q, k, v = (self.pools[name](y, grid) for name, y in zip(self.pools, super().project(x), strict=True))
         if self.offsets is not None:
             at, keys_at = (pooled(grid, stride) for stride in self.strides)
-            (asked, keys), scale = self.offsets.extend(q, k, at, keys_at, scale), 1.0
+            q, k = self.offsets.extend(q, k, at, keys_at, self.head_dim**-0.5)
             v = F.pad(v, (0, sum(keys_at)))  # PyTorch's fused kernel wants values as long as keys
-        mixed, _ = self.kernel(asked, keys, v, scale=scale, dropout=self.dropout if self.training else 0.0)
+        return q, k, v
+
+    def merge(self, mixed: Float[Tensor, "B H N E"], q: Float[Tensor, "B H N E"]) -> Float[Tensor, "B N D"]:
         mixed = mixed[..., : self.head_dim]
-        mixed = mixed + q if self.residual else mixed
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return super().merge(mixed + q[..., : self.head_dim] if self.residual else mixed, q)
 
 
 class PooledBlock(nn.Module):
-    """Pooled attention and feed-forward. Where attention pools or widens, the residual stream does so beside it."""
+    """Pooled attention and feed-forward. Where attention pools or widens, so does the residual stream."""
 
     def __init__(
         self, config: BlockConfig, inputs: int, *, strides: tuple[int, int], planned: Grid | None, residual: bool,
@@ -125,22 +126,22 @@ class PooledBlock(nn.Module):
             dim=config.dim, heads=config.heads, context_dim=inputs, dropout=config.attention_dropout,
             kernel=config.kernel, needs=frozenset({"crosses"}),
         )  # fmt: skip
-        how = dict(strides=strides, planned=planned, residual=residual, eps=config.norm_eps)
-        self.attention = PooledAttention(attention, inputs, **how)  # type: ignore[arg-type]
+        options = dict(strides=strides, planned=planned, residual=residual, eps=config.norm_eps)
+        self.attention = PooledAttention(attention, inputs, **options)  # type: ignore[arg-type]
         self.feedforward = FeedForward(config.dim, config.ffn_dim, activation=config.activation, bias=True)
         widths = dict(attention=inputs, feedforward=config.dim)
         self.norms = nn.ModuleDict({part: build_norm("layer", dim, config.norm_eps) for part, dim in widths.items()})
         self.widen = nn.Linear(inputs, config.dim) if inputs != config.dim else None
 
     def forward(self, x: Float[Tensor, "B T I"], grid: Grid) -> tuple[Float[Tensor, "B N D"], Grid]:
-        """The tokens behind the block, and their grid."""
+        """Return the block's output and its grid."""
         y = self.norms["attention"](x)
         x = self.skip(x if self.widen is None else self.widen(y), grid)
         x = x + self.drop(self.attention(y, grid=grid))
         return x + self.drop(self.feedforward(self.norms["feedforward"](x))), pooled(grid, self.stride)
 
     def skip(self, x: Float[Tensor, "B T D"], grid: Grid) -> Float[Tensor, "B N D"]:
-        """The residual stream on the grid of the pooled queries: the largest of overlapping squares."""
+        """Max-pool the residual stream to the grid of the pooled queries."""
         if self.stride == 1:
             return x
         size = self.stride + 1

@@ -1,6 +1,6 @@
-"""What order means. A position scheme enters in one of three ways, and leaves the other two alone:
+"""Position schemes: what order means. A scheme enters in one of three ways:
 
-`embed` adds to the token vectors · `rotate` turns q and k · `bias` shifts the scores.
+`embed` adds to the token vectors · `rotate` rotates q and k · `bias` is added to the attention scores.
 """
 
 import math
@@ -12,33 +12,34 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.nn.masks import placed
-from regard.registry import register_position
+from regard.nn.patches import resample
+from regard.registry import positions, register_position
 
 
 class Bias:
-    """A rule like a mask, but with a number for each head: added to the scores before the softmax."""
+    """A rule, as a mask is, that gives a number for each head, query and key, added to the attention scores."""
 
     def values(self, i: Int[Tensor, "*N T 1"], j: Int[Tensor, "*N 1 S"]) -> Float[Tensor, "H *N T S"]:
-        """At the given absolute positions, for one block of them or for several at once."""
+        """Return the bias at absolute positions i (queries) and j (keys), for one block of them or several at once."""
         raise NotImplementedError
 
     start = 0
 
     def dense(self, T: int, S: int) -> Float[Tensor, "1 H T S"]:
-        """The bias for queries start … start+T and keys 0 … S; remembered per shape, as masks are."""
+        """Return the bias of queries start … start+T and keys 0 … S; cached by shape, as masks are."""
         known: dict[tuple[int, int], Tensor] = self.__dict__.setdefault("_dense", {})
         if (T, S) not in known:
             i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
             j = torch.arange(S, device=self.device)[None, :]
-            known[T, S] = self.values(i, j)[None].contiguous()  # to add it is then four times as fast
+            known[T, S] = self.values(i, j)[None].contiguous()  # adding it is then four times as fast
         return known[T, S]
 
     def forget(self) -> None:
-        """Computes anew what was remembered: a tensor made without gradients, or one whose gradients were taken."""
+        """Clear the cache: its tensors may lack gradients, or their graph is used up."""
         self.__dict__.pop("_dense", None)
 
     def at(self, start: int) -> "Bias":
-        """The same rule for queries that begin at position `start`."""
+        """Return this rule for queries that begin at position `start`."""
         return placed(self, start)
 
     @property
@@ -47,45 +48,82 @@ class Bias:
 
 
 class Position(nn.Module):
-    """No position at all, and the interface of every scheme: override one of the three."""
+    """No position at all, and the interface of every scheme: override `embed`, `rotate` or `bias`."""
 
-    turns = False
-    """Whether `rotate` does something: attention then keeps the scheme."""
+    rotates = False
+    """Whether `rotate` changes q and k: attention then keeps the scheme."""
+    additive = False
+    """Whether `embed` adds a vector that depends on the position alone."""
+    on_grid = False
+    """Whether the scheme has a setting `columns`, the width of a grid whose rows and columns it encodes."""
 
     def __init__(self, *, dim: int, heads: int, head_dim: int, max_len: int) -> None:
         super().__init__()
         self.dim, self.heads, self.head_dim, self.max_len = dim, heads, head_dim, max_len
 
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence that has positions, or None where there is no end."""
+        return None
+
     def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         return x
+
+    def embed_grid(
+        self, x: Float[Tensor, "B T D"], grid: tuple[int, int], *, trained: tuple[int, int], first: int = 0
+    ) -> Float[Tensor, "B T D"]:
+        """`embed` for patches on a grid (rows, columns), behind `first` tokens that lie outside of it; `trained` is the
+        grid that learned positions are for."""
+        return torch.cat([x[:, :first], self.embed(x[:, first:])], dim=1) if first else self.embed(x)
+
+    def added(self, T: int) -> Float[Tensor, "T D"] | None:
+        """Return the vectors that `embed` adds at positions 0 … T; None where it leaves tokens as they are."""
+        if type(self).embed is Position.embed:
+            return None
+        if not self.additive:
+            raise NotImplementedError(f"{type(self).__name__} positions are not added to the token vectors")
+        like = next(iter([*self.parameters(), *self.buffers()]), torch.empty(0))
+        with torch.no_grad():
+            return self.embed(torch.zeros(1, T, self.dim).to(like))[0].contiguous()
 
     def rotate(self, x: Float[Tensor, "B N T K"], start: int = 0) -> Float[Tensor, "B N T K"]:
         return x
 
+    def rotations(self, T: int) -> Float[Tensor, "2 T K"]:
+        """Cosines and sines of positions 0 … T, by which `rotate` turns pairs (i, i + K/2)."""
+        raise NotImplementedError(f"{type(self).__name__} positions rotate q and k in a way of their own")
+
     def bias(self, *, causal: bool = False) -> Bias | None:
-        """The rule for one forward pass; `causal` where only keys to the left are ever seen."""
+        """Return the rule for one forward pass; `causal` where only keys to the left are ever visible."""
         return None
 
 
 register_position("none")(Position)
 
 
+def with_columns(position: str, columns: int) -> str:
+    """Return a scheme's name with the setting `columns`, if it is one for grids and has none yet."""
+    missing = positions[position].on_grid and "columns" not in positions.settings(position)
+    return f"{position}:columns={columns}" if missing else position
+
+
 def sinusoids(T: int, dim: int, *, start: int = 0, base: float = 10_000.0) -> Float[Tensor, "T D"]:
-    """PE(pos, 2i) = sin(pos / base^(2i/d)), PE(pos, 2i+1) = cos(same); pairs i = 0 … d/2 − 1."""
+    """Return PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)), for i = 0 … d/2 − 1."""
     rates = base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     angles = torch.arange(start, start + T, dtype=torch.float64)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :dim].float()
 
 
 def grown(old: Tensor, rows: Tensor) -> Tensor:
-    """A longer table in place of the old; an ordinary tensor even if decoding asked for it, as training may go on."""
+    """Return a longer table with the old one's type and device; usable in training even if made during inference."""
     with torch.inference_mode(False):
         return rows.clone().to(old)
 
 
 class _Table(Position):
-    """Adds row `pos` of a fixed table; the table grows when a longer input comes."""
+    """Adds row `pos` of a fixed table, which grows when a longer input comes."""
 
+    additive = True
     table: Tensor
 
     def __init__(self, **sizes: int) -> None:
@@ -104,7 +142,7 @@ class _Table(Position):
 
 @register_position("sinusoidal")
 class Sinusoidal(_Table):
-    """Fixed waves (Vaswani et al., 2017), for any length: PE(pos+k) is a fixed linear map of PE(pos)."""
+    """Sinusoids (Vaswani et al., 2017), for any length: PE(pos+k) is a fixed linear map of PE(pos)."""
 
     def rows(self, T: int) -> Float[Tensor, "T D"]:
         return sinusoids(T, self.dim)
@@ -112,7 +150,7 @@ class Sinusoidal(_Table):
 
 @register_position("sinusoidal-halves")
 class SinusoidalHalves(_Table):
-    """The same waves with all sines first, then all cosines, as Marian and BART-like checkpoints have them."""
+    """Sinusoids with all sines first, then all cosines, as Marian and BART-like checkpoints have them."""
 
     def rows(self, T: int) -> Float[Tensor, "T D"]:
         waves = sinusoids(T, self.dim)
@@ -121,7 +159,9 @@ class SinusoidalHalves(_Table):
 
 @register_position("grid")
 class Grid(Position):
-    """2-D waves: half of the width says the row, half the column, of a grid `columns` wide."""
+    """2-D sinusoids: half of the width encodes the row, half the column, of a grid `columns` wide."""
+
+    additive = on_grid = True
 
     def __init__(self, columns: int | None = None, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -131,18 +171,34 @@ class Grid(Position):
 
     def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         pos = torch.arange(start, start + x.shape[1])
-        side = int(pos[-1]) // self.columns + 1 + self.columns
+        side = (start + x.shape[1] - 1) // self.columns + 1 + self.columns
         waves = sinusoids(side, self.dim // 2).to(x)
         return x + torch.cat([waves[pos // self.columns], waves[pos % self.columns]], dim=1)
+
+    def embed_grid(
+        self, x: Float[Tensor, "B T D"], grid: tuple[int, int], *, trained: tuple[int, int], first: int = 0
+    ) -> Float[Tensor, "B T D"]:
+        if grid[1] != self.columns:
+            raise ValueError(
+                f"positions are for {self.columns} patches in a row, the image has {grid[1]}; "
+                f"use position=grid:columns={grid[1]} or learned"
+            )
+        return super().embed_grid(x, grid, trained=trained, first=first)
 
 
 @register_position("learned")
 class Learned(Position):
-    """A trained vector for each position (BERT, GPT-2): there is none past the end."""
+    """A trained vector for each position (BERT, GPT-2), up to max_len."""
+
+    additive = True
 
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
         self.table = nn.Parameter(torch.randn(self.max_len, self.dim) * 0.02)
+
+    @property
+    def limit(self) -> int:
+        return self.max_len
 
     def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         end = start + x.shape[1]
@@ -153,10 +209,15 @@ class Learned(Position):
             )
         return x + self.table[start:end]
 
+    def embed_grid(
+        self, x: Float[Tensor, "B T D"], grid: tuple[int, int], *, trained: tuple[int, int], first: int = 0
+    ) -> Float[Tensor, "B T D"]:
+        return x + resample(self.table, trained, grid, first=first)
+
 
 @register_position("concatenated")
 class Concatenated(Position):
-    """Waves put beside the token vector instead of onto it, and projected back to the width."""
+    """Sinusoids concatenated to the token vector instead of added, and projected back to the width."""
 
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -168,37 +229,37 @@ class Concatenated(Position):
         return self.project(torch.cat([x, waves], dim=-1))
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor, way: float = 1.0) -> Tensor:
-    """Pairs (i, i + K/2) of the last axis turned; `sin` is negative for the first of each pair."""
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin, value=way)
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, sign: float = 1.0) -> Tensor:
+    """Rotate pairs (i, i + K/2) of the last axis, backwards for sign −1; `sin` is negative for the first of a pair."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin, value=sign)
 
 
-class _Turn(torch.autograd.Function):
-    """`turned`; the gradient is turned back."""
+class _Rotation(torch.autograd.Function):
+    """`rotated`, with a backward pass that rotates the gradient back instead of keeping intermediates."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return turned(x, cos, sin)
+        return rotated(x, cos, sin)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return turned(grad, cos, sin, -1.0), None, None
+        return rotated(grad, cos, sin, -1.0), None, None
 
 
 @register_position("rotary")
 class Rotary(Position):
-    """Turns pairs of q and k by an angle that grows with position: q·k then depends on the distance only.
+    """Rotates pairs of q and k by an angle that grows with position: q·k then depends on the distance only.
 
     Pairs are (i, i + K/2), as in GPT-NeoX and the Hugging Face layout (Su et al., 2021, pairs neighbours).
-    `stretch` slows the turns, so that texts longer than those trained on meet no new angles. With `trained`, the
-    length that was trained on, pairs that turn more than `fast` times in it stay as they are, and only those below
+    `stretch` slows the rotation, so that texts longer than those trained on meet no new angles. With `trained`, the
+    length that was trained on, pairs with more than `fast` full turns in it keep their rate, and only those below
     `slow` are slowed in full (Llama 3.1).
     """
 
-    turns = True
+    rotates = True
     angles: Tensor
 
     def __init__(
@@ -212,14 +273,14 @@ class Rotary(Position):
     ) -> None:
         super().__init__(**sizes)
         if self.head_dim % 2:
-            raise ValueError(f"rotary positions turn pairs: head_dim={self.head_dim} must be even")
+            raise ValueError(f"rotary positions rotate pairs: head_dim={self.head_dim} must be even")
         if fast <= slow:
             raise ValueError(f"rotary positions: fast={fast} must be above slow={slow}")
         self.base, self.stretch, self.trained, self.slow, self.fast = base, stretch, trained, slow, fast
         self.register_buffer("angles", self.rows(self.max_len), persistent=False)
 
     def rates(self) -> Float[Tensor, "N"]:
-        """Radians that each pair turns from one position to the next."""
+        """Return the radians by which each pair rotates from one position to the next."""
         rates = self.base ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
         if self.trained is None:
             return rates / self.stretch
@@ -237,11 +298,14 @@ class Rotary(Position):
         if end > self.angles.shape[1]:
             self.angles = grown(self.angles, self.rows(2 * end))
         cos, sin = self.angles[:, start:end].to(x.dtype)
-        return _Turn.apply(x, cos, sin) if x.requires_grad else turned(x, cos, sin)
+        return _Rotation.apply(x, cos, sin) if x.requires_grad else rotated(x, cos, sin)
+
+    def rotations(self, T: int) -> Float[Tensor, "2 T K"]:
+        return self.rows(T).to(self.angles).contiguous()
 
 
 class DistanceBias(Bias):
-    """A number for each head and distance j − i, from the scheme that owns it."""
+    """A bias that depends on the head and the distance j − i only, as its scheme computes it."""
 
     def __init__(self, scheme: "Alibi | RelativeBias", causal: bool) -> None:
         self.scheme, self.causal = scheme, causal
@@ -272,7 +336,7 @@ class Alibi(Position):
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, "H"]:
-    """2^(−8i/H) for a power of two; otherwise those of the next smaller one, then every other of the next."""
+    """Return 2^(−8i/H) for a power of two; otherwise those of the next smaller one, then every other of the next."""
     whole = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-8 * (i + 1) / whole) for i in range(whole)]
     slopes += [2.0 ** (-4 * (2 * i + 1) / whole) for i in range(heads - whole)]
@@ -281,9 +345,9 @@ def alibi_slopes(heads: int) -> Float[Tensor, "H"]:
 
 @register_position("relative")
 class RelativeBias(Position):
-    """A learned number for each head and distance, far distances sharing logarithmic buckets (T5).
+    """A learned bias for each head and distance, far distances sharing logarithmic buckets (T5).
 
-    `inside_scale` puts it under the root with q·k, (q·k + r)/√d; otherwise it is added after scaling.
+    `inside_scale` scales it together with q·k, (q·k + r)/√d; otherwise it is added after scaling.
     """
 
     def __init__(self, buckets: int = 32, far: int = 128, inside_scale: bool = False, **sizes: int) -> None:
@@ -297,7 +361,7 @@ class RelativeBias(Position):
         return self.table[self.bucket(distance, causal=causal)].movedim(-1, 0) * self.factor
 
     def bucket(self, distance: Int[Tensor, "*N T S"], *, causal: bool) -> Int[Tensor, "*N T S"]:
-        """Half of the buckets for exact small distances, half logarithmic up to `far`; by side if not causal."""
+        """Return the bucket of each distance: half exact, half logarithmic up to `far`; by side if not causal."""
         count = self.buckets if causal else self.buckets // 2
         side = torch.zeros_like(distance) if causal else (distance > 0).long() * count
         reach = (-distance).clamp(min=0) if causal else distance.abs()

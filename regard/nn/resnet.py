@@ -1,4 +1,4 @@
-"""ResNet (He et al., 2016) without its classes: a picture becomes a small map of wide vectors for others to read."""
+"""ResNet (He et al., 2016) without its classifier: an image becomes a small feature map of wide vectors."""
 
 from typing import cast
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class FrozenNorm(nn.Module):
-    """A batch norm that learns no more: the statistics and factors that it once had are four constants a channel."""
+    """A batch norm with constant statistics and factors: four buffers for each channel, no parameters."""
 
     eps = 1e-5
 
@@ -17,6 +17,10 @@ class FrozenNorm(nn.Module):
         super().__init__()
         for name, value in dict(weight=1.0, bias=0.0, running_mean=0.0, running_var=1.0).items():
             self.register_buffer(name, torch.full((channels,), value))
+
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this norm's cost should know."""
+        return "norms of the ResNet that are constants are no parameters"
 
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B C Y X"]:
         mean, variance, weight, bias = (cast(Tensor, getattr(self, name)) for name in STATISTICS)
@@ -27,20 +31,20 @@ STATISTICS = ("running_mean", "running_var", "weight", "bias")
 
 
 class LiveNorm(nn.BatchNorm2d):
-    """A batch norm that learns; once trained it computes what a frozen one with its tensors does."""
+    """A trainable batch norm; once trained it computes what a frozen one with its tensors does."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels, eps=FrozenNorm.eps)
-        self.num_batches_tracked = None  # a frozen one has no count
+        self.num_batches_tracked = None  # a frozen one has no batch counter
 
 
 class Convolution(nn.Module):
-    """A convolution without bias and a norm, which has one."""
+    """A convolution without bias, followed by a norm."""
 
     def __init__(self, inputs: int, outputs: int, size: int, *, stride: int = 1, frozen: bool) -> None:
         super().__init__()
-        # A convolution of size 1 leaves out what it strides over: cut out first. PyTorch's own way writes beyond its
-        # memory on the way back, for some widths in the layout that `ResNet` uses.
+        # A strided convolution of size 1 skips pixels: slice them out first. PyTorch's own backward pass writes out of
+        # bounds for some widths in the memory layout that `ResNet` uses.
         self.stride, stride = (stride, 1) if size == 1 else (1, stride)
         self.convolve = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
         nn.init.kaiming_normal_(self.convolve.weight, mode="fan_out", nonlinearity="relu")
@@ -51,7 +55,7 @@ class Convolution(nn.Module):
 
 
 def layers_of(inputs: int, outputs: int, *, bottleneck: bool) -> list[tuple[int, int, int]]:
-    """Inputs, outputs and size of a block's convolutions; the first of size 3 may take strides."""
+    """Return inputs, outputs and size of a block's convolutions; the first of size 3 may have a stride."""
     inner = outputs // 4
     if bottleneck:
         return [(inputs, inner, 1), (inner, inner, 3), (inner, outputs, 1)]
@@ -59,12 +63,12 @@ def layers_of(inputs: int, outputs: int, *, bottleneck: bool) -> list[tuple[int,
 
 
 class Residual(nn.Module):
-    """Two or three convolutions around which the input flows; `shortcut` fits it where the shape changes."""
+    """Two or three convolutions with a residual connection; `shortcut` projects the input where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, bottleneck: bool, frozen: bool) -> None:
         super().__init__()
         sizes = layers_of(inputs, outputs, bottleneck=bottleneck)
-        strides = [stride if place == int(bottleneck) else 1 for place in range(len(sizes))]
+        strides = [stride if index == int(bottleneck) else 1 for index in range(len(sizes))]
         self.layers = nn.ModuleList(
             Convolution(*size, stride=step, frozen=frozen) for size, step in zip(sizes, strides, strict=True)
         )
@@ -73,8 +77,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         y = x
-        for place, layer in enumerate(self.layers):
-            y = layer(y if place == 0 else F.relu(y))
+        for index, layer in enumerate(self.layers):
+            y = layer(y if index == 0 else F.relu(y))
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
@@ -110,7 +114,7 @@ class ResNet(nn.Module):
 
 
 def halved(side: int, times: int) -> int:
-    """What is left of a side, each odd one rounded up."""
+    """Return a side after so many halvings, each rounded up."""
     for _ in range(times):
         side = -(-side // 2)
     return side

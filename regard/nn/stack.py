@@ -1,4 +1,4 @@
-"""The same block, stacked."""
+"""A stack of blocks, and how its weights are initialised."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from regard.registry import positions
 
 
 def build_position(config: BlockConfig, dim: int | None = None) -> Position:
-    """The position scheme that a config names; `dim` where token vectors have another width than the stack."""
+    """Build the position scheme of a config; `dim` where token vectors have another width than the stack."""
     sizes = dict(dim=dim or config.dim, heads=config.heads, head_dim=config.head_size, max_len=config.max_len)
     return positions.build(config.position, **sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a generating Transformer is made of; `source` are embedding and stack of an encoder.
+    """The parts of a generative Transformer; `source` are the embedding and stack of its encoder.
 
-    What goes into the head is multiplied by `scale`.
+    The head's input is multiplied by `scale`.
     """
 
     embedding: Embedding
@@ -41,9 +41,9 @@ class Parts:
 
 
 class Stack(nn.Module):
-    """`depth` blocks and, for `final_norm`, a norm behind them. A `causal` one gets masks that hide the future.
+    """`depth` blocks and, for `final_norm`, a norm after them. A `causal` stack requires a mask that hides the future.
 
-    `shared` is one block, used again at every depth.
+    `shared` is one block, used at every depth.
     """
 
     def __init__(
@@ -63,8 +63,13 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this stack's cost should know."""
+        again = "reversible: on the way back each part of a layer runs once more, which FLOPs do not count"
+        return again if self.reversible and training else ""
+
     def new_cache(self, room: int) -> Cache:
-        """Nothing yet, with room for `room` positions, as each layer's kernel wants it."""
+        """Return an empty cache with room for `room` positions, of the type that each layer's kernel needs."""
         return Cache([block.attention.kernel.memory(room) for block in cast(Iterable[Block], self.blocks)])
 
     def forward(
@@ -92,7 +97,8 @@ class Stack(nn.Module):
         return self.norm(y.join() if isinstance(y, Streams) else y)
 
     def streams(self, x: Float[Tensor, "B T D"], context: Tensor | None, bias: Bias | None, *, taped: bool) -> Streams:
-        """The input, twice; with gradients, the parts may read the context and the parameters of the bias."""
+        """Return the input as two streams; with gradients, parts may read the context and the parameters of the
+        bias."""
         if not taped or not torch.is_grad_enabled():
             return Streams(x, x, None)
         others = [] if context is None else [context]
@@ -100,7 +106,7 @@ class Stack(nn.Module):
 
 
 def glorot(module: nn.Module) -> None:
-    """Glorot-uniform matrices, a fused one treated as the matrices that it holds; zero biases."""
+    """Initialise matrices Glorot-uniformly, a fused one as the matrices that it holds; biases to zero."""
     layers = [layer for layer in module.modules() if isinstance(layer, Attention)]
     fused = {layer.key_value for layer in layers if not layer.kernel.shares}
     for child in module.modules():
@@ -111,15 +117,15 @@ def glorot(module: nn.Module) -> None:
                 torch.nn.init.zeros_(child.bias)
 
 
-def seek_likeness(stack: Stack) -> None:
-    """Keys start as their queries, so that at first a token attends to what is like it (Trockman & Kolter, 2023)."""
+def init_keys_as_queries(stack: Stack) -> None:
+    """Initialise keys as copies of queries, so that tokens first attend to similar ones (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
         if layer.kv_heads == layer.heads and not layer.kernel.shares:
             layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
 
 
-def silence(stack: Stack) -> None:
-    """What every block adds starts at zero: an untrained stack passes its input on."""
+def zero_output_init(stack: Stack) -> None:
+    """Initialise the output matrices of all parts to zero: an untrained stack passes its input on."""
     for module in stack.modules():
         if isinstance(module, Attention):
             nn.init.zeros_(module.out.weight)

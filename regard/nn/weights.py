@@ -1,4 +1,4 @@
-"""Where a model keeps its kernels, their calls as they happen, and the weights of a call, asked for once more."""
+"""The attention kernels of a model, hooks on their calls, and the attention weights of a recorded call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,33 +18,34 @@ Then = Callable[[str, Kernel, dict[str, Any], Any], Any]
 
 
 def find_kernels(model: nn.Module) -> dict[str, Kernel]:
-    """Every attention kernel by the path of its layer; one inside another kernel belongs to that one.
+    """Return every attention kernel by the path of its layer; a kernel inside another one belongs to that.
 
-    A block that stands at several places of a list is as many layers, as ALBERT's is.
+    A block that is used at several depths counts as several layers (ALBERT).
     """
-    found: dict[str, Kernel] = {}
+    by_path: dict[str, Kernel] = {}
     inner: set[nn.Module] = set()
-    places: dict[Kernel, str] = {}
+    patterns: dict[Kernel, str] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, Kernel) and module not in inner:
-            place = re.sub(r"\d+", "#", path)
-            if places.setdefault(module, place) == place:
-                found[path.removesuffix(".kernel") or "kernel"] = module
+            pattern = re.sub(r"\d+", "#", path)
+            if patterns.setdefault(module, pattern) == pattern:
+                by_path[path.removesuffix(".kernel") or "kernel"] = module
             inner.update(part for part in module.modules() if part is not module)
-    if not found:
+    if not by_path:
         raise ValueError(
             f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
             "(a seq2seq needs score additive, dot or general)"
         )
-    return found
+    return by_path
 
 
 @contextmanager
 def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
-    """Calls `then` behind each call of a kernel, with its layer's name, the kernel, what it was given and its output,
-    and passes on what it returns instead, if that is not None.
+    """Call `then` after each call of a kernel, with the layer's name, the kernel, its arguments and its output; a
+    result that is not None replaces the output.
 
-    Layers that share a kernel take turns in a forward pass; where a reversible stack computes back, the other way.
+    Layers that share a kernel are told apart by the order of calls; in a reversible stack's backward pass by the
+    reverse order.
     """
     handles = [
         kernel.register_forward_hook(
@@ -60,7 +61,7 @@ def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
 
 
 class _Turns:
-    """The hook of one kernel, which tells its layers apart."""
+    """The forward hook of one kernel, which tells its layers apart."""
 
     def __init__(self, names: list[str], then: Then) -> None:
         self.names, self.then, self.calls = names, then, 0
@@ -87,7 +88,8 @@ def weights_of(
     scale: float | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B N T S"]:
-    """The weights of one call, of some heads only, computed again without dropout; RNG and kernel stay as they are."""
+    """Recompute the attention weights of one call without dropout, for a selection of heads; RNG and kernel state are
+    kept."""
     plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
     alone = heads if plain else None
     if alone is not None:
@@ -98,16 +100,16 @@ def weights_of(
         q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
     exact = torch.autocast(q.device.type, enabled=False) if plain else nullcontext()
     with exact, recomputing(), torch.random.fork_rng([q.device] if q.is_cuda else []):
-        some = None if bias is None else _SomeHeads(bias, alone)
-        _, found = kernel.forward(q, k, v, mask=mask, bias=some, scale=scale, dropout=0.0, weights=True)
-    if found is None:
+        bias = None if bias is None else _SomeHeads(bias, alone)
+        _, attention = kernel.forward(q, k, v, mask=mask, bias=bias, scale=scale, dropout=0.0, weights=True)
+    if attention is None:
         raise ValueError(f"kernel {type(kernel).__name__} has no weights to show; look(model, layers=…) without it")
-    kept = found if heads is None or alone is not None else found[:, heads]
+    kept = attention if heads is None or alone is not None else attention[:, heads]
     return kept.float().cpu()
 
 
 class _SomeHeads(Bias):
-    """A bias for some heads. It is asked afresh: a value remembered here, without gradient, must not stay behind."""
+    """A bias for a selection of heads, evaluated anew: a cached value without gradient must not remain."""
 
     def __init__(self, bias: Bias, heads: tuple[int, ...] | None) -> None:
         self.bias, self.heads, self.start = bias, heads, bias.start

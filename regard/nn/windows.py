@@ -1,6 +1,6 @@
-"""Attention inside the windows of an image (Swin): cut, shifted, with positions of their own; and grids that halve.
+"""Attention inside shifted windows of an image (Swin), with window-relative positions, and patch merging.
 
-Tokens stay B T D, row by row; their grid of rows and columns goes beside them.
+Tokens are B T D, row by row; their grid of rows and columns is passed along.
 """
 
 import math
@@ -23,9 +23,9 @@ from regard.nn.positions import Bias, Position
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How a grid is cut into squares of `size` × `size` tokens, after it was rolled up and left by `shift`.
+    """The partition of a grid into squares of `size` × `size` tokens, after rolling it up and left by `shift`.
 
-    Rows and columns that fill the last squares up are zeros. They are seen, as published models see them.
+    Rows and columns that fill the last squares are zeros. They are attended to, as in published models.
     """
 
     grid: Grid
@@ -34,32 +34,33 @@ class Windows:
 
     @classmethod
     def fit(cls, grid: Grid, window: int, *, shifted: bool = False, within: Grid | None = None) -> "Windows":
-        """Windows for a grid, no larger than one planned for (none: that grid); a single one is not shifted."""
+        """Return windows for a grid, no larger than the planned one (none: that grid); a single window is not
+        shifted."""
         side = max(1, min(within or grid))
         return cls(grid, min(side, window), window // 2 if shifted and side > window else 0)
 
     @property
     def filled(self) -> Grid:
-        """Rows and columns together with those that fill up."""
+        """Rows and columns including the padding."""
         rows, columns = self.grid
         return rows + -rows % self.size, columns + -columns % self.size
 
     @property
     def counts(self) -> Grid:
-        """Windows below each other, and side by side."""
+        """Rows and columns of windows."""
         return self.filled[0] // self.size, self.filled[1] // self.size
 
     def split(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "N W D"]:
-        """Each window as a row of the batch: those of an image follow each other, row by row."""
+        """Return each window as a row of the batch: those of an image in sequence, row by row."""
         x = fill(x.unflatten(1, self.grid), self.size)
-        if self.shift:  # one copy, not the three that two rolls and a cut make
+        if self.shift:  # one copy, not the three of two rolls and a partition
             x = x.flatten(1, 2).index_select(1, self.order(x.device))
             return x.unflatten(1, (-1, self.size**2)).flatten(0, 1)
         x = x.unflatten(2, (-1, self.size)).unflatten(1, (-1, self.size))  # B rows size columns size D
         return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)
 
     def join(self, x: Float[Tensor, "N W D"]) -> Float[Tensor, "B T D"]:
-        """The way back."""
+        """Return the grid's tokens from those of its windows: the inverse of `split`."""
         if self.shift:
             x = x.unflatten(0, (-1, math.prod(self.counts))).flatten(1, 2)
             x = x.index_select(1, self.order(x.device, back=True)).unflatten(1, self.filled)
@@ -70,14 +71,14 @@ class Windows:
 
     @cache  # noqa: B019  windows are values: there are as many as grids and sizes in use
     def order(self, device: torch.device, *, back: bool = False) -> Int[Tensor, "T"]:
-        """Where each token of the windows, in turn, comes from; or, back, where each token of the grid went."""
-        with torch.inference_mode(False):  # training may come to use what is remembered here
+        """Return the grid index of each token of the windows; for `back`, the inverse permutation."""
+        with torch.inference_mode(False):  # training may later use the cached tensor
             rolled = torch.arange(math.prod(self.filled)).view(self.filled).roll((-self.shift, -self.shift), (0, 1))
-            found = Windows(self.filled, self.size).split(rolled.view(1, -1, 1).double()).flatten().long()
-            return (found.argsort() if back else found).to(device)
+            index = Windows(self.filled, self.size).split(rolled.view(1, -1, 1).double()).flatten().long()
+            return (index.argsort() if back else index).to(device)
 
     def mask(self, batch: int, device: torch.device | None = None) -> Mask | None:
-        """Tokens from opposite edges, which only rolling brought together, do not see each other."""
+        """Return a mask that hides tokens from opposite edges, adjacent only by rolling, from each other."""
         if not self.shift:
             return None
         low, right = (torch.arange(side, device=device) >= side - self.shift for side in self.filled)
@@ -87,13 +88,13 @@ class Windows:
 
 
 def fill(x: Float[Tensor, "B Y X D"], size: int) -> Float[Tensor, "B N M D"]:
-    """Zeros at the bottom and the right, up to multiples of `size`."""
+    """Pad with zeros at the bottom and the right, up to multiples of `size`."""
     below, right = -x.shape[1] % size, -x.shape[2] % size
     return F.pad(x, (0, 0, 0, right, 0, below)) if below or right else x
 
 
 class WindowBias(Bias):
-    """A number for each head and each offset of two places in a window, from a table for windows of side `window`."""
+    """A bias for each head and each offset of two tokens in a window, from a table for windows of side `window`."""
 
     def __init__(self, table: Float[Tensor, "N H"], window: int, size: int) -> None:
         self.table, self.window, self.size = table, window, size
@@ -109,14 +110,14 @@ class WindowBias(Bias):
 
 
 class WindowPosition(Position):
-    """Where a token stands in its window, as a bias; a window smaller than planned uses the offsets it has."""
+    """Window-relative positions as a bias; a window smaller than planned uses a part of the table."""
 
     def __init__(self, window: int, *, heads: int, head_dim: int) -> None:
         super().__init__(dim=heads * head_dim, heads=heads, head_dim=head_dim, max_len=window**2)
         self.window = window
 
     def numbers(self) -> Float[Tensor, "N H"]:
-        """For each offset, from the one most to the upper left: row by row."""
+        """Return the bias of each offset, row by row from the upper left."""
         raise NotImplementedError
 
     def bias(self, *, causal: bool = False, size: int | None = None) -> Bias:
@@ -124,7 +125,7 @@ class WindowPosition(Position):
 
 
 class LearnedOffsets(WindowPosition):
-    """A learned number for each head and offset (Liu et al., 2021)."""
+    """A learned bias for each head and offset (Liu et al., 2021)."""
 
     def __init__(self, window: int, **sizes: int) -> None:
         super().__init__(window, **sizes)
@@ -136,9 +137,9 @@ class LearnedOffsets(WindowPosition):
 
 
 class LogOffsets(WindowPosition):
-    """A small network from an offset, on a logarithmic scale, to a number between 0 and 16 (Liu et al., 2022).
+    """A small network from an offset, on a logarithmic scale, to a bias between 0 and 16 (Liu et al., 2022).
 
-    A network that was trained on windows of another side, `trained`, meets offsets on the scale that it knows.
+    Offsets are normalised by the side of the windows that the network was `trained` with.
     """
 
     offsets: Tensor
@@ -157,11 +158,11 @@ class LogOffsets(WindowPosition):
 
 
 class KeysUnbiased(nn.Linear):
-    """Makes keys without a bias and values with one: cosines, unlike plain products, would feel a bias of the keys."""
+    """Projects keys without a bias and values with one: a key bias would change cosines, unlike plain products."""
 
     @property
     def added(self) -> Float[Tensor, "O"]:
-        """The bias as far as it counts."""
+        """The effective bias: zeros for the keys."""
         keys, values = self.bias.chunk(2)
         return torch.cat([torch.zeros_like(keys), values])
 
@@ -170,12 +171,12 @@ class KeysUnbiased(nn.Linear):
 
 
 class WindowBlock(Block):
-    """Attention inside windows, and feed-forward. After-norms stand inside the residual branch, not behind the sum."""
+    """Attention inside windows, and feed-forward. Post-norms are inside the residual branch, not after the sum."""
 
     def __init__(self, config: BlockConfig, position: WindowPosition, *, path_dropout: float = 0.0) -> None:
         super().__init__(config, position, causal=False, cross=False)
         self.position, self.path_dropout = position, path_dropout
-        if config.kernel == "cosine":
+        if self.attention.kernel.plain_keys:
             self.attention.key_value = KeysUnbiased(config.dim, self.attention.key_value.out_features)
 
     def forward(self, x: Float[Tensor, "B T D"], windows: Windows, mask: Mask | None) -> Float[Tensor, "B T D"]:
@@ -190,7 +191,7 @@ class WindowBlock(Block):
 
 
 class Merge(nn.Module):
-    """Four neighbours side by side become one token of twice the width: rows and columns halve."""
+    """Patch merging: four neighbouring tokens become one of twice the width; rows and columns halve."""
 
     def __init__(self, dim: int, *, norm_first: bool) -> None:
         super().__init__()
@@ -213,12 +214,12 @@ class Stage(nn.Module):
         self.window, self.planned = window, planned
 
     def windows(self, grid: Grid) -> tuple[Windows, Windows]:
-        """How even and odd blocks cut a grid."""
+        """Return the windows of even and of odd blocks for a grid."""
         even, odd = (Windows.fit(grid, self.window, shifted=shifted, within=self.planned) for shifted in (False, True))
         return even, odd
 
     def forward(self, x: Float[Tensor, "B T D"], grid: Grid) -> tuple[Float[Tensor, "B N E"], Grid]:
-        """The tokens behind the stage, and their grid."""
+        """Return the stage's output and its grid."""
         cuts = self.windows(grid)
         masks = [cut.mask(len(x), x.device) for cut in cuts]
         for number, block in enumerate(self.blocks):

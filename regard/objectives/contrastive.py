@@ -1,4 +1,5 @@
-"""Vectors that belong together are to be found among others (CLIP: Radford et al., 2021; SimCLR: Chen et al., 2020)."""
+"""Contrastive losses: matching vectors must be identified among others (CLIP: Radford et al., 2021; SimCLR: Chen et
+al., 2020)."""
 
 import math
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 from regard.data.sets.batches import Batch
 
 SHARPEST = 0.01
-"""The temperature that learning does not go below."""
+"""Lower bound of the learned temperature."""
 
 
 def contrastive(
@@ -20,20 +21,21 @@ def contrastive(
     temperature: float | Float[Tensor, ""],
     same: Bool[Tensor, "N N"] | None = None,
 ) -> Float[Tensor, ""]:
-    """The summed loss over pairs of rows: cross-entropy of finding its partner, the mean of both directions.
+    """Return the summed loss over pairs of rows: cross-entropy of identifying the partner, the mean of both directions.
 
-    `same[i, j]` says that right j would do for left i as well, so that it is no wrong answer; the diagonal is anyhow
-    right. Two views of the same pictures are cat(a, b) and cat(b, a), where same[i, j] marks i itself in the other.
+    `same[i, j]` marks right j as another correct partner of left i, which is not counted as a negative; the diagonal
+    always is. For two views of the same images, pass cat(a, b) and cat(b, a), where same[i, j] marks i itself in the
+    other.
     """
     scores = F.normalize(left, dim=-1) @ F.normalize(right, dim=-1).T / temperature
-    places = torch.arange(len(scores), device=scores.device)
+    indices = torch.arange(len(scores), device=scores.device)
     if same is not None:
         scores = scores.masked_fill(same & ~torch.eye(len(scores), dtype=torch.bool, device=same.device), -math.inf)
-    both = (F.cross_entropy(one, places, reduction="sum") for one in (scores, scores.T))
+    both = (F.cross_entropy(logits, indices, reduction="sum") for logits in (scores, scores.T))
     return sum(both) / 2  # type: ignore[return-value]
 
 
-def pictures_and_texts(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over pairs of a picture and its text; targets B B say which texts are right for which picture."""
+def image_text_contrast(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """Return the summed loss over image–text pairs; targets B B mark the texts that fit each image."""
     left, right = model.features(**batch.inputs)
     return contrastive(left, right, model.temperature.clamp(min=SHARPEST), batch.targets), len(left)

@@ -1,4 +1,4 @@
-"""Labels of a text, of its tokens, of a span in it, and how alike two texts are."""
+"""Losses for labels of a text, labels of tokens, spans, and text similarity."""
 
 import math
 from typing import Any
@@ -11,24 +11,24 @@ from torch import Tensor
 from regard.data.sets.batches import IGNORE, Batch
 
 TEMPERATURE = 0.05
-"""Of the softmax over the other texts of a batch."""
+"""Temperature of the softmax over the other texts of a batch."""
 
 
 def text_labels(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over texts."""
+    """Return the summed loss over texts, and their number."""
     scores = model(**batch.inputs)
     return F.cross_entropy(scores, batch.targets, label_smoothing=smoothing, reduction="sum"), len(scores)
 
 
 def token_labels(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over labelled tokens."""
+    """Return the summed loss over labelled tokens, and their number."""
     labelled = batch.targets != IGNORE
     scores = model(**batch.inputs)[labelled]
     return F.cross_entropy(scores, batch.targets[labelled], label_smoothing=smoothing, reduction="sum"), len(scores)
 
 
 def span(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over texts, of the first and the last token of the span (targets B 2)."""
+    """Return the summed loss over texts, of the first and the last token of the span (targets B 2)."""
     scores = hide_padding(model(**batch.inputs), batch.inputs["lengths"])
     losses = F.cross_entropy(scores, batch.targets, label_smoothing=0.0, reduction="sum")
     return losses / 2, len(scores)
@@ -39,10 +39,10 @@ def hide_padding(scores: Float[Tensor, "B T 2"], lengths: Tensor) -> Float[Tenso
     return scores.masked_fill(hidden[:, :, None], -math.inf)
 
 
-def likeness(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """Pairs of texts, all first ones above all second ones; targets B are how alike they are, from 0 to 1.
+def similarity(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+    """Return the loss of pairs of texts, all first ones above all second ones; targets B are similarities in [0, 1].
 
-    Squared difference of cosine and target; and a text that means the same must be found among the batch's others.
+    It is the squared difference of cosine and target, plus a contrastive loss: a paraphrase must be found in the batch.
     """
     vectors = F.normalize(model.embed(**batch.inputs), dim=-1)
     first, second = vectors.chunk(2)

@@ -1,4 +1,4 @@
-"""Hidden tokens, and whether two texts belong together (Devlin et al., 2019)."""
+"""Masked tokens, and next-sentence prediction (Devlin et al., 2019)."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from regard.objectives.next_token import head_cross_entropy
 
 
 def masked_tokens(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over hidden tokens, and how many those are. Where the batch has labels ("the second text
-    follows"), their mean loss is added to the mean loss of a token."""
+    """Return the summed loss over masked tokens, and their number. Where the batch has labels (next sentence or not),
+    their mean loss is added to the mean loss of a token."""
     x = model.features(**batch.inputs)
     hidden = batch.targets != IGNORE
     targets, head = batch.targets[hidden], model.head

@@ -1,7 +1,7 @@
-"""A set of things against a set of guesses: each thing gets the guess that suits it best, the others mean nothing.
+"""Set prediction by bipartite matching (DETR): each object is assigned one prediction, the others are "no object".
 
-Targets are B M 5: the number of a thing's label, or IGNORE where a picture has fewer things, and its box as centre
-(column, row), width and height in shares of the picture's sides.
+Targets are B M 5: the index of an object's label, or IGNORE where an image has fewer objects, and its box as centre
+(column, row), width and height, relative to the image's sides.
 """
 
 from dataclasses import dataclass
@@ -14,37 +14,35 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """What counts how much, in choosing guesses and in the loss."""
+    """Weights of the terms of the matching cost and of the loss."""
 
     label: float = 1.0
-    """That the label is right."""
+    """Classification."""
     box: float = 5.0
-    """The distance of the four numbers of a box."""
+    """L1 distance of the four box coordinates."""
     overlap: float = 2.0
-    """How little the boxes have in common."""
+    """Generalised intersection over union."""
     nothing: float = 0.1
-    """A guess that should say nothing, beside one that should name a label: there are many more of them."""
+    """Relative weight of "no object" predictions in the classification loss: there are many more of them."""
 
 
 PUBLISHED = Weights()
 
 
 def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
-    """Centre, width and height as left, top, right and bottom."""
+    """Convert centre, width and height to left, top, right and bottom."""
     centre, size = boxes.split(2, dim=-1)
     return torch.cat([centre - size / 2, centre + size / 2], dim=-1)
 
 
 def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
-    """Intersection over union, less the share of the box around both that neither covers (Rezatofighi et al., 2019).
-
-    Both are corners; axes are broadcast.
-    """
+    """Return the generalised intersection over union of boxes given by corners (Rezatofighi et al., 2019); axes
+    broadcast."""
 
     def area(low: Tensor, high: Tensor) -> Tensor:
         return (high - low).clamp(min=0).prod(-1)
@@ -61,54 +59,54 @@ def match(
     scores: Float[Tensor, "*L B Q C"], boxes: Float[Tensor, "*L B Q 4"], targets: Float[Tensor, "B M 5"],
     weights: Weights = PUBLISHED,
 ) -> Int[Tensor, "*L B M"]:  # fmt: skip
-    """The guess for each thing, no guess for two, so that the sum of all costs is least; IGNORE where nothing is.
+    """Return the prediction assigned to each object, by minimal total cost; IGNORE where there is none.
 
-    The cost of a label is 1 less its probability. Of more things than guesses, some get none.
+    The classification cost is 1 minus the probability. With more objects than predictions, some get none.
     """
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
-        raise ImportError("guesses are matched by SciPy: pip install 'regard[vision]'") from None
+        raise ImportError("bipartite matching needs SciPy: pip install 'regard[vision]'") from None
 
     labels, wanted = targets[..., 0].long(), targets[..., 1:]
-    asked = labels.clamp(min=0)[:, None].expand(*scores.shape[:-1], -1)
-    cost = weights.label * -scores.softmax(-1).gather(-1, asked)
+    classes = labels.clamp(min=0)[:, None].expand(*scores.shape[:-1], -1)
+    cost = weights.label * -scores.softmax(-1).gather(-1, classes)
     cost += weights.box * (boxes[..., :, None, :] - wanted[:, None]).abs().sum(-1)
     cost -= weights.overlap * generalized_iou(corners(boxes)[..., :, None, :], corners(wanted)[:, None])
     table = cost.nan_to_num(nan=1e6, posinf=1e6, neginf=1e6).float().cpu().numpy()  # *L B Q M
-    found = np.full((*table.shape[:-2], table.shape[-1]), IGNORE)
+    assigned = np.full((*table.shape[:-2], table.shape[-1]), IGNORE)
     counts = (labels != IGNORE).sum(1).tolist()
-    for place in np.ndindex(table.shape[:-2]):
-        guesses, things = linear_sum_assignment(table[place][:, : counts[place[-1]]])
-        found[place][things] = guesses
-    return torch.from_numpy(found).to(labels.device)
+    for index in np.ndindex(table.shape[:-2]):
+        predictions, objects = linear_sum_assignment(table[index][:, : counts[index[-1]]])
+        assigned[index][objects] = predictions
+    return torch.from_numpy(assigned).to(labels.device)
 
 
 def set_loss(
     answers: Float[Tensor, "L B Q N"], targets: Float[Tensor, "B M 5"], weights: Weights = PUBLISHED,
     *, smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:  # fmt: skip
-    """The loss of each block's answers, each matched by itself, added up."""
-    scores, boxes = apart(answers)
+    """Return the losses of each block's outputs, each matched by itself, summed."""
+    scores, boxes = split_predictions(answers)
     chosen = match(scores, boxes, targets, weights)
-    layer, row, thing = (chosen != IGNORE).nonzero(as_tuple=True)
-    guess = chosen[layer, row, thing]
+    layer, row, target = (chosen != IGNORE).nonzero(as_tuple=True)
+    prediction = chosen[layer, row, target]
     classes = scores.shape[-1]
     labels = torch.full(scores.shape[:-1], classes - 1, device=scores.device)
-    labels[layer, row, guess] = targets[row, thing, 0].long()
+    labels[layer, row, prediction] = targets[row, target, 0].long()
     balance = scores.new_ones(classes)
     balance[-1] = weights.nothing
     loss = scores.new_zeros(())
-    for one, right in zip(scores, labels, strict=True):  # the mean of each block by itself
-        loss = loss + F.cross_entropy(one.flatten(0, 1), right.flatten(), balance, label_smoothing=smoothing)
-    found, wanted = boxes[layer, row, guess], targets[row, thing, 1:]
-    far = (found - wanted).abs().sum()
-    apart_by = (1 - generalized_iou(corners(found), corners(wanted))).sum()
-    things = max(1, int((targets[..., 0] != IGNORE).sum()))
-    return weights.label * loss + (weights.box * far + weights.overlap * apart_by) / things
+    for logits, targets_ in zip(scores, labels, strict=True):  # the mean of each block by itself
+        loss = loss + F.cross_entropy(logits.flatten(0, 1), targets_.flatten(), balance, label_smoothing=smoothing)
+    predicted, wanted = boxes[layer, row, prediction], targets[row, target, 1:]
+    distance = (predicted - wanted).abs().sum()
+    overlap = (1 - generalized_iou(corners(predicted), corners(wanted))).sum()
+    count = max(1, int((targets[..., 0] != IGNORE).sum()))
+    return weights.label * loss + (weights.box * distance + weights.overlap * overlap) / count
 
 
 def matched_boxes(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The loss of all blocks of the decoder, summed over pictures."""
+    """Return the loss of all decoder blocks, summed over images."""
     answers = model.answers(model.states(**batch.inputs))
     return set_loss(answers, batch.targets, smoothing=smoothing) * len(batch.targets), len(batch.targets)

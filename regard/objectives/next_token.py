@@ -1,7 +1,7 @@
-"""Cross-entropy of the next token, without ever holding all scores at once.
+"""Cross-entropy of the next token, without ever holding all logits at once.
 
-For a small model most of the time goes into scores over the vocabulary. Here padding is dropped first, and the
-rest goes through the output layer in chunks whose scores fit the cache; their gradient is taken on the spot.
+In a small model most of the time goes into logits over the vocabulary. Here padding is dropped first, and the rest goes
+through the output layer in chunks whose logits fit the cache; their gradient is computed at once.
 """
 
 from typing import Any
@@ -30,13 +30,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         rows = max(64, CHUNK_BYTES // (4 * vocab))
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
-            scores = F.linear(x[part], weight, bias)
-            total += _entropy_(scores, targets[part], smoothing)  # scores now hold their own gradient
+            logits = F.linear(x[part], weight, bias)
+            total += _entropy_(logits, targets[part], smoothing)  # `logits` now holds its own gradient
             if wanted:
-                torch.mm(scores, weight, out=x_grad[part])
-                weight_grad.addmm_(scores.t(), x[part])
+                torch.mm(logits, weight, out=x_grad[part])
+                weight_grad.addmm_(logits.t(), x[part])
                 if bias_grad is not None:
-                    bias_grad += scores.sum(0)
+                    bias_grad += logits.sum(0)
         ctx.grads = x_grad, weight_grad, bias_grad
         return total.to(x.dtype)
 
@@ -47,18 +47,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return x, weight, bias, None, None
 
 
-def _entropy_(scores: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
-    """The summed loss; `scores` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
+def _entropy_(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
+    """Return the summed loss; `logits` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
     column = targets[:, None]
-    scores -= scores.amax(1, keepdim=True)
-    right = scores.gather(1, column).sum(dtype=torch.float64)
-    mean = scores.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
-    total = scores.exp_().sum(1, keepdim=True)
+    logits -= logits.amax(1, keepdim=True)
+    right = logits.gather(1, column).sum(dtype=torch.float64)
+    mean = logits.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
+    total = logits.exp_().sum(1, keepdim=True)
     loss = total.log().sum(dtype=torch.float64) - (1 - smoothing) * right - smoothing * mean
-    scores /= total
-    scores.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=scores.dtype))
+    logits /= total
+    logits.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=logits.dtype))
     if smoothing:
-        scores -= smoothing / scores.shape[1]
+        logits -= smoothing / logits.shape[1]
     return loss
 
 
@@ -69,14 +69,15 @@ def linear_cross_entropy(
     targets: Int[Tensor, "N"],
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Σ cross-entropy(x Wᵀ + b, target) with label smoothing as `torch.nn.functional.cross_entropy` means it."""
+    """Σ cross-entropy(x Wᵀ + b, target) with label smoothing as in `torch.nn.functional.cross_entropy`."""
     return _LinearCrossEntropy.apply(x, weight, bias, targets, smoothing)
 
 
 def head_cross_entropy(
     head: Any, x: Float[Tensor, "N D"], targets: Int[Tensor, "N"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """The same for the last product of a head; a quantised one has a way of its own to multiply, and no gradient."""
+    """`linear_cross_entropy` for a head's last product; a quantised head multiplies in its own way, without
+    gradient."""
     if not hasattr(head, "packed"):
         return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing)
     total = x.new_zeros((), dtype=torch.float64)
@@ -87,10 +88,10 @@ def head_cross_entropy(
 
 
 def next_token(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over real (not padded) target tokens, and how many those are."""
+    """Return the summed loss over target tokens without padding, and their number."""
     x = model.features(**batch.inputs)
     real, head = batch.targets != IGNORE, model.head
-    if real.all():  # picking all of them would be a copy, and the way back a slow one
+    if real.all():  # selecting all of them would be a copy, with a slow backward pass
         x, targets = x.flatten(0, -2), batch.targets.flatten()
     else:
         x, targets = x[real], batch.targets[real]

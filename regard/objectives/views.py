@@ -1,4 +1,4 @@
-"""Two views of one picture are to be alike, and unlike all others (Chen et al., 2020)."""
+"""Two views of one image are to be similar, and dissimilar to all others (SimCLR: Chen et al., 2020)."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from regard.objectives.contrastive import contrastive
 def two_views(
     model: Any, batch: Batch, *, smoothing: float = 0.0, temperature: float = 0.2
 ) -> tuple[Float[Tensor, ""], int]:
-    """The summed loss over views; a batch holds all first views above all second ones.
+    """Return the summed loss over views; a batch holds all first views above all second ones.
 
-    Each looks for the other one of its picture among all views of all pictures but itself.
+    Each view must identify the other view of its image among all views but itself.
     """
     views = model(**batch.inputs)
     others, itself = (x.roll(len(views) // 2, 0) for x in (views, torch.eye(len(views), dtype=torch.bool)))

@@ -5,7 +5,6 @@ from regard.recipes import (  # noqa: F401  importing registers them
     captioner,
     clip,
     detr,
-    examples,
     finetune,
     hierarchies,
     lm,

@@ -1,4 +1,4 @@
-"""Tasks about texts: labels, tags, answers, likeness, instructions; from nothing, or from trained weights.
+"""Tasks about texts: labels, tags, answers, similarity, instructions; from scratch, or from trained weights.
 
 regard train classify       which of 13 languages, from names: 400 steps, two minutes of one core, 97.3 % right
 regard train tag            dates, places, amounts, names in sentences: 1,000 steps, five minutes, F1 97.9
@@ -9,45 +9,69 @@ regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid d
     SST-2 with MiniLM: see benchmarks/sst2.py
 """
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from regard.data.sets.labelled import ExamplesConfig
+import numpy as np
+import torch
+
+from regard.config import nearest, override
+from regard.data.sets.batches import IGNORE, Batch, IdPair, Stream, pad
+from regard.data.sets.labelled_texts import Examples, ExamplesConfig, labels_of, sides_of, tag_of
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
+from regard.objectives.labels import similarity, span, text_labels, token_labels
+from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
+from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe
+from regard.tasks.language_model import front_of
+from regard.tasks.text_encoder import text_inputs as read
+from regard.tasks.text_heads import first_tokens
+from regard.tokens import Framed, Tokenizer
 from regard.train.config import TrainConfig
+from regard.train.progress import Line
 
+RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
+"""Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
+OBJECTIVES = {
+    "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
+}  # fmt: skip
 HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}
-"""The head that each task needs."""
+"""The head of each task."""
 
 
-def task_recipe(task: Any, *, embedded: bool, base: str | None) -> Recipe:
-    """From nothing a small encoder and Muon; from trained weights their own config, and small steps of AdamW."""
-    if base is not None:
-        family, config = start_config(base, task)
+def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
+    """From scratch, a small encoder and Muon; from trained weights, their own config and small steps of AdamW."""
+    data = override(ExamplesConfig(task=task), fields, under="data.")
+    if data.base is not None:
+        family, config = start_config(data.base, task)
         train = TrainConfig(
             epochs=3.0, batch_tokens=1024, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
-        return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, base=base), train=train)
-    model, fields, pace = FROM_NOTHING[task]
+        return Recipe(
+            name=task, family=family, model=config, data=ExamplesConfig(task=task, base=data.base), train=train
+        )
+    model, defaults, pace = FROM_SCRATCH[task]
     family = "gpt" if task == "instruct" else "bert"
-    config = preset(family, "tiny", dropout=0.0 if embedded else 0.1, max_len=256, **model)
+    config = preset(family, "tiny", dropout=0.0 if data.embedded else 0.1, max_len=256, **model)
     train = TrainConfig(
         **dict(batch_tokens=2048, lr=2e-3) | pace, optimizer="muon", schedule="trapezoid", warmup=100, smoothing=0.0,
         eval_every=200, save_every=200,
     )  # fmt: skip
-    return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, **fields), train=train)
+    return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, **defaults), train=train)
 
 
-FROM_NOTHING: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+FROM_SCRATCH: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "classify": (dict(task="classify"), dict(vocab_size=2000), dict(steps=400)),
-    # Names that training never showed are found by what stands around them, so some words are hidden in training.
+    # Names that do not occur in training are found by their context, so some words are masked in training.
     "tag": (dict(task="tag", pooler=False), dict(vocab_size=800, hidden=0.25), dict(steps=1000)),
-    # The end of an answer depends on where it starts: distances matter more than places.
+    # The end of an answer depends on where it starts: distances matter more than positions.
     "answer": (
         dict(task="answer", pooler=False, position="rotary", norm_place="pre"), dict(vocab_size=1000),
         dict(steps=1800, batch_tokens=3072, lr=4e-3),
@@ -55,7 +79,7 @@ FROM_NOTHING: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] =
     "embed": (dict(task="none", pooler=False), dict(vocab_size=1000), dict(steps=600)),
     "instruct": ({}, dict(vocab_size=1000), dict(steps=1000)),
 }  # fmt: skip
-"""What differs for each task that starts from nothing: model, data, training."""
+"""Fields of model, data and training that differ between the tasks, from scratch."""
 
 
 def start_config(base: str, task: str) -> tuple[str, Any]:
@@ -64,36 +88,220 @@ def start_config(base: str, task: str) -> tuple[str, Any]:
     family = models.name_of(type(model))
     if task == "instruct":
         if family != "gpt":
-            raise ValueError(f"{base} is a {family}; instructions are for models that continue texts, such as gpt")
+            raise ValueError(f"{base} is a {family}; instructions are for language models, such as gpt")
         return family, model.config
     if family != "bert":
         raise ValueError(
-            f"{base} is a {family}; {task} needs an encoder such as bert (a model that writes can be "
+            f"{base} is a {family}; {task} needs an encoder such as bert (a language model can be "
             "tuned with --task instruct, or prompted with `regard eval --few-shot`)"
         )
     return family, replace(model.config, task=HEADS[task], labels=(), pooler=model.config.pooler or task == "classify")
 
 
 @register_recipe("classify")
-def classify(*, embedded: bool = True, base: str | None = None) -> Recipe:
-    return task_recipe("classify", embedded=embedded, base=base)
+def classify(data: Mapping[str, Any]) -> Recipe:
+    """Labels of texts."""
+    return task_recipe("classify", data)
 
 
 @register_recipe("tag")
-def tag(*, embedded: bool = True, base: str | None = None) -> Recipe:
-    return task_recipe("tag", embedded=embedded, base=base)
+def tag(data: Mapping[str, Any]) -> Recipe:
+    """Entities in texts."""
+    return task_recipe("tag", data)
 
 
 @register_recipe("answer")
-def answer(*, embedded: bool = True, base: str | None = None) -> Recipe:
-    return task_recipe("answer", embedded=embedded, base=base)
+def answer(data: Mapping[str, Any]) -> Recipe:
+    """Answers to questions, out of a passage."""
+    return task_recipe("answer", data)
 
 
 @register_recipe("embed")
-def embed(*, embedded: bool = True, base: str | None = None) -> Recipe:
-    return task_recipe("embed", embedded=embedded, base=base)
+def embed(data: Mapping[str, Any]) -> Recipe:
+    """Similarity of texts."""
+    return task_recipe("embed", data)
 
 
 @register_recipe("instruct")
-def instruct(*, embedded: bool = True, base: str | None = None) -> Recipe:
-    return task_recipe("instruct", embedded=embedded, base=base)
+def instruct(data: Mapping[str, Any]) -> Recipe:
+    """Answers to prompts."""
+    return task_recipe("instruct", data)
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """One or two framed texts, and their target: a class, a tag for each token, two ends, or a similarity."""
+
+    frames: tuple[Framed, ...]
+    target: Any
+    number: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (max(map(len, self.frames)) * len(self.frames),)
+
+
+@prepare.register
+def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
+    """Examples as ids for their task; a label of the validation examples must occur in training."""
+    examples, held_out = data.split()
+    base = find(data.base) if data.base is not None else None
+    if base is not None and data.tokenizer is None:
+        tokenizer = Tokenizer.load(base)
+    else:
+        tokenizer = get_tokenizer(data, lambda: texts_of(examples), out, resume, specials=("<mask>",))
+    recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
+    if len(tokenizer) > recipe.model.vocab_size:
+        raise ValueError(
+            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; use its"
+        )
+    labels = labels_of(data.task, examples)
+    if labels:
+        recipe = replace(recipe, model=replace(recipe.model, labels=labels))
+        check_labels(data, labels, held_out)
+    config = recipe.model
+    encode = partial(ENCODERS[data.task], tokenizer=tokenizer, config=config, max_len=min(data.max_len, config.max_len))
+    first, valid = encode(examples), encode(held_out)
+
+    if dropped := len(examples) - len(first):
+        line.say(f"left out {dropped:,} of {len(examples):,} examples: longer than {data.max_len} tokens")
+    if data.hidden and tokenizer.mask is None:
+        raise ValueError("words cannot be hidden: the tokenizer has no mask token; leave out --data.hidden")
+
+    def epoch(number: int) -> Sequence[Any]:
+        examples = first if number == 0 or not data.embedded else encode(data.generated("train", number))
+        rng = np.random.default_rng((recipe.train.seed, number, 1))
+        return [mask_words(one, data.hidden, tokenizer.mask, rng) for one in examples] if data.hidden else examples
+
+    gather = collate_instructions if data.task == "instruct" else collate_texts
+    collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)
+    stream = Stream(epoch, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
+    recipe, options = from_base(recipe, data, RATES)
+    if data.task == "instruct":
+        pad_id, eos = tokenizer.pad, tokenizer.eos
+        options["generation"] = dict(
+            bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False, prompt_end=PROMPT_END
+        )
+    return Job(
+        recipe=recipe, readers={"text": tokenizer}, stream=stream, valid=lambda: stream.once(valid),
+        objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **options,
+    )  # fmt: skip
+
+
+def mask_words(example: TextExample, share: float, mask: int | None, rng: np.random.Generator) -> TextExample:
+    """An example with some of its words replaced by the mask token."""
+    frames = []
+    for framed in example.frames:
+        words = list(zip(framed.side, framed.words, strict=True))
+        gone = {word for word in sorted({w for w in words if w[1] is not None}) if rng.random() < share}
+        ids: list[Any] = [mask if word in gone else id for id, word in zip(framed.ids, words, strict=True)]
+        frames.append(replace(framed, ids=ids))
+    return replace(example, frames=tuple(frames))
+
+
+def texts_of(examples: Examples) -> Iterator[str]:
+    """All texts of examples, to train a tokenizer on."""
+    for example in examples:
+        for name in ("text", "second", "question", "passage", "a", "b", "prompt", "answer"):
+            if isinstance(text := getattr(example, name, None), str):
+                yield text
+
+
+def check_labels(data: ExamplesConfig, labels: tuple[str, ...], held_out: Examples) -> None:
+    """Raise an error that names file and line if a validation example has a label that training lacks."""
+    for example in held_out:
+        own = [example.label] if data.task == "classify" else [f"B-{entity.label}" for entity in example.entities]
+        for label in own:
+            if label not in labels:
+                where = f"{data.valid or data.train}, line {example.line}: " if example.line else ""
+                name = label if data.task == "classify" else label[2:]
+                known = [label.removeprefix("B-") for label in labels if not label.startswith("I-") and label != "O"]
+                if data.valid is None:
+                    raise ValueError(f"{where}held out, but no other example has the label {name!r}; give --data.valid")
+                raise ValueError(f"{where}label {name!r} does not occur in {data.train}; {nearest(name, known)}")
+
+
+# ---- each task: examples → framed texts with targets → a batch --------------------------------------------------
+
+
+def encode_texts(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[TextExample]:
+    """Labelled texts, or pairs of texts, with the index of their label."""
+    frames = tokenizer.frame(*sides_of(examples), max_len=max_len)
+    place = {label: i for i, label in enumerate(config.labels)}
+    return [TextExample((f,), place[e.label], i) for i, (f, e) in enumerate(zip(frames, examples, strict=True), 1)]
+
+
+def encode_tags(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[TextExample]:
+    """Texts with a tag for the first token of each word."""
+    place = {label: i for i, label in enumerate(config.labels)}
+    frames = tokenizer.frame([example.text for example in examples], max_len=max_len)
+    encoded = []
+    for number, (framed, example) in enumerate(zip(frames, examples, strict=True), 1):
+        target = [IGNORE] * len(framed)
+        for tokens in first_tokens(framed).values():
+            target[tokens[0]] = place[tag_of(framed.offsets[tokens[0]], example.entities)]
+        encoded.append(TextExample((framed,), target, number))
+    return encoded
+
+
+def encode_questions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[TextExample]:
+    """Questions with the first and last token of the answer; both are token 0 where there is no answer."""
+    frames = tokenizer.frame([e.question for e in examples], [e.passage for e in examples], max_len=max_len)
+    encoded = []
+    for number, (framed, example) in enumerate(zip(frames, examples, strict=True), 1):
+        ends = (0, 0)
+        if example.answer is not None:
+            start, end = example.start, example.start + len(example.answer)
+            inside = [
+                token
+                for token, (offset, side) in enumerate(zip(framed.offsets, framed.side, strict=True))
+                if side == 1 and offset is not None and offset[0] < end and offset[1] > start
+            ]
+            ends = (inside[0], inside[-1]) if inside else ends  # cut away: this part of the passage has no answer
+        encoded.append(TextExample((framed,), ends, number))
+    return encoded
+
+
+def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[TextExample]:
+    """Two texts with their similarity."""
+    sides = [tokenizer.frame([getattr(e, side) for e in examples], max_len=max_len) for side in ("a", "b")]
+    frames = zip(*sides, strict=True)
+    return [TextExample(pair, e.score, i) for i, (e, pair) in enumerate(zip(examples, frames, strict=True), 1)]
+
+
+def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:
+    """Prompts and answers as ids, with the special tokens that texts of this model begin with; long ones are left out."""
+    begin = front_of(tokenizer)
+    fronts = [[*begin, *ids] for ids in tokenizer.encode_batch([e.prompt + PROMPT_END for e in examples])]
+    backs = tokenizer.encode_batch([example.answer for example in examples])
+    pairs = [IdPair(front, back, i) for i, (front, back) in enumerate(zip(fronts, backs, strict=True), 1)]
+    kept = [pair for pair in pairs if sum(pair.sizes) <= max_len]
+    if not kept:
+        raise ValueError(f"no prompt with its answer fits into {max_len} tokens; raise --data.max-len")
+    return kept
+
+
+def collate_texts(examples: Sequence[TextExample], *, tokenizer: Tokenizer, config: Any, task: str) -> Batch:
+    """A batch of framed texts; of pairs, all first texts above all second ones."""
+    frames = [example.frames[side] for side in range(len(examples[0].frames)) for example in examples]
+    targets = [example.target for example in examples]
+    tensor = pad(targets, IGNORE) if task == "tag" else torch.tensor(targets)
+    return Batch(read(frames, tokenizer, config), tensor, tuple(example.number for example in examples))
+
+
+def collate_instructions(pairs: Sequence[IdPair], *, tokenizer: Tokenizer, config: Any, task: str) -> Batch:
+    """A batch of prompts with answers; only the answers and their ends are targets."""
+    eos = tokenizer.eos
+    assert eos is not None
+    rows = [[*pair.source, *pair.target] for pair in pairs]
+    targets = [[*[IGNORE] * (len(pair.source) - 1), *pair.target, eos] for pair in pairs]
+    return Batch({"ids": pad(rows, 0)}, pad(targets, IGNORE), tuple(pair.number for pair in pairs))
+
+
+PROMPT_END = "\n"
+"""The text between a prompt and its answer."""
+
+ENCODERS: dict[str, Any] = {
+    "classify": encode_texts, "tag": encode_tags, "answer": encode_questions, "embed": encode_similar,
+    "instruct": encode_instructions,
+}  # fmt: skip

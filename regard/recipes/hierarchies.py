@@ -1,4 +1,4 @@
-"""Labels of pictures, by models whose grid of tokens shrinks from stage to stage.
+"""Labels of images, by models whose grid of tokens shrinks from stage to stage.
 
 regard train swin              attention inside windows that shift
 regard train swinv2            the same with cosines, and offsets on a logarithmic scale
@@ -10,32 +10,37 @@ regard train swin --data.images mnist.npz
     5,000 steps, 29 minutes of one core, about 16 of two: 99.5 % of 10,000 others
 regard train swin --data.images FOLDER
     a sub-folder a class; or a .csv of path and label, or an .npz of x and y. Patch, window and stages follow from the
-    pictures
+    images
 regard finetune runs/swin --data.images FOLDER --data.size 96 --tune lora
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from regard.recipes.vit import picture_recipe
+from regard.recipes.vit import image_recipe
 from regard.registry import register_recipe
 from regard.runs.recipe import Recipe
 
 
 @register_recipe("swin")
-def swin(**how: Any) -> Recipe:
-    return picture_recipe("swin", "swin", **how)
+def swin(data: Mapping[str, Any]) -> Recipe:
+    """A small Swin Transformer."""
+    return image_recipe("swin", "swin", data)
 
 
 @register_recipe("swinv2")
-def swinv2(**how: Any) -> Recipe:
-    return picture_recipe("swinv2", "swin", "tiny-v2", **how)
+def swinv2(data: Mapping[str, Any]) -> Recipe:
+    """A small Swin Transformer of version 2."""
+    return image_recipe("swinv2", "swin", data, size="tiny-v2")
 
 
 @register_recipe("mvit")
-def mvit(**how: Any) -> Recipe:
-    return picture_recipe("mvit", "mvit", **how)
+def mvit(data: Mapping[str, Any]) -> Recipe:
+    """A small MViT."""
+    return image_recipe("mvit", "mvit", data)
 
 
 @register_recipe("cnn-attention")
-def cnn_attention(**how: Any) -> Recipe:
-    return picture_recipe("cnn-attention", "cnn-attention", **how)
+def cnn_attention(data: Mapping[str, Any]) -> Recipe:
+    """A small CNN with self-attention on its last map."""
+    return image_recipe("cnn-attention", "cnn-attention", data)

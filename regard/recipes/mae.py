@@ -1,4 +1,4 @@
-"""Pictures without labels, by hiding most of each: a masked autoencoder. A linear classifier shows what it learned.
+"""Images without labels, by hiding most of each: a masked autoencoder. A linear classifier shows what it learned.
 
 regard train mae --train.steps 100 --probe
     scikit-learn's 8 × 8 digits: 0.5 minutes of one core, about 0.3 of two, then a linear classifier on the best layer
@@ -6,74 +6,72 @@ regard train mae --train.steps 100 --probe
 regard train mae --data.images mnist.npz --train.steps 800 --probe
     six minutes of one core, about 3 of two: 11.2 % of 10,000 others wrong with 1,000 labels, before training 43.1 %
 regard train mae --data.images FOLDER
-    any folder of pictures, or an .npz of x
+    any folder of images, or an .npz of x
 regard complete runs/mae image.png --out done.png
-    what is hidden from it, and what it makes of the rest
+    the image with most patches hidden, and as the model restores it
 regard eval runs/mae --probe --labels 1000
 regard finetune runs/mae --data.images FOLDER
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from regard.config import override
-from regard.data.sets.images import DECIDED, NO_LABELS, preparation_for
-from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig
-from regard.models import preset
-from regard.objectives.pixels import hidden_pixels
+from regard.data.sets.image_data import image_fields, preprocessing_for
+from regard.data.sets.unlabelled_images import HiddenConfig, HiddenStream
+from regard.models import fitting, preset
+from regard.objectives.pixels import masked_pixels
 from regard.registry import register_recipe
 from regard.runs.fit import Job, prepare
-from regard.runs.recipe import Recipe, fields_of, fitting
+from regard.runs.recipe import Recipe
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 128
-"""Pictures in a batch."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HiddenConfig(UnlabelledConfig):
-    """Pictures of which parts are hidden."""
-
-    decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
+"""Images in a batch."""
 
 
 @register_recipe("mae")
-def mae(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
-    model = sized("mae", HiddenConfig(), given)
+def mae(data: Mapping[str, Any]) -> Recipe:
+    """A small masked autoencoder for images of the size that the data have."""
+    model = sized("mae", override(HiddenConfig(), data, under="data."))
     return Recipe(
-        name="mae", family="mae", model=model, data=HiddenConfig(shift=0.1, zoom=0.1),
-        train=TrainConfig(
-            steps=2000, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
-            smoothing=0.0, eval_every=500, save_every=500,
-        ),
+        name="mae", family="mae", model=model, data=HiddenConfig(shift=0.1, zoom=0.1), train=pretraining(model)
+    )
+
+
+def sized(family: str, data: Any, **changes: Any) -> Any:
+    """The config of a small model for images of the size that the data have."""
+    shape = data.shape()
+    return preset(family, "tiny", **image_fields(shape), **fitting(family, *shape[:2]), **changes)
+
+
+def pretraining(model: Any) -> TrainConfig:
+    """The training of an image encoder without labels."""
+    return TrainConfig(
+        steps=2000, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
+        smoothing=0.0, eval_every=500, save_every=500,
     )  # fmt: skip
 
 
-def sized(family: str, data: Any, given: Mapping[str, Any] | None, **changes: Any) -> Any:
-    """A small model for pictures of the size that `given`, fields of the data, lead to."""
-    shape = override(data, given or {}).shape()
-    return preset(family, "tiny", **fields_of(shape), **fitting("vit", *shape[:2]), **changes)
-
-
-def shaped(recipe: Recipe, pictures: Any) -> Recipe:
-    """The recipe for a model of these pictures' size."""
-    return replace(recipe, model=replace(recipe.model, **fields_of(pictures.pixels.shape[1:])))
+def shaped(recipe: Recipe, images: Any) -> Recipe:
+    """The recipe with a model for the size of these images."""
+    return replace(recipe, model=replace(recipe.model, **image_fields(images.pixels.shape[1:])))
 
 
 @prepare.register
 def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Pictures at the model's size, and for each patch a number that says whether it is hidden."""
-    pictures, valid = data.split()
-    recipe = shaped(recipe, pictures)
-    preparation, tokens = preparation_for(pictures), recipe.model.tokens
+    """Images at the model's size, and for each patch a random number that decides whether it is hidden."""
+    images, valid = data.split()
+    recipe = shaped(recipe, images)
+    preprocessing, tokens = preprocessing_for(images), recipe.model.tokens
     stream = HiddenStream(
-        pictures, preparation, data, max(1, recipe.train.batch_tokens // tokens),
-        seed=recipe.train.seed, patches=tokens - 1,
+        images, preprocessing, data, max(1, recipe.train.batch_tokens // tokens), seed=recipe.train.seed,
+        patches=tokens - 1,
     )  # fmt: skip
     return Job(
-        recipe=recipe, stream=stream, valid=lambda: stream.once(valid), objective=hidden_pixels,
-        preparation=preparation, about=f"{len(pictures):,} pictures",
+        recipe=recipe, readers={"image": preprocessing}, stream=stream, valid=lambda: stream.once(valid),
+        objective=masked_pixels, about=f"{len(images):,} images",
     )  # fmt: skip

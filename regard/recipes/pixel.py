@@ -1,4 +1,4 @@
-"""Pictures pixel by pixel: a causal Transformer on colours in raster order, which completes what it sees the top of.
+"""Images pixel by pixel: a causal Transformer on colours in raster order, which completes the rest of an image.
 
 regard train pixel
     scikit-learn's 8 × 8 digits in 16 greys: 800 steps, three minutes of one core, about two of two, lead to 1.732 bits
@@ -9,150 +9,83 @@ regard train pixel --data.images FOLDER --data.size 16
 regard complete runs/pixel image.png --count 4 --out done.png
 """
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import torch
 
 from regard.config import override
 from regard.cost.pixels import check_room, check_time
-from regard.data.readers.images import Preparation
-from regard.data.sets.augment import Augmentation
-from regard.data.sets.batches import Batch
-from regard.data.sets.images import Pictures, PictureStream
-from regard.data.sets.unlabelled import UnlabelledConfig
-from regard.hub.checkpoint import save_model
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.unlabelled_images import PixelsConfig, PixelStream
 from regard.models import preset
+from regard.nn.positions import with_columns
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
-from regard.registry import register_recipe
+from regard.registry import positions, register_recipe
 from regard.runs.fit import Job, prepare, with_steps
 from regard.runs.recipe import Recipe
-from regard.tasks import PixelModel
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.config import TrainConfig
-from regard.train.loop import evaluate
 from regard.train.progress import Line
 
 TOKENS = 4096
-"""Pixels in a batch, or one picture."""
+"""Pixels in a batch, or one image."""
 SHARE = 0.25
 """Most time that validation may take, as a share of the training before it."""
-RAW = Preparation(scale=None)
-"""Bytes as they are."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PixelsConfig(UnlabelledConfig):
-    """Pictures as rows of colours."""
-
-    decides: ClassVar[dict[str, str]] = {
-        "model.vocab_size": "follows from the colours; use --data.levels",
-        "model.max_len": "follows from the pictures; use --data.size",
-    }
-
-    levels: int | None = None
-    """Values of a channel; a token is a colour of all their combinations (none: 16 for grey, 6 for colours)."""
-
-    def pixels(self) -> Pixels:
-        """How these pictures become tokens."""
-        rows, columns, channels = self.shape()
-        usual = 16 if channels == 1 else 6
-        levels = usual if self.levels is None else self.levels
-        return Pixels(rows=rows, columns=columns, channels=channels, levels=levels)
 
 
 @register_recipe("pixel")
-def pixel(*, embedded: bool = True, given: Mapping[str, Any] | None = None) -> Recipe:
-    size = override(PixelsConfig(), given or {}).pixels()
-    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many as the LSTM
-    sizes |= dict(max_len=len(size), vocab_size=size.vocab_size)
+def pixel(data: Mapping[str, Any]) -> Recipe:
+    """A small GPT on the pixels of images of the size that the data have."""
+    config = override(PixelsConfig(), data, under="data.")
+    pixels = PixelTokenizer.for_images(config.shape(), config.levels)
+    sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many parameters as the LSTM
+    sizes |= dict(max_len=len(pixels), vocab_size=pixels.vocab_size)
     return Recipe(
         name="pixel", family="gpt",
-        model=preset("gpt", "tiny", **MODERN | sizes | {"position": f"grid:columns={size.columns}"}),
+        model=preset("gpt", "tiny", **MODERN | sizes | {"position": f"grid:columns={pixels.columns}"}),
         data=PixelsConfig(),
         train=TrainConfig(
-            steps=800, batch_tokens=max(TOKENS, len(size)), optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=50,
-            smoothing=0.0, eval_every=100, save_every=500,
+            steps=800, batch_tokens=max(TOKENS, len(pixels)), optimizer="muon", lr=3e-3, schedule="trapezoid",
+            warmup=50, smoothing=0.0, eval_every=100, save_every=500,
         ),
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class PixelStream(PictureStream):
-    """Batches of pictures as ids: each position is to say the next pixel."""
-
-    pixels: Pixels
-
-    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
-        for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
-            yield epoch, index, self.told(batch)
-
-    def once(self, pictures: Pictures, rows: int | None = None) -> Iterator[Batch]:
-        yield from map(self.told, super().once(pictures, rows))
-
-    def told(self, batch: Batch) -> Batch:
-        bytes_ = np.moveaxis(batch.inputs["pixels"].round().clamp(0, 255).byte().numpy(), 1, -1)
-        ids = torch.from_numpy(self.pixels.encode(bytes_))
-        start = ids.new_full((len(ids), 1), self.pixels.start)
-        return Batch({"ids": torch.cat([start, ids[:, :-1]], dim=1)}, ids, batch.examples)
-
-
 @prepare.register
 def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Pictures as ids; a picture is one sequence. What would not fit, or never end, is refused before it is tried."""
-    size = data.pixels()
-    rows = max(1, recipe.train.batch_tokens // len(size))
-    model: dict[str, Any] = {"vocab_size": size.vocab_size, "max_len": len(size)}
-    if str(position := getattr(recipe.model, "position", "")).startswith("grid"):
-        model["position"] = f"grid:columns={size.columns}"
-        if position not in ("grid", model["position"]):
-            raise ValueError(f"position={position}, but there are {size.columns} columns; use --model.position grid")
+    """Images as sequences of ids; a run that would not fit into memory, or never end, is an error before it starts."""
+    pixels = PixelTokenizer.for_images(data.shape(), data.levels)
+    rows = max(1, recipe.train.batch_tokens // len(pixels))
+    model: dict[str, Any] = {"vocab_size": pixels.vocab_size, "max_len": len(pixels)}
+    if (position := getattr(recipe.model, "position", None)) and positions[position].on_grid:
+        name = position.partition(":")[0]
+        model["position"] = with_columns(name, pixels.columns)
+        if position not in (name, model["position"]):
+            raise ValueError(
+                f"position={position}, but there are {pixels.columns} columns; use --model.position {name}"
+            )
     recipe = override(recipe, {f"model.{name}": value for name, value in model.items()})
-    # A single picture may be more than a batch of this recipe has; of smaller ones there would be no more than that.
+    # A single image may be more than a batch of this recipe has; of smaller ones there would be no more than that.
     batch = recipe.train.batch_tokens
-    shape, tokens = (size.rows, size.columns), batch if rows > 1 else min(batch, TOKENS)
+    shape, tokens = (pixels.rows, pixels.columns), batch if rows > 1 else min(batch, TOKENS)
     check_room(recipe.model, shape, tokens)
-    pictures, valid = data.split()
-    stream = PixelStream(pictures, RAW, data, rows, seed=recipe.train.seed, pixels=size)
+    images, valid = data.split()
+    stream = PixelStream(
+        images, Preprocessing(scale=None), data, rows, seed=recipe.train.seed, encode=pixels.encode,
+        start=pixels.start,
+    )  # fmt: skip
     if recipe.train.minutes is None:
         check_time(recipe.model, shape, tokens, with_steps(recipe, stream).train.steps * recipe.train.accumulate)
-    # A step of training costs three passes of its pictures, validation one.
+    # A step of training costs three passes of its images, validation one.
     most = max(1, int(3 * SHARE * recipe.train.eval_every * recipe.train.accumulate * rows))
     if len(valid) > most:
-        line.say(f"validation sees {most:,} of its {len(valid):,} pictures, so that most of the time is training's")
+        line.say(f"validation uses {most:,} of its {len(valid):,} images, so that most of the time is training's")
         valid = valid.take(np.linspace(0, len(valid) - 1, most).astype(int))
-
-    def publish(model: Any, out: Path) -> None:
-        size.save(out)
-        save_model(model, out)
-
     return Job(
-        recipe=recipe, stream=stream, valid=lambda: stream.once(valid, max(1, 16_384 // len(size))),
-        objective=next_token, publish=publish,
-        about=f"{len(pictures):,} pictures of {len(size):,} pixels in {size.colours:,} colours",
+        recipe=recipe, readers={"pixels": pixels}, stream=stream,
+        valid=lambda: stream.once(valid, max(1, 16_384 // len(pixels))), objective=next_token,
+        about=f"{len(images):,} images of {len(pixels):,} pixels in {pixels.colours:,} colours",
     )  # fmt: skip
-
-
-def pixel_scores(painter: PixelModel, pictures: Pictures, known: Pictures) -> dict[str, Any]:
-    """Bits that the model needs for a number of a held-out picture, next to each pixel's own histogram."""
-    size = painter.pixels
-    stream = PixelStream(pictures, RAW, Augmentation(), max(1, 16_384 // len(size)), pixels=size)
-    unit = math.log(2) * size.channels
-    return {
-        "bits_per_dimension": round(evaluate(painter.model, stream.once(pictures, stream.rows), next_token) / unit, 4),
-        "histograms": round(histogram_nats(size.encode(known.pixels), size.encode(pictures.pixels), size) / unit, 4),
-        "examples": len(pictures),
-    }
-
-
-def histogram_nats(known: np.ndarray, ids: np.ndarray, size: Pixels) -> float:
-    """The mean surprise at a pixel by how often it had each colour; every colour is counted half a time more."""
-    places = np.arange(len(size))
-    counts = np.full((len(size), size.colours), 0.5)
-    np.add.at(counts, (np.broadcast_to(places, known.shape), known), 1)
-    return float(-np.log(counts[places, ids] / counts.sum(1)).mean())

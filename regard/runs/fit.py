@@ -1,20 +1,23 @@
 """From a recipe to a trained run on disk."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.data.readers.images import Preparation
 from regard.data.sets.batches import Batch
+from regard.doctor.watch import Watch
 from regard.files import held
-from regard.hub.checkpoint import save_generation, save_model
-from regard.hub.images import save_preparation
+from regard.hub.adapter import begin_from, save_adapter, tune
+from regard.hub.checkpoint import load_model, save_generation, save_model
+from regard.hub.remote import find
+from regard.modalities.text import TEXT
 from regard.models import build
+from regard.registry import modalities
 from regard.runs.recipe import Recipe
 from regard.tokens import Tokenizer
 from regard.train.loop import Fitted, Objective, Stream
@@ -24,45 +27,43 @@ from regard.train.progress import Line
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A recipe with its data at hand: what the training loop is given."""
+    """A recipe with its data prepared, as the training loop takes it."""
 
     recipe: Recipe
     """The recipe with everything that its data decided, such as the size of the vocabulary."""
-    tokenizer: Tokenizer | None = None
-    """What turns texts into ids, if there are texts."""
+    readers: dict[str, Any] = field(default_factory=dict)
+    """The reader of each modality, by name: a tokenizer for "text", a preprocessing for "image"; saved with the run."""
     stream: Stream
     valid: Callable[[], Iterable[Batch]]
     objective: Objective
     about: str
-    """What there is to learn from, in a few words."""
+    """The training data in a few words."""
     build: Callable[[Recipe], Any] = lambda recipe: build(recipe.family, recipe.model)
-    """The model to begin with."""
+    """The model as training starts with it."""
     publish: Callable[[Any, Path], None] = save_model
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
-    """How the model is to be decoded, if it writes."""
-    preparation: Preparation | None = None
-    """How pictures become numbers, if it sees."""
+    """How the model is decoded, if it generates."""
 
 
 @singledispatch
 def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Reads a recipe's data. Each kind of data has its own way; registering one makes a new kind of recipe."""
-    raise ValueError(f"no way is known to train on {type(data).__name__}; register one with regard.runs.fit.prepare")
+    """Read the data of a recipe into a job; each data config registers a function for its type."""
+    raise ValueError(f"{type(data).__name__} cannot be trained on; register a function with regard.runs.fit.prepare")
 
 
 def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
-    """Trains what the recipe says and leaves a run in `out` that `regard.load` opens."""
+    """Train by a recipe, and leave a run in `out` that `regard.load` opens."""
     check_free(Path(out), resume)  # before anything is read
-    test = getattr(recipe.data, "test", None)
-    if test is not None and not Path(test).exists():  # it would be missed only after the training
+    test = recipe.data.test
+    if test is not None and not Path(test).exists():  # otherwise noticed only after the training
         raise ValueError(f"no such file or folder: {test}; correct --data.test, or leave it out")
     job = prepare(recipe.data, recipe, Path(out), resume, Line(quiet))
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 
 
 def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
-    """`fit` with the data at hand."""
+    """Train by a recipe whose data are prepared, and leave a run in `out`."""
     recipe, line = with_steps(job.recipe, job.stream), Line(quiet)
     check_free(out, resume)
     torch.manual_seed(recipe.train.seed)
@@ -71,34 +72,33 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
         check_place(recipe, out, resume)
-        if job.tokenizer is not None:
-            job.tokenizer.save(out / "tokenizer.json")
-        if job.preparation is not None:
-            save_preparation(out, job.preparation)
+        for name, reader in job.readers.items():
+            modalities[name].save(reader, out)
         recipe.save(out / "recipe.toml")
         if job.generation:
             save_generation(out, **job.generation)
         announce(job, recipe, model, line)
         return train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
-            publish=lambda: job.publish(model, out), resume=resume, quiet=quiet,
+            publish=lambda: job.publish(model, out), observer=Watch(model, job.objective, recipe.train), resume=resume,
+            quiet=quiet,
         )  # fmt: skip
 
 
 def announce(job: Job, recipe: Recipe, model: Any, line: Line) -> None:
-    """What is about to be trained, and on what."""
+    """Print the size of the model and what it is trained on."""
     steps, warmup = recipe.train.steps, recipe.train.warmup
     if recipe.train.minutes is None and steps <= warmup:
         line.say(f"{steps} steps end within the warm-up of {warmup}; lower --train.warmup")
     count = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     share = f" ({trained:,} of them trained, {trained / count:.2%})" if trained < count else ""
-    words = f", vocabulary {len(job.tokenizer):,}" if job.tokenizer is not None else ""
-    line.say(f"{recipe.family}: {count:,} parameters{share}{words}, {job.about}")
+    readers = [words for name, reader in job.readers.items() if (words := modalities[name].describe(reader))]
+    line.say(", ".join([f"{recipe.family}: {count:,} parameters{share}", *readers, job.about]))
 
 
 def with_steps(recipe: Recipe, stream: Any) -> Recipe:
-    """Passes over the data as a number of updates."""
+    """The recipe with `epochs`, if set, as a number of steps."""
     if recipe.train.epochs is None:
         return recipe
     steps = math.ceil(recipe.train.epochs * stream.count() / recipe.train.accumulate)
@@ -106,30 +106,48 @@ def with_steps(recipe: Recipe, stream: Any) -> Recipe:
 
 
 def check_free(out: Path, resume: bool) -> None:
-    """A run is never overwritten."""
+    """Raise an error if `out` holds a run that would be overwritten."""
     if not resume and ((out / "recipe.toml").exists() or (out / "checkpoints").exists()):
         raise ValueError(f"{out} holds a run already; go on with --resume or choose another --out")
 
 
 def check_place(recipe: Recipe, out: Path, resume: bool) -> None:
-    """A run is never overwritten, and never resumed as something else."""
+    """Raise an error if a run would be overwritten, or resumed with another model or data."""
     check_free(out, resume)
     stored = out / "recipe.toml"
     if resume and stored.exists():
         before = Recipe.load(stored)
-        same = [(r.family, r.model, r.data, r.train.optimizer, r.train.seed) for r in (before, recipe)]
-        if same[0] != same[1]:
+        parts = [(r.family, r.model, r.data, r.train.optimizer, r.train.seed) for r in (before, recipe)]
+        if parts[0] != parts[1]:
             raise ValueError(
                 f"{out} was trained with another model, data, optimizer or seed; to resume it, change only other "
                 "--train fields, or start anew with another --out"
             )
 
 
+def from_base(recipe: Recipe, data: Any, rates: Mapping[str, float]) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe with its learning rate, and the fields of a job, where the data name weights to start from."""
+    if data.base is None:
+        return recipe, {}
+    base = find(data.base)
+    if recipe.train.lr is None:
+        recipe = replace(recipe, train=replace(recipe.train, lr=rates[data.tune]))
+
+    def build(recipe: Recipe) -> Any:
+        model = begin_from(load_model(base), recipe.model)
+        tune(model, data.tune, data.rank)
+        return model
+
+    if data.tune == "all":
+        return recipe, {"build": build}
+    return recipe, {"build": build, "publish": partial(save_adapter, base=base, how=data.tune, rank=data.rank)}
+
+
 def get_tokenizer(
     data: Any, texts: Callable[[], Iterable[str]], out: Path, resume: bool, specials: tuple[str, ...] = ()
 ) -> Tokenizer:
-    """The run's own on resuming, the given one, or one trained on the texts."""
-    if resume and (out / "tokenizer.json").exists():
+    """The run's own tokenizer on resuming, the one that the data name, or one trained on the texts."""
+    if resume and TEXT.beside(out):
         return Tokenizer.load(out)
     if data.tokenizer is not None:
         return Tokenizer.load(data.tokenizer)
@@ -139,13 +157,13 @@ def get_tokenizer(
 
 
 def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:
-    """The recipe for a model of this tokenizer's size."""
+    """The recipe with the model's vocabulary, and other fields, set for this tokenizer."""
     return replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer), **changes))
 
 
-def marks(tokenizer: Tokenizer, *roles: str) -> list[int]:
+def special_ids(tokenizer: Tokenizer, *roles: str) -> list[int]:
     """The ids of the special tokens that a recipe needs, such as "bos", "eos" and "pad"."""
-    found = {role: getattr(tokenizer, role) for role in roles}
-    if missing := [role for role, mark in found.items() if mark is None]:
+    ids = {role: getattr(tokenizer, role) for role in roles}
+    if missing := [role for role, id in ids.items() if id is None]:
         raise ValueError(f"the tokenizer has no <{missing[0]}> token; use one trained by `regard tokenizer train`")
-    return list(found.values())
+    return list(ids.values())

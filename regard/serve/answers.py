@@ -1,4 +1,4 @@
-"""How answers leave: whole, or as server-sent events; and what happens when nobody listens any more."""
+"""Responses, whole or as server-sent events, whose work ends when the client disconnects or the time is over."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from regard.serve.state import state_of
 to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 ABORT = "regard.abort"
-"""Where a request's scope has what hangs up at once."""
-LAST_WORDS = 5.0
-"""Seconds that an answer has to say that its time is over."""
+"""The key of a request's scope for the function that closes its connection at once."""
+LAST_EVENT_SECONDS = 5.0
+"""Time beyond the limit in which a stream may still send its error event."""
 
 Result = TypeVar("Result")
 Record = dict[str, Any]
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
-    """The result of some work; if the client goes away, so does the work."""
+    """The result of `work`, which is cancelled if the client disconnects."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -37,58 +37,65 @@ async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
         await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise Refused(499, "the client went away")  # nobody reads it
+        raise Refused(499, "the client disconnected")  # nobody reads it
     finally:
-        for one in (task, left):
-            if not one.done():
-                one.cancel()
+        for future in (task, left):
+            if not future.done():
+                future.cancel()
                 with suppress(asyncio.CancelledError, Exception):
-                    await one
+                    await future
 
 
-async def asked(request: Request, work: Callable[[], Result]) -> Result:
-    """Work in turn with that of others, in time; a mistake of the user is an answer."""
-    shelf = state_of(request).shelf
+async def within_limit(request: Request, work: Awaitable[Result]) -> Result:
+    """The result of `work`, which is cancelled when the client disconnects or the server's time limit is over."""
+    limit = state_of(request).settings.timeout
     try:
-        async with asyncio.timeout(shelf.settings.timeout):
-            return await unless_gone(request, shelf.read(work))
+        async with asyncio.timeout(limit):
+            return await unless_gone(request, work)
     except TimeoutError:
-        raise timed_out(shelf.settings.timeout) from None
+        raise timed_out(limit) from None
+
+
+async def run_in_worker(request: Request, work: Callable[..., Result], *args: Any, param: str = "input") -> Result:
+    """The result of a function call in the worker thread; its `ValueError` is a refusal that names `param`."""
+    try:
+        return await within_limit(request, state_of(request).store.run(work, *args))
     except ValueError as error:
-        raise Refused(400, str(error), param="input") from None
+        raise Refused(400, str(error), param=param) from None
 
 
 async def stream(request: Request, records: AsyncGenerator[Record, None], limit: float) -> Response:
-    """Records as server-sent events. The first one is waited for: what is wrong by then is an answer of its own."""
+    """A response of server-sent events. An error before the first record is a response of its own."""
     first = await unless_gone(request, anext(records))
     return Events(events(first, records), limit)
 
 
 class Events(StreamingResponse):
-    """The source of events is closed with the connection, or soon after `limit` seconds: some clients stop reading."""
+    """Server-sent events; the source is closed with the connection, or soon after `limit` seconds: some clients stop
+    reading."""
 
     media_type = "text/event-stream"
 
     def __init__(self, source: AsyncGenerator[bytes, None], limit: float) -> None:
-        super().__init__(source, headers={"X-Accel-Buffering": "no"})  # proxies are to pass them on at once
+        super().__init__(source, headers={"X-Accel-Buffering": "no"})  # proxies must not hold events back
         self.source, self.limit = source, limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.hang_up = scope.get(ABORT, lambda: None)
+        self.abort = scope.get(ABORT, lambda: None)
         await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         async with aclosing(self.source):
             try:
-                async with asyncio.timeout(self.limit + LAST_WORDS):
+                async with asyncio.timeout(self.limit + LAST_EVENT_SECONDS):
                     await super().stream_response(send)
             except TimeoutError:
-                self.hang_up()
-                await asyncio.sleep(0.1)  # until the server knows that nobody is there
+                self.abort()
+                await asyncio.sleep(0.1)  # until the server has seen that the connection is closed
 
 
 async def events(first: Record, records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
-    """All records, or an error among them, and a mark of the end."""
+    """All records as events, or an error event in their place, and the [DONE] event."""
     async with aclosing(records):
         yield event(first)
         try:
@@ -97,10 +104,16 @@ async def events(first: Record, records: AsyncGenerator[Record, None]) -> AsyncG
         except Refused as error:
             yield event(error.body)
         except Exception:
-            logging.getLogger("uvicorn.error").exception("a text broke off")
+            logging.getLogger("uvicorn.error").exception("a stream failed")
             yield event(broken().body)
     yield b"data: [DONE]\n\n"
 
 
 def event(record: Record) -> bytes:
     return b"data: " + to_json(record).encode() + b"\n\n"
+
+
+def usage(read: int, generated: int | None = None) -> Record:
+    """The `usage` of a response: the numbers of tokens read and, if the model generates, generated."""
+    counts = {"prompt_tokens": read, "total_tokens": read + (generated or 0)}
+    return counts if generated is None else counts | {"completion_tokens": generated}

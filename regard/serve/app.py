@@ -1,11 +1,11 @@
-"""The application: its routes, its description, its page."""
+"""The ASGI application: routes, OpenAPI description and page."""
 
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import fastapi_offline
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
@@ -14,84 +14,90 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from regard.serve import looks, pictures, readings, replies, texts
+from regard.serve import completions, images, looks, replies, text_routes
 from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
+from regard.serve.model_store import ModelStore, ServedModel
 from regard.serve.settings import Settings
-from regard.serve.shelf import Served, Shelf
 from regard.serve.state import State, state_of
+from regard.serve.verb_routes import add_route, verbs_without_route
 
 STATIC = Path(__file__).parent / "static"
 NEEDS = {
     "/v1/completions": "generate", "/v1/chat/completions": "chat", "/v1/embeddings": "embed",
     "/v1/translations": "translate", "/v1/classifications": "classify", "/v1/tokenize": "tokenize",
-    "/v1/pictures": "see",
+    "/v1/images": "images",
 }  # fmt: skip
-"""What a model must be able to do."""
+"""The ability that a model needs for each route."""
 
 
-def build_app(shelf: Shelf, settings: Settings, opening: tuple[Any, ...] = ()) -> Guard:
-    """The whole server, as an ASGI application; `opening` is what its page looks at first."""
+def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = ()) -> Guard:
+    """The ASGI application of a server; `opening` is the input that its page shows first."""
     app = FastAPI(
         title="Regard", version=metadata.version("regard"), docs_url=None, redoc_url=None, redirect_slashes=False,
-        description="Models on this machine, over the API that OpenAI's clients speak.",
+        description="Models on this machine, over an API that OpenAI's clients can use.",
     )  # fmt: skip
-    app.state.parts = state = State(settings, shelf, Metrics(shelf), looks.Looks(), opening)
-    app.include_router(texts.router)
-    app.include_router(readings.router)
-    app.include_router(pictures.router)
-    app.include_router(looks.router)
+    app.state.parts = state = State(settings, store, Metrics(store), looks.Looks(), opening)
+    others = APIRouter(prefix="/v1", tags=["other verbs"])
+    needs = dict(NEEDS)
+    for verb in verbs_without_route(store, NEEDS.values()):
+        add_route(others, verb)
+        needs[f"/v1/{verb.name}"] = verb.name
+    for router in (completions.router, text_routes.router, images.router, others, looks.router):
+        app.include_router(router)
     add_models(app)
     add_operations(app)
     add_page(app)
-    for route in [one for one in app.routes if isinstance(one, APIRoute) and one.methods == {"GET"}]:
+    for route in [known for known in app.routes if isinstance(known, APIRoute) and known.methods == {"GET"}]:
         app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False, response_model=None)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(Exception, on_failure)
-    app.openapi = lambda: describe(app, shelf, bool(settings.api_keys))  # type: ignore[method-assign]
+    app.openapi = lambda: describe(app, store, needs, bool(settings.api_keys))  # type: ignore[method-assign]
 
     def count(scope: Scope, status: int) -> None:
-        path = getattr(scope.get("route"), "path", "other")  # not what was asked for: that has no end
-        state.metrics.answers.labels(scope["method"], path, status).inc()
+        path = getattr(scope.get("route"), "path", "other")  # not the URL: clients make up endless ones
+        state.metrics.responses.labels(scope["method"], path, status).inc()
 
     return Guard(shared(app, settings), settings, count)
 
 
 def add_models(app: FastAPI) -> None:
-    @app.get("/v1/models", tags=["models"], **replies.may(replies.Models, refusals=(401,)))
+    @app.get("/v1/models", tags=["models"], **replies.documented(replies.Models, errors=(401,)))
     async def models(request: Request) -> dict[str, Any]:
-        """All models, and what can be asked of them."""
-        return {"object": "list", "data": [told(one) for one in state_of(request).shelf]}
+        """All models with their abilities."""
+        return {"object": "list", "data": [record(served) for served in state_of(request).store]}
 
-    @app.get("/v1/models/{model:path}", tags=["models"], **replies.may(replies.Model, refusals=(401, 404)))
+    @app.get("/v1/models/{model:path}", tags=["models"], **replies.documented(replies.Model, errors=(401, 404)))
     async def model(model: str, request: Request) -> dict[str, Any]:
         """One model."""
-        return told(state_of(request).shelf.find(model))
+        return record(state_of(request).store.find(model))
 
 
-def told(served: Served) -> dict[str, Any]:
+def record(served: ServedModel) -> dict[str, Any]:
+    """A model as /v1/models lists it."""
     return {
-        "id": served.name, "object": "model", "created": served.since, "owned_by": "regard", "does": served.does,
-        "loaded": served.state == "loaded", "context": served.context, "error": served.error,
+        "id": served.name, "object": "model", "created": served.created, "owned_by": "regard", "does": served.does,
+        "inputs": list(served.inputs), "loaded": served.state == "loaded", "context": served.context,
+        "error": served.error,
     }  # fmt: skip
 
 
 def add_operations(app: FastAPI) -> None:
-    @app.get("/health", tags=["operations"], **replies.may(replies.Health, refusals=()))
+    @app.get("/health", tags=["operations"], **replies.documented(replies.Health, errors=()))
     async def health(request: Request) -> dict[str, Any]:
         """Whether the server is up, and which models are in memory."""
-        shelf = state_of(request).shelf
-        states = {one.name: one.state for one in shelf}
-        return {"status": "closing" if shelf.closing else "ok", "models": states}
+        store = state_of(request).store
+        states = {served.name: served.state for served in store}
+        return {"status": "closing" if store.closing else "ok", "models": states}
 
     @app.get("/metrics", tags=["operations"], response_class=Response, responses={
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Figures for Prometheus"},
-        401: {"model": replies.Error, "description": replies.REFUSALS[401]},
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Metrics for Prometheus"},
+        401: {"model": replies.Error, "description": replies.ERRORS[401]},
     })  # fmt: skip
     async def metrics(request: Request) -> Response:
-        """Queue, batch, speed, time to the first token, pages in use."""
+        """Queue, batch, tokens per second, time to the first token, cache pages in use."""
         return Response(state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -109,28 +115,28 @@ def add_page(app: FastAPI) -> None:
 
 
 async def on_failure(request: Request, error: Exception) -> Response:
-    """Its traceback goes to the log."""
+    """The response for a bug; its traceback goes to the log."""
     return broken().response
 
 
-def describe(app: FastAPI, shelf: Shelf, keys: bool) -> dict[str, Any]:
-    """The OpenAPI description: the framework's, with the names of the models that each route takes."""
+def describe(app: FastAPI, store: ModelStore, needs: dict[str, str], keys: bool) -> dict[str, Any]:
+    """The OpenAPI description: FastAPI's, with the names of the models that each route takes."""
     if app.openapi_schema:
         return app.openapi_schema
-    told = FastAPI.openapi(app)
-    schemas = told["components"]["schemas"]
+    description = FastAPI.openapi(app)
+    schemas = description["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    for path, operations in told["paths"].items():
+    for path, operations in description["paths"].items():
         for operation in operations.values():
             operation["responses"].pop("422", None)
-            if path in NEEDS:
+            if path in needs:
                 reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-                able = [one.name for one in shelf if NEEDS[path] in (*one.does, one.reads and "tokenize")]
+                able = [served.name for served in store if served.can(needs[path])]
                 schemas[reference.rsplit("/", 1)[1]]["properties"]["model"]["enum"] = able or ["none here"]
             if keys and path.startswith(("/v1/", "/metrics")):
                 operation["security"] = [{"key": []}]
     if keys:
-        told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    app.openapi_schema = told
-    return told
+        description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    app.openapi_schema = description
+    return description

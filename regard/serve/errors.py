@@ -1,4 +1,4 @@
-"""Refusals, in the words and the form that OpenAI's clients know."""
+"""Error responses in the form that OpenAI's clients know."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -13,7 +13,7 @@ TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_e
 
 
 class Refused(HTTPException):
-    """An answer that says what was wrong, and the cure."""
+    """An error response: what is wrong, and the cure."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, **headers: str
@@ -23,8 +23,8 @@ class Refused(HTTPException):
 
     @property
     def body(self) -> dict[str, Any]:
-        kind = TYPES.get(self.status_code, "server_error" if self.status_code >= 500 else "invalid_request_error")
-        return {"error": {"message": str(self.detail), "type": kind, "param": self.param, "code": self.code}}
+        type_ = TYPES.get(self.status_code, "server_error" if self.status_code >= 500 else "invalid_request_error")
+        return {"error": {"message": str(self.detail), "type": type_, "param": self.param, "code": self.code}}
 
     @property
     def response(self) -> JSONResponse:
@@ -32,19 +32,19 @@ class Refused(HTTPException):
 
 
 def full() -> Refused:
-    """Too many are waiting."""
+    """The error for a full queue."""
     return Refused(429, "too many requests are waiting; try again in a moment", code="queue_full", retry_after="1")
 
 
 def timed_out(limit: float) -> Refused:
-    """Asked again, it would be no faster: OpenAI's clients know the header."""
-    told = f"not done after {limit:g} seconds; ask for less at once"
-    return Refused(408, told, code="timeout", x_should_retry="false")
+    """The error for an answer that took too long; its header keeps OpenAI's clients from retrying."""
+    message = f"not done after {limit:g} seconds; ask for less at once"
+    return Refused(408, message, code="timeout", x_should_retry="false")
 
 
 def broken() -> Refused:
-    """A fault of ours."""
-    return Refused(500, "something went wrong in the server; its log says what")
+    """The error for a bug in the server."""
+    return Refused(500, "something went wrong in the server; its log has the traceback")
 
 
 def closing() -> Refused:
@@ -52,28 +52,30 @@ def closing() -> Refused:
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
-    """Refusals of ours, and of the framework: no such path, no such method."""
+    """The response for a `Refused`, or for an error of the framework: no such path, no such method."""
     if isinstance(error, Refused):
         return error.response
     assert isinstance(error, HTTPException)
-    said = {404: f"no such path: {request.url.path}; /docs lists them", 400: "the body is not valid JSON in UTF-8"}
-    if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another")
-        said[405] = f"{request.method} does not go with {request.url.path}; use {allowed}"
-    message = said.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    allowed = (error.headers or {}).get("Allow", "another method")
+    message = {
+        400: "the body is not valid JSON in UTF-8",
+        404: f"no such path: {request.url.path}; /docs lists them",
+        405: f"{request.method} does not go with {request.url.path}; use {allowed}",
+    }.get(error.status_code, HTTPStatus(error.status_code).phrase)
     return Refused(error.status_code, message, **dict(error.headers or {})).response
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
-    """A body that is not what the route takes: the first thing that is wrong with it."""
+    """The response for a body that does not match the route's schema."""
     assert isinstance(error, RequestValidationError)
     return explain(error.errors()).response
 
 
 def explain(errors: Sequence[Any]) -> Refused:
-    first = min(errors, key=lambda one: one["type"] != "unknown_field")  # a slip of the pen explains the rest
-    place = [str(part) for part in first["loc"][1:]]
-    name = ".".join(part for part in place if not part[:1].isupper() and "[" not in part)  # no names of types
+    """The first of pydantic's errors in one line, with the name of its field."""
+    first = min(errors, key=lambda error: error["type"] != "unknown_field")  # a misspelt name explains the others
+    path = [str(part) for part in first["loc"][1:]]
+    name = ".".join(part for part in path if not part[:1].isupper() and "[" not in part)  # no names of types
     if first["type"] == "json_invalid":
         return Refused(400, f"the body is not valid JSON: {first['ctx']['error']} at byte {first['loc'][-1]}")
     if first["type"] == "unknown_field":

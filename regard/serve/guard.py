@@ -1,4 +1,4 @@
-"""What every request passes before it is read, and every answer before it leaves."""
+"""Checks of every request before it is read (host, key, size, type), and the headers of every response."""
 
 import asyncio
 import hashlib
@@ -27,30 +27,29 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 DOCS_STYLE = "style-src 'self' 'unsafe-inline'"
-"""The description's page sets styles of its own; it shows nothing that a model wrote."""
+"""Added for /docs alone, whose page sets inline styles; it shows no output of a model."""
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 BODY_SECONDS = 60.0
-"""That a request may take to arrive."""
+"""Seconds in which a request must arrive."""
 DRAINED = 16
-"""A body that is too large is read and thrown away up to this many times the limit: only then is the answer seen."""
+"""A body that is too large is read up to this many times the limit: clients read the response only after it."""
 
 
 class Guard:
-    """Names, keys, sizes and headers, around an application."""
+    """An ASGI application that checks host names, API keys and body sizes for another one, and adds headers."""
 
     def __init__(self, app: ASGIApp, settings: Settings, count: Callable[[Scope, int], Any]) -> None:
         self.app, self.settings, self.count = app, settings, count
         self.keys = [digest(key.strip()) for key in settings.api_keys]
-        checks_names = settings.is_local or settings.hosts
-        known = (*LOCAL, settings.host, f"[{settings.host}]", *settings.hosts)
-        self.names = {name.lower() for name in known} if checks_names else None
+        names = (*LOCAL, settings.host, f"[{settings.host}]", *settings.hosts)
+        self.names = {name.lower() for name in names} if settings.is_local or settings.hosts else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        async def sealed(message: Message) -> None:
+        async def send_sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 seal(scope["path"], MutableHeaders(scope=message))
                 self.count(scope, message["status"])
@@ -62,14 +61,14 @@ class Guard:
             self.check_key(scope, headers)
             body = await self.read(scope, headers, receive)
         except Refused as error:
-            await shared(error.response, self.settings)(scope, receive, sealed)
+            await shared(error.response, self.settings)(scope, receive, send_sealed)
             return
-        if body is None:  # the client left while it was sending
+        if body is None:  # the client disconnected while it was sending
             return
-        await self.app(scope, replay(body, receive), sealed)
+        await self.app(scope, replay(body, receive), send_sealed)
 
     def check_name(self, headers: Headers) -> None:
-        """A page elsewhere can make a browser call this machine by another name, and read what it answers."""
+        """Refuse foreign host names: a page elsewhere can point its own name at this machine (DNS rebinding)."""
         host = headers.get("host", "").lower()
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if self.names is not None and not name:
@@ -80,22 +79,22 @@ class Guard:
     def check_key(self, scope: Scope, headers: Headers) -> None:
         if not self.keys or not scope["path"].startswith(("/v1/", "/metrics")) or scope["method"] == "OPTIONS":
             return
-        kind, _, key = headers.get("authorization", "").partition(" ")
-        given = digest(key.strip())
-        right = [hmac.compare_digest(given, known) for known in self.keys]  # all of them, so that all take as long
-        if kind.lower() != "bearer" or not any(right):
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        sent = digest(key.strip())
+        matches = [hmac.compare_digest(sent, known) for known in self.keys]  # all keys, so that timing tells nothing
+        if scheme.lower() != "bearer" or not any(matches):
             fact = "the API key is wrong" if key else "an API key is needed"
             raise Refused(401, f"{fact}; send Authorization: Bearer KEY", code="invalid_api_key",
                           www_authenticate="Bearer")  # fmt: skip
 
     async def read(self, scope: Scope, headers: Headers, receive: Receive) -> bytes | None:
-        """The body, if it is not too large, and comes in time."""
+        """The body; None if the client disconnects. A body that is too large, late or not JSON is refused."""
         limit = self.settings.max_body
-        told = int(length) if re.fullmatch("[0-9]{1,18}", length := headers.get("content-length", "")) else 0
+        declared = int(length) if re.fullmatch("[0-9]{1,18}", length := headers.get("content-length", "")) else 0
         pieces, size = [], 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                more = told <= DRAINED * limit
+                more = declared <= DRAINED * limit
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -105,40 +104,40 @@ class Guard:
                         pieces.append(message.get("body", b""))
                     more = message.get("more_body", False) and size <= DRAINED * limit
         except TimeoutError:
-            raise Refused(
-                408, f"the request did not arrive within {BODY_SECONDS:g} seconds", connection="close"
-            ) from None
-        if max(size, told) > limit:
+            late = f"the request did not arrive within {BODY_SECONDS:g} seconds; send it again"
+            raise Refused(408, late, connection="close") from None
+        if max(size, declared) > limit:
             raise Refused(413, f"the request has more than {limit:,} bytes; send less at once", code="too_large",
                           connection="close")  # fmt: skip
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if size and kind != "application/json":
-            raise Refused(415, f"the body is {kind or 'of no type'}; send Content-Type: application/json")
+        type_ = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if size and type_ != "application/json":
+            raise Refused(415, f"the body is {type_ or 'of no type'}; send Content-Type: application/json")
         return b"".join(pieces)
 
 
 def shared(app: ASGIApp, settings: Settings) -> ASGIApp:
-    """Tells browsers which pages of other sites may read its answers."""
+    """The application with CORS headers, if pages of other sites may read its responses."""
     if not settings.origins:
         return app
     return CORSMiddleware(app, settings.origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A body that was read, and what comes after it."""
-    told = False
+    """A `receive` that returns a body that was read already, then what comes after it."""
+    replayed = False
 
     async def again() -> Message:
-        nonlocal told
-        if told:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        told = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
 
 
 def seal(path: str, headers: MutableHeaders) -> None:
+    """Add the security headers of a response."""
     for name, value in HEADERS.items():
         headers.setdefault(name, value)
     if path == "/docs":

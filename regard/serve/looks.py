@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request
 
 from regard.inside.page import Page
 from regard.serve import schemas
-from regard.serve.answers import asked
+from regard.serve.answers import run_in_worker
 from regard.serve.errors import Refused
-from regard.serve.pictures import image_of
-from regard.serve.shelf import Served
+from regard.serve.inputs import receive
+from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
 
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
@@ -54,7 +54,7 @@ class Looks:
 async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     """A pass through a model: tokens, layers, and the answer."""
     state = state_of(request)
-    served = await state.shelf.take(body.model, "look")
+    served = await state.store.take(body.model, "look")
     inputs: tuple[Any, ...]
     if body.look is None and (body.input is not None or body.image is not None):
         inputs = sent(body, served)
@@ -71,16 +71,16 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
         page = Page(served.watched, *inputs, target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
-    page, described = await asked(request, work)
+    page, described = await run_in_worker(request, work)
     return described | {"look": state.looks.add(page)}
 
 
-def field_of(served: Served) -> str:
+def field_of(served: ServedModel) -> str:
     """The field of a request that has what a model reads."""
-    return "input" if served.speaker.inputs[0] == "text" else "image"
+    return "input" if served.task.inputs[0] == "text" else "image"
 
 
-def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
+def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
     """The inputs of a model, out of a request. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
     if field_of(served) == "input":
@@ -90,28 +90,28 @@ def sent(body: schemas.LookRequest, served: Served) -> tuple[Any, ...]:
         return tuple(texts)
     if body.image is None:
         raise Refused(400, f"model {body.model!r} reads images; send image, a data: URI", param="image")
-    return image_of(body.image, "image"), *texts
+    return receive("image", body.image, "image"), *texts
 
 
 @router.post("/layer")
 async def layer(body: schemas.LayerRequest, request: Request) -> dict[str, Any]:
     """The weights of all heads of one layer."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.layer(body.layer))
+    return await run_in_worker(request, lambda: page.layer(body.layer))
 
 
 @router.post("/head")
 async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
     """The numbers of one head."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.head(body.layer, body.head, body.window))
+    return await run_in_worker(request, lambda: page.head(body.layer, body.head, body.window))
 
 
 @router.post("/probabilities")
 async def probabilities(body: schemas.ProbabilitiesRequest, request: Request) -> dict[str, Any]:
     """The most probable outputs of one row."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await asked(request, lambda: page.probabilities(body.row))
+    return await run_in_worker(request, lambda: page.probabilities(body.row))
 
 
 @router.post("/effects")
@@ -123,7 +123,9 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
     gone = threading.Event()
     try:
-        return await asked(request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()})
+        return await run_in_worker(
+            request, lambda: {"effects": page.effects(gone.is_set), "alignment": page.best_alignment()}
+        )
     finally:
         gone.set()  # nobody waits: others may have their turn
 
@@ -134,7 +136,7 @@ async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:
-        state.shelf.find(body.model).check_length([body.against], "against")
+        state.store.find(body.model).check_length([body.against], "against")
     if (count := page.copies(body.view)) > MOST_COPIES:
         raise Refused(400, f"this view tries the input {count:,} times, at most {MOST_COPIES:,}; give a shorter one")
-    return await asked(request, lambda: page.view(body.view, at=body.at, against=body.against))
+    return await run_in_worker(request, lambda: page.view(body.view, at=body.at, against=body.against))

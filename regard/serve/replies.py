@@ -1,8 +1,10 @@
-"""What answers hold: for the description at /docs, and for those who check it."""
+"""The schemas of responses, for the description at /docs and for those who check it."""
 
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+
+Row = TypeVar("Row")
 
 
 class Reply(BaseModel):
@@ -11,10 +13,10 @@ class Reply(BaseModel):
 
 class Problem(Reply):
     message: str
-    """What is wrong, and the cure."""
+    """The error, and its cure."""
     type: str
     param: str | None
-    """The field that it is about."""
+    """The field of the request that is wrong."""
     code: str | None
 
 
@@ -28,10 +30,12 @@ class Model(Reply):
     created: int
     owned_by: Literal["regard"]
     does: list[str]
-    """What can be asked of it: generate, chat, translate, embed, classify."""
+    """Its abilities, each with a route: generate, chat, translate, embed, classify, images, …"""
+    inputs: list[str]
+    """The modalities that it reads: text, image, …"""
     loaded: bool
     context: int | None
-    """Tokens that it reads and writes at once."""
+    """The number of tokens that it can attend to at once."""
     error: str | None
     """Why it could not be loaded."""
 
@@ -48,6 +52,18 @@ class ReadUsage(Reply):
 
 class Usage(ReadUsage):
     completion_tokens: int
+
+
+class ListOf(Reply, Generic[Row]):
+    """A row for each input."""
+
+    object: Literal["list"]
+    model: str
+    data: list[Row]
+
+
+class ListAndUsage(ListOf[Row], Generic[Row]):
+    usage: ReadUsage
 
 
 class LogProbs(Reply):
@@ -75,14 +91,14 @@ class Completion(Reply):
     usage: Usage
 
 
-class Likely(Reply):
+class TokenLogProb(Reply):
     token: str
     logprob: float
     bytes: list[int]
 
 
-class Token(Likely):
-    top_logprobs: list[Likely]
+class Token(TokenLogProb):
+    top_logprobs: list[TokenLogProb]
 
 
 class ChatLogProbs(Reply):
@@ -90,7 +106,7 @@ class ChatLogProbs(Reply):
     refusal: None
 
 
-class Said(Reply):
+class AssistantMessage(Reply):
     role: Literal["assistant"]
     content: str
     refusal: None
@@ -98,7 +114,7 @@ class Said(Reply):
 
 class ChatChoice(Reply):
     index: int
-    message: Said
+    message: AssistantMessage
     logprobs: ChatLogProbs | None
     finish_reason: Literal["stop", "length"]
 
@@ -118,13 +134,6 @@ class Embedding(Reply):
     embedding: list[float] | str
 
 
-class Embeddings(Reply):
-    object: Literal["list"]
-    model: str
-    data: list[Embedding]
-    usage: ReadUsage
-
-
 class Label(Reply):
     label: str
     probability: float
@@ -134,43 +143,43 @@ class Classification(Label):
     object: Literal["classification"]
     index: int
     labels: list[Label]
-    """All of them, the likeliest first."""
+    """All labels, the most probable first."""
 
 
-class Classifications(Reply):
-    object: Literal["list"]
-    model: str
-    data: list[Classification]
-    usage: ReadUsage
-
-
-class Thing(Label):
+class DetectedObject(Label):
     box: list[float]
     """Left, top, right, bottom in pixels."""
 
 
-class Picture(Reply):
-    """One of these, as the model was trained to."""
+class Caption(Reply):
+    text: str
+    score: float
 
-    object: Literal["picture"]
+
+class Image(Reply):
+    """The answer of a model for one image, in the fields of its task."""
+
+    object: Literal["image"]
     index: int
     labels: list[Label] | None = None
-    """All of them, the likeliest first."""
-    things: list[Thing] | None = None
-    """The surest first."""
+    """All labels, the most probable first."""
+    objects: list[DetectedObject] | None = None
+    """The most probable first."""
     caption: str | None = None
+    """The best caption."""
+    captions: list[Caption] | None = None
     embedding: list[float] | None = None
-    """Of length 1."""
+    """A vector of length 1."""
 
 
-class Pictures(Reply):
-    object: Literal["list"]
-    model: str
-    data: list[Picture]
+class Answer(BaseModel):
+    """The answer of a model for one input; its other fields depend on the verb."""
+
+    index: int
 
 
 class Alignment(Reply):
-    """Which source pieces the model looked at for each target piece: a row each, which sums to 1."""
+    """The cross-attention of each target token to the source tokens: a row each, which sums to 1."""
 
     source: list[str]
     target: list[str]
@@ -190,10 +199,7 @@ class Translation(Reply):
     """The best first."""
 
 
-class Translations(Reply):
-    object: Literal["list"]
-    model: str
-    data: list[Translation]
+class Translations(ListOf[Translation]):
     usage: Usage
 
 
@@ -211,20 +217,23 @@ class Health(Reply):
     models: dict[str, Literal["loaded", "not loaded", "loading", "failed"]]
 
 
-REFUSALS = {
+ERRORS = {
     400: "Not understood, or not possible", 401: "No key, or a wrong one", 404: "No such model",
-    408: "Not done in time", 413: "Too large", 415: "Not JSON", 429: "Too many are waiting", 503: "Not available now",
+    408: "Not done in time", 413: "Too large", 415: "Not JSON", 429: "Too many requests are waiting",
+    503: "Not available now",
 }  # fmt: skip
 
 
-def may(reply: type[Reply], *, streams: bool = False, refusals: tuple[int, ...] = tuple(REFUSALS)) -> dict[str, Any]:
-    """How a route answers, for its description."""
-    told: dict[int | str, dict[str, Any]] = {
-        status: {"model": Error, "description": REFUSALS[status]} for status in refusals
+def documented(
+    reply: type[BaseModel], *, streams: bool = False, errors: tuple[int, ...] = tuple(ERRORS)
+) -> dict[str, Any]:
+    """Arguments of a route that describe its responses; they are not validated when they are sent."""
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": Error, "description": ERRORS[status]} for status in errors
     }
-    told[200] = {"model": reply, "description": "Done"}
+    responses[200] = {"model": reply, "description": "Done"}
     if streams:
-        data = {"type": "string", "description": "What is new, as JSON; [DONE] is the last one"}
+        data = {"type": "string", "description": "The new tokens, as JSON; [DONE] is the last event"}
         event = {"type": "object", "properties": {"data": data}, "required": ["data"]}
-        told[200]["content"] = {"text/event-stream": {"schema": event}}
-    return {"responses": told, "response_model": None}
+        responses[200]["content"] = {"text/event-stream": {"schema": event}}
+    return {"responses": responses, "response_model": None}

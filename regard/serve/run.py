@@ -1,4 +1,4 @@
-"""Starting a server, and stopping it so that nobody's answer breaks off without a word."""
+"""Start a server, and stop it such that every open response ends properly."""
 
 import asyncio
 import logging
@@ -15,33 +15,33 @@ from regard.serve.answers import ABORT
 from regard.serve.app import build_app
 from regard.serve.errors import Refused
 from regard.serve.guard import BODY_SECONDS
+from regard.serve.model_store import ModelStore
 from regard.serve.settings import Settings
-from regard.serve.shelf import Shelf
 
 log = logging.getLogger("regard.serve")
 BACKLOG = 2048
-"""Connections that wait to be taken."""
+"""Connections that may wait to be accepted."""
 
 
 class Server(uvicorn.Server):
-    """Told to stop, it takes no more; what is open may go on for a while, and then gets a clear end."""
+    """A server that, once told to stop, accepts nothing new and gives open responses `grace` seconds to end."""
 
-    def __init__(self, config: uvicorn.Config, shelf: Shelf, settings: Settings) -> None:
+    def __init__(self, config: uvicorn.Config, store: ModelStore, settings: Settings) -> None:
         super().__init__(config)
-        self.shelf, self.settings = shelf, settings
+        self.store, self.settings = store, settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         hurry = self.should_exit and sig == signal.SIGINT  # Ctrl-C twice
         if not self.should_exit and (count := len(self.server_state.tasks)):
-            told = f"stopping: up to {self.settings.grace:g} s for {count} open answers"
-            log.info("%s%s", told, "; Ctrl-C again ends them now" if sig == signal.SIGINT else "")
-        self.should_exit = self.shelf.closing = True
+            again = "; Ctrl-C again ends them now" if sig == signal.SIGINT else ""
+            log.info("stopping: up to %g s for %d open responses%s", self.settings.grace, count, again)
+        self.should_exit = self.store.closing = True
         loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(loop.call_later, 0 if hurry else self.settings.grace, self.shelf.close)
+        loop.call_soon_threadsafe(loop.call_later, 0 if hurry else self.settings.grace, self.store.close)
 
 
 class Connection(HttpToolsProtocol):
-    """Hangs up on who connects and asks nothing, and lets an answer hang up on who stopped reading."""
+    """Closes connections that send no request, and lets a response close a connection that is no longer read."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -53,19 +53,19 @@ class Connection(HttpToolsProtocol):
 
 
 def serve(
-    models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, Shelf], Any],
+    models: dict[str, str], settings: Settings, *, preload: bool, ready: Callable[[str, ModelStore], Any],
     opening: tuple[Any, ...] = (), loaded: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Serves until it is told to stop; `ready` is called with the address when it can be reached.
+    """Serve until a signal stops it; `ready` is called with the address and the models before the first request.
 
-    `opening` is what the page looks at first; models that are `loaded` are not loaded again.
+    `opening` is the input that the page shows first; the tasks in `loaded` are not loaded again.
     """
     logging.basicConfig(format="%(message)s")
     log.setLevel(logging.INFO)
-    shelf = Shelf(models, settings, loaded)
+    store = ModelStore(models, settings, loaded)
     listener = listen(settings)
     config = uvicorn.Config(
-        build_app(shelf, settings, opening), log_level="warning", access_log=False, server_header=False,
+        build_app(store, settings, opening), log_level="warning", access_log=False, server_header=False,
         date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
         http=Connection, proxy_headers=False,
@@ -73,25 +73,24 @@ def serve(
 
     async def run() -> None:
         if preload:
-            for served in shelf:
+            for served in store:
                 try:
                     await served.load()
                 except Refused as error:
                     raise ValueError(error.detail) from None
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # any address: this one works
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # any address
         name = f"[{host}]" if ":" in host else host
-        ready(f"http://{name}:{listener.getsockname()[1]}", shelf)
+        ready(f"http://{name}:{listener.getsockname()[1]}", store)
         if not settings.is_local and not settings.api_keys:
-            log.warning("whoever reaches this machine can use it, without a key; give it one with --api-key")
-        await Server(config, shelf, settings).serve(sockets=[listener])
+            log.warning("everybody who reaches this machine can use the server; set a key with --api-key")
+        await Server(config, store, settings).serve(sockets=[listener])
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(run())
 
 
 def listen(settings: Settings) -> socket.socket:
-    """An open port; one that is taken is an error of one line."""
-    where = f"{settings.host}:{settings.port}"
+    """A listening socket; a port that is taken is an error of one line."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -103,7 +102,6 @@ def listen(settings: Settings) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise ValueError(
-            f"cannot listen on {where}: {error.strerror or error}; choose another --port or --host"
-        ) from None
+        where, reason = f"{settings.host}:{settings.port}", error.strerror or error
+        raise ValueError(f"cannot listen on {where}: {reason}; choose another --port or --host") from None
     return listener

@@ -1,4 +1,4 @@
-"""What requests hold. Types are taken strictly, and what is not known is refused: nothing is dropped silently."""
+"""The schemas of requests. Types are strict and unknown fields are refused: nothing is dropped silently."""
 
 import secrets
 from typing import Annotated, Any, Literal
@@ -18,15 +18,15 @@ from regard.config import nearest
 from regard.decode.sample import Sampling
 
 MOST_TEXTS = 2048
-"""Inputs of one request."""
-MOST_PICTURES = 32
-"""Pictures of one request."""
+"""Input texts of one request, at most."""
+MOST_IMAGES = 32
+"""Images of one request, at most."""
 MOST_CHOICES = 128
-"""Texts written for one request."""
+"""Texts generated for one request, at most."""
 
 
-def writable(text: str) -> str:
-    """Half a surrogate pair is JSON, but no text."""
+def encodable(text: str) -> str:
+    """The text, unless it has half a surrogate pair, which JSON can hold but UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,14 +35,14 @@ def writable(text: str) -> str:
 
 
 def head_of(pair: list[str | int]) -> list[str | int]:
-    """A layer and a head."""
+    """The pair, if it is the name of a layer and the number of a head."""
     if not isinstance(pair[0], str) or not isinstance(pair[1], int):
         raise ValueError("is no head; send the name of a layer and a number")
     return pair
 
 
 class Neutral:
-    """Of a field that others have: it is taken where it changes nothing."""
+    """Marks a field of OpenAI's API that is accepted only at the values that change nothing."""
 
     def __init__(self, *values: Any) -> None:
         self.values = values
@@ -59,30 +59,27 @@ class Neutral:
         return {"enum": list(self.values)}
 
 
-Text = Annotated[str, AfterValidator(writable)]
+Text = Annotated[str, AfterValidator(encodable)]
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
-Stop = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(writable)]
+Stop = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(encodable)]
 Off = Annotated[list[str | int], Field(min_length=2, max_length=2), AfterValidator(head_of)]
 Zero = Annotated[float | None, Neutral(None, 0)]
 Nothing = Annotated[Any, Neutral(None, [], {}, False)]
 
 
 class Strict(BaseModel):
-    """Takes what it knows, as it is. It stops at the first mistake: to list all of a large body takes minutes."""
+    """A schema without unknown fields or type conversion."""
 
     model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def refuse_unknown(cls, fields: Any) -> Any:
-        unknown = (
-            next((name for name in fields if name not in cls.model_fields), None) if type(fields) is dict else None
-        )
-        if unknown is not None:
-            name = unknown[:60].encode(errors="replace").decode()  # it may be no text
-            told = {"name": name, "cure": nearest(name, cls.model_fields)}
-            raise PydanticCustomError("unknown_field", "unknown field '{name}'; {cure}", told)
+        for unknown in [name for name in fields if name not in cls.model_fields] if type(fields) is dict else ():
+            name = unknown[:60].encode(errors="replace").decode()  # it may have half a surrogate pair
+            context = {"name": name, "cure": nearest(name, cls.model_fields)}
+            raise PydanticCustomError("unknown_field", "unknown field '{name}'; {cure}", context)
         return fields
 
 
@@ -90,26 +87,26 @@ class Body(Strict):
     model: Text
     """One of the names that /v1/models lists."""
     user: str | None = None
-    """Taken, and not used."""
+    """Accepted and ignored."""
 
 
-class Drawn(Body):
-    """How tokens are chosen."""
+class Sampled(Body):
+    """The fields that decide how tokens are chosen."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    """0 takes the best token, 1 draws as the model says; below it is more cautious, above more varied."""
+    """0 takes the most probable token, 1 samples from the model's probabilities; higher is more varied."""
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Draws among the best tokens that together reach this probability."""
+    """Sample among the most probable tokens that together reach this probability."""
     top_k: Annotated[int, Field(ge=1)] | None = None
-    """Draws among this many of the best tokens."""
+    """Sample among this many of the most probable tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Draws among tokens at least this fraction as probable as the best one."""
+    """Sample among tokens at least this fraction as probable as the best one."""
     seed: int | None = None
-    """The same seed gives the same text."""
+    """Requests with equal seeds and settings get equal texts."""
 
     @property
     def sampling(self) -> Sampling | None:
-        """How to draw, or None for the best tokens. Texts that nobody gave a seed are to differ."""
+        """The sampling settings, or None for greedy decoding. Without a seed every text differs."""
         temperature = 1.0 if self.temperature is None else self.temperature
         if temperature < 1e-6 or self.top_p == 0:
             return None
@@ -119,21 +116,21 @@ class Drawn(Body):
 
 class StreamOptions(Strict):
     include_usage: bool = False
-    """One chunk more at the end, with the numbers of tokens."""
+    """Send one more chunk at the end, with the numbers of tokens."""
     include_obfuscation: Annotated[bool, Neutral(False)] = False
 
 
-class Written(Drawn):
-    """What completions and chats have in common."""
+class Generated(Sampled):
+    """The fields that completions and chats have in common."""
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Most tokens to write; a text also ends where the model's context does."""
+    """Most tokens to generate; a text also ends where the model's context does."""
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
-    """How many texts to write."""
+    """The number of texts for each prompt."""
     stop: Stop | Annotated[list[Stop], Field(max_length=16, fail_fast=True)] | None = None
-    """A text ends before the first of these."""
+    """The text ends before the first of these strings."""
     stream: bool | None = None
-    """Send the text as it is written, as server-sent events."""
+    """Send the text as it is generated, as server-sent events."""
     stream_options: StreamOptions | None = None
     frequency_penalty: Zero = None
     presence_penalty: Zero = None
@@ -144,15 +141,15 @@ class Written(Drawn):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
-class CompletionRequest(Written):
+class CompletionRequest(Generated):
     prompt: Texts | Ids | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     """One text, several, or token ids."""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    """Tell each token's log-probability, and this many of the likeliest beside it."""
+    """Return each token's log-probability, and those of this many most probable tokens."""
     echo: bool | None = None
-    """Begin with the prompt."""
+    """Return the prompt before the text."""
     truncate: bool = False
-    """Read the end of a prompt that is longer than the model's context, instead of refusing it."""
+    """Keep only the end of a prompt that is longer than the model's context, instead of refusing it."""
     best_of: Annotated[int | None, Neutral(None, 1)] = None
     suffix: Nothing = None
 
@@ -174,19 +171,19 @@ class Message(Strict):
 
     @property
     def plain(self) -> dict[str, str]:
-        """As chat templates know messages."""
+        """The message as chat templates read it."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": self.role, "content": text} | ({} if self.name is None else {"name": self.name})
 
 
-class ChatRequest(Written):
+class ChatRequest(Generated):
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     """The newer name of max_tokens."""
     logprobs: bool | None = None
-    """Tell each token's log-probability."""
+    """Return each token's log-probability."""
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    """And this many of the likeliest beside it."""
+    """Return the log-probabilities of this many most probable tokens, too."""
     response_format: Annotated[dict[str, Any] | None, Neutral(None, {"type": "text"})] = None
     tools: Nothing = None
     tool_choice: Annotated[Any, Neutral(None, "none", "auto")] = None
@@ -202,11 +199,11 @@ class ChatRequest(Written):
     service_tier: Annotated[Any, Neutral(None, "auto", "default")] = None
     store: Nothing = None
     metadata: dict[str, Any] | None = None
-    """Taken, and not used."""
+    """Accepted and ignored."""
     prompt_cache_key: str | None = None
-    """Taken, and not used: what texts have in common is always read once."""
+    """Accepted and ignored: common prefixes of prompts are always shared."""
     safety_identifier: str | None = None
-    """Taken, and not used."""
+    """Accepted and ignored."""
 
 
 class EmbeddingRequest(Body):
@@ -215,37 +212,37 @@ class EmbeddingRequest(Body):
     """Numbers, or the bytes of 32-bit floats in base64."""
     dimensions: Nothing = None
     truncate: bool = False
-    """Cut what is longer than the model's context, instead of refusing it."""
+    """Cut a text that is longer than the model's context, instead of refusing it."""
 
 
-class TranslationRequest(Drawn):
+class TranslationRequest(Sampled):
     input: Texts
     beams: Annotated[int, Field(ge=1, le=32)] | None = None
-    """1 is greedy; without, as the model was made for."""
+    """The number of beams; 1 is greedy. The default is the model's own."""
     n: Annotated[int, Field(ge=1, le=32)] = 1
-    """How many translations of each text, best first."""
+    """The number of translations of each text, the best first."""
     length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = None
-    """Scores are divided by length to this power."""
+    """The power of the length that scores are divided by."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     alignment: bool = False
-    """Tell which source tokens the model looked at for each target token."""
+    """Return the cross-attention of each target token to the source tokens."""
 
 
 class ClassificationRequest(Body):
     input: Texts
     second: Texts | None = None
-    """For a model of pairs: the second text of each."""
+    """The second text of each pair, for a model of pairs."""
     truncate: bool = False
-    """Cut what is longer than the model's context, instead of refusing it."""
+    """Cut a text that is longer than the model's context, instead of refusing it."""
 
 
-class PicturesRequest(Body):
-    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_PICTURES, fail_fast=True)]
-    """Pictures as data: URIs, `data:image/png;base64,…`."""
+class ImagesRequest(Body):
+    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_IMAGES, fail_fast=True)]
+    """Images as data: URIs, `data:image/png;base64,…`."""
     labels: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)] | None = None
-    """Texts that pictures are compared with, for a model that knows both; without, each becomes a vector."""
+    """Texts that images are compared with, for a model that reads both; without them it embeds the images."""
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least probability of a thing that is found (0.5)."""
+    """The least probability of a detected object (0.5)."""
 
 
 class TokenizationRequest(Body):
@@ -253,7 +250,7 @@ class TokenizationRequest(Body):
 
 
 class LookRequest(Body):
-    """An input to look into; without one, what the server was opened with."""
+    """An input to look at; without one, the input that the server was started with."""
 
     input: Text | None = None
     second: Text | None = None
@@ -263,18 +260,18 @@ class LookRequest(Body):
     texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
     """Texts that an image is compared with."""
     look: str | None = None
-    """An earlier look: the same input again."""
+    """The id of an earlier look, whose input is used again."""
     target: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=4096, fail_fast=True)] | None = None
-    """Tokens chosen behind a text, or of a translation; without, the model's own."""
+    """Token ids behind a text, or of a translation; the default is the model's own output."""
     kept: Annotated[int, Field(ge=1)] | None = None
-    """The number of a text's tokens that stay in front of these; without, all."""
+    """The number of the text's tokens that stay in front of these; the default is all."""
     off: Annotated[list[Off], Field(max_length=4096, fail_fast=True)] = []
-    """Ablated heads: names of layers, and numbers."""
+    """Ablated heads: pairs of a layer's name and a head's number."""
 
 
 class LookedRequest(Body):
     look: str
-    """The name of a look, from its answer."""
+    """The id of a look, from its response."""
 
 
 class LayerRequest(LookedRequest):
@@ -293,6 +290,6 @@ class ProbabilitiesRequest(LookedRequest):
 class ViewRequest(LookedRequest):
     view: Literal["rollout", "gradient", "ablation", "lens", "patch", "agreement"]
     at: Annotated[int, Field(ge=0)] | None = None
-    """One output; without, all."""
+    """The index of one output; the default is all."""
     against: Text | None = None
-    """For a patch: another text of as many tokens."""
+    """For activation patching: another text of as many tokens."""

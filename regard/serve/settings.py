@@ -1,4 +1,4 @@
-"""What a server allows."""
+"""The settings of a server: where it listens, who may use it, its limits."""
 
 import ipaddress
 import math
@@ -8,52 +8,52 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """Limits and locks of a server."""
+    """Address, keys and limits of a server."""
 
     host: str = "127.0.0.1"
-    """The address it listens on; the default is reached from this machine alone."""
+    """The address to listen on; the default is reached from this machine alone."""
     port: int = 8000
-    """0 takes a free one."""
+    """The port to listen on; 0 takes a free one."""
     api_keys: tuple[str, ...] = ()
-    """Whoever asks must know one of them (none: nobody has to)."""
+    """API keys, one of which a client must send (none: no key is needed)."""
     origins: tuple[str, ...] = ()
-    """Pages of other sites that may ask (none: no others)."""
+    """Origins of other sites whose pages may use the API."""
     hosts: tuple[str, ...] = ()
-    """Names under which it may be called, beside this machine's own."""
+    """Host names that requests may use, beside this machine's own."""
     quantize: Literal["none", "int8", "int4"] = "none"
-    """Weights as whole numbers."""
+    """Quantization of the weights."""
     max_batch: int = 256
-    """Texts written at once by a model."""
+    """Texts that a model generates at once."""
     memory: int = 2**30
-    """Bytes for a model's keys and values."""
+    """Bytes for a model's key/value cache."""
     queue: int = 256
-    """Requests that wait; more are refused."""
+    """Requests that may wait; more are refused."""
     timeout: float = 600.0
-    """Seconds for one answer."""
+    """Seconds for one response."""
     max_body: int = 4 * 2**20
-    """Bytes of a request."""
+    """Largest size of a request in bytes."""
     threads: int | None = None
-    """Cores for a model (none: all)."""
+    """Threads of a model (none: all cores)."""
     grace: float = 30.0
-    """Seconds that open answers have to end when the server is stopped."""
+    """Seconds for open responses to end when the server is stopped."""
 
     def __post_init__(self) -> None:
         for name in ("max_batch", "memory", "queue", "timeout", "max_body"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)} must be above 0, and have an end")
+                raise ValueError(f"{name}={getattr(self, name)} must be above 0 and finite; choose a number")
         if not 0 <= self.port < 2**16:
-            raise ValueError(f"port={self.port} is none; use 1 to 65535, or 0 for a free one")
+            raise ValueError(f"port={self.port} is no port; use 1 to 65535, or 0 for a free one")
         if not 0 <= self.grace < math.inf:
-            raise ValueError(f"grace={self.grace} must be 0 or more, and have an end")
+            raise ValueError(f"grace={self.grace} must be 0 or more and finite; choose a number")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
-            raise ValueError("an API key is empty or has letters beyond ASCII; choose another one")
+            raise ValueError("an API key is empty or has characters beyond ASCII; choose another one")
         for origin in self.origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise ValueError(f"{origin!r} is no origin; write https://example.org, or * for any")
+                raise ValueError(f"{origin!r} is no origin; write https://example.org, or * for all")
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:

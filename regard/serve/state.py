@@ -1,28 +1,26 @@
-"""What every route needs."""
+"""The parts of a server that its routes share."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request
 
 from regard.serve.metrics import Metrics
+from regard.serve.model_store import ModelStore
 from regard.serve.settings import Settings
-from regard.serve.shelf import Shelf
-
-if TYPE_CHECKING:
-    from regard.serve.looks import Looks
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The parts of one server."""
+    """Settings, models and metrics of one server."""
 
     settings: Settings
-    shelf: Shelf
+    store: ModelStore
     metrics: Metrics
-    looks: "Looks"
+    looks: Any
+    """The forward passes that the page's view of a model asks about."""
     opening: tuple[Any, ...] = ()
-    """What the page looks at before anybody gave it something else."""
+    """The input that the page shows first."""
 
 
 def state_of(request: Request) -> State:

@@ -1,11 +1,12 @@
-"""A trained model with its tokenizer: text in, answer out. One file for each thing that a model can do."""
+"""What a model is asked: a trained model with the readers of its inputs. One file for each task."""
 
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, register_task
 from regard.tasks.image_captioner import Caption, ImageCaptioner
 from regard.tasks.image_encoder import ImageClassifier, ImageEncoder
 from regard.tasks.image_restorer import ImageRestorer
 from regard.tasks.image_text_matcher import ImageTextMatcher
 from regard.tasks.language_model import LanguageModel
-from regard.tasks.loading import load, load_for
+from regard.tasks.loading import load, load_for, task_of
 from regard.tasks.object_detector import Detection, ObjectDetector
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.text_encoder import Match, TextEncoder
@@ -19,10 +20,12 @@ from regard.tasks.text_heads import (
     QuestionAnswerer,
     TextClassifier,
 )
-from regard.tasks.translator import Translation, Translator
+from regard.tasks.translator import TextToText, Translation, Translator
 
 __all__ = [
-    "Answer", "QuestionAnswerer", "Caption", "ImageCaptioner", "TextClassifier", "ImageTextMatcher", "Detection", "ObjectDetector", "TextEncoder",
-    "Entity", "Filled", "MaskFiller", "Match", "Label", "PixelModel", "ImageClassifier", "ImageEncoder", "ImageRestorer",
-    "EntityTagger", "Translation", "Translator", "LanguageModel", "load", "load_for",
+    "Answer", "Caption", "Detection", "Entity", "EntityTagger", "EvalSet", "Filled", "ImageCaptioner",
+    "ImageClassifier", "ImageEncoder", "ImageRestorer", "ImageTextMatcher", "Label", "LanguageModel", "MaskFiller",
+    "Match", "ObjectDetector", "Option", "PixelModel", "QuestionAnswerer", "Samples", "Scored", "Task",
+    "TextClassifier", "TextEncoder", "TextToText", "Translation", "Translator", "Verb", "load", "load_for",
+    "register_task", "task_of",
 ]  # fmt: skip

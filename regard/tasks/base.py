@@ -4,12 +4,14 @@ A family names its task (`task = "classify-images"`, or a property where its con
 task: nobody else needs to know what kind of model it is.
 """
 
+import shlex
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.registry import tasks
+from regard.registry import modalities, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,11 +19,13 @@ class Option:
     """An option of a verb: a flag of the command line, a field of a request, a keyword of the method."""
 
     name: str
-    type: type = str
+    kind: type = str
     default: Any = None
     help: str = ""
-    limits: tuple[float, float] | None = None
+    limits: tuple[int | float, int | float] | None = None
     """The smallest and the largest value allowed."""
+    each: bool = False
+    """Whether there is a value for each input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +35,16 @@ class Verb:
     name: str
     does: str
     """In the third person, for sentences about a model: "labels texts"."""
+    input: str = ""
+    """The name of the input in JSON, where it is not that of its modality: "prompt"."""
     help: str = ""
     """The first line of the command's help."""
     options: tuple[Option, ...] = ()
+
+    def check_options(self, options: Mapping[str, Any], model: str) -> None:
+        """Raise a ValueError for an option that this verb does not declare."""
+        for name in options.keys() - {option.name for option in self.options}:
+            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +53,21 @@ class Scored:
 
     scores: dict[str, Any]
     outputs: list[str]
+    details: Any = None
+    """Further results for each example, which metrics of attention weights need."""
+    summary: str = ""
+    """The scores in a line for a terminal, where they are not all shares of examples."""
+
+    def render(self) -> str:
+        """The scores in one line; all but a summary's own are percentages."""
+        if self.summary:
+            return self.summary
+        numbers = "   ".join(
+            f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"
+            for name, value in self.scores.items()
+            if name not in ("examples", "shots")
+        )
+        return f"{numbers}   ({self.scores['examples']:,} examples)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +84,13 @@ class EvalSet:
     """Score at most this many examples."""
     run: str = ""
     """The model's path, for errors."""
+    recipe: str = ""
+    """The name of the recipe that the model was trained by."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing but what was held out of the model's own training is scored."""
+        return not self.named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +107,16 @@ class Samples:
     """Images to save in the run: file name → a Pillow image."""
 
 
+def shortened(text: str) -> str:
+    """A text on one line, cut to 200 characters."""
+    return textwrap.shorten(text, 200, placeholder=" …")
+
+
+def quoted(text: str) -> str:
+    """A text as an argument of a shell command, cut to 200 characters."""
+    return shlex.quote(shortened(text))
+
+
 class Task:
     """A trained model with the readers of its inputs. Subclasses override what their task needs."""
 
@@ -85,7 +128,14 @@ class Task:
     """What it can be asked for; the first is its main one."""
     data: ClassVar[tuple[type, ...]] = ()
     """The kinds of training data that it can be scored on; the first is the default."""
+    learns: ClassVar[tuple[str, ...]] = ()
+    """Verbs that fine-tuning with another head teaches it."""
     model: Any
+
+    @classmethod
+    def suited(cls, path: Path) -> "type[Task]":
+        """The task class for what is saved beside the weights: this one, unless a subclass reads other files."""
+        return cls
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "Task":
@@ -93,13 +143,34 @@ class Task:
         raise NotImplementedError
 
     @classmethod
+    def default_data(cls) -> Any:
+        """The data config of the embedded examples of this task."""
+        if not cls.data:
+            raise ValueError(f"the task {cls.name!r} has no metrics; fine-tune the model for a task: regard finetune …")
+        return cls.data[0]()
+
+    @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
-        """The verbs that the model in `path` has; its weights are not needed."""
+        """What a server can be asked for of the model in `path`; its weights are not needed."""
         return [verb.name for verb in cls.verbs]
 
-    def answer(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        """One JSON object for each input, shared by the command line and the server."""
-        raise NotImplementedError
+    @classmethod
+    def verb(cls, name: str) -> Verb | None:
+        """The declaration of a verb, or None where this task does not have it."""
+        return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    def field_of(self, verb: str, item: Any) -> str:
+        """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
+        declared = self.verb(verb)
+        return declared.input if declared is not None and declared.input else modalities[self.inputs[0]].field
+
+    def check_inputs(self, items: Sequence[Any]) -> None:
+        """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        """One JSON object for each input, shared by the command line and the server: the results of the method of
+        that name, by default."""
+        return [dict(result) for result in getattr(self, verb)(inputs, **options)]
 
     def render(self, verb: str, answer: Mapping[str, Any]) -> str:
         """An answer as lines for a terminal."""
@@ -107,7 +178,15 @@ class Task:
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The metrics of this task on a test set."""
-        raise ValueError(f"{test.run or 'this model'} has no metrics of its own; fine-tune it: regard finetune …")
+        raise ValueError(f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} …")
+
+    def is_scored(self, test: EvalSet) -> bool:
+        """Whether a model trained on such data has metrics of its own."""
+        return True
+
+    def evaluate_after_training(self, test: EvalSet) -> Scored:
+        """The metrics that are printed after training, on what was held out of it."""
+        return self.evaluate(test)
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         """A few outputs for held-out inputs, and commands to try next."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.sets.pairs import read_lines
+from regard.data.readers.text_files import read_lines
 
 FIELDS = ("prompt", "text", "source")
 

@@ -1,22 +1,27 @@
-"""What all share that write texts with a model."""
+"""The base of tasks that generate tokens with an engine."""
 
 from typing import Any
 
 from regard.decode.engine import Engine
 from regard.native.record import is_watched
+from regard.tasks.base import Option, Task
+
+GENERATE_OPTIONS = (
+    Option(name="max_new_tokens", kind=int, limits=(1, 1 << 20), help="The most tokens to generate."),
+    Option(name="sampling", kind=object, help="How tokens are sampled; none: the most probable ones."),
+)
 
 
-class EngineTask:
-    """A model with an engine of its own."""
+class EngineTask(Task):
+    """A generative model with an engine of its own."""
 
-    model: Any
     _engine: Engine | None = None
     _state: Any = None
 
     @property
     def engine(self) -> Engine:
-        """What writes; set another one for other limits. It is built anew where the model has changed, and while
-        someone looks at the model, its own layers work."""
+        """The engine that generates; assign another one for other limits. It is rebuilt after the weights have changed;
+        while hooks watch the model, the engine runs the model's own layers."""
         if is_watched(self.model):
             return Engine(self.model)
         state = state_of(self.model)
@@ -30,13 +35,13 @@ class EngineTask:
 
 
 def state_of(model: Any) -> list[tuple[Any, ...]]:
-    """Changes with every weight: where it is, what it is made of, and how often it was written."""
+    """The address, version, dtype and device of each tensor: it changes whenever a weight does."""
     tensors = [*model.parameters(), *model.buffers()]
     return [(t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.device) for t in tensors]
 
 
-def told_or(default: int, most: int | None) -> int:
-    """How many tokens to write."""
+def count_or(default: int, most: int | None) -> int:
+    """The number of tokens to generate: `most`, checked, or the default."""
     if most is not None and most < 1:
         raise ValueError(f"max_new_tokens={most} must be at least 1")
     return default if most is None else most

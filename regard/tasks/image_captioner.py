@@ -1,17 +1,24 @@
-"""A trained model that sees and writes: pictures in, captions out."""
+"""Image captioning: images in, captions out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.captioned_images import CaptionsConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
-from regard.tasks.engine_task import EngineTask, told_or
-from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.hub.checkpoint import load_generation
+from regard.hub.preprocessor import load_preprocessing
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.metrics import caption_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_captioned
 from regard.tokens import Tokenizer
@@ -26,12 +33,32 @@ class Caption:
     ids: tuple[int, ...]
 
 
+@register_task("caption")
 class ImageCaptioner(ImageEncoder, EngineTask):
-    """What `regard.load` returns for a model that says what a picture shows."""
+    """Describes images in words."""
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
+    verbs = (
+        Verb(
+            name="caption", does="captions images",
+            options=(
+                Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
+                Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
+                Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Captions of each image."),
+                *GENERATE_OPTIONS,
+            ),
+        ),
+    )  # fmt: skip
+    data = (CaptionsConfig,)
+
+    def __init__(
+        self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
+    ) -> None:
         super().__init__(model, preparation)
         self.tokenizer, self.generation = tokenizer, generation
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "ImageCaptioner":
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path), load_generation(path))
 
     def request(
         self,
@@ -44,42 +71,81 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         row: int = 0,
         max_new_tokens: int | None = None,
     ) -> Request:
-        """What is asked of the engine for a picture as the model reads it."""
-        told, like = self.generation, next(self.model.parameters())
+        """The engine's request for a preprocessed image."""
+        settings, like = self.generation, next(self.model.parameters())
         return Request(
-            prompt=[told["decoder_start"]], pixels=torch.from_numpy(pixels).to(like), ends=tuple(ends_of(told["eos"])),
-            forbidden=tuple(told["forbidden"]), max_len=told_or(self.model.config.max_len - 1, max_new_tokens),
-            sampling=sampling, row=row, beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
-            length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
+            prompt=[settings["decoder_start"]], inputs={"pixels": torch.from_numpy(pixels).to(like)},
+            ends=tuple(ends_of(settings["eos"])), forbidden=tuple(settings["forbidden"]),
+            max_len=count_or(self.model.config.max_len - 1, max_new_tokens),
+            sampling=sampling, row=row, beams=1 if sampling else max(beams or settings["num_beams"], n_best),
+            n_best=n_best,
+            length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """One input, ready to be looked into."""
         return read_captioned(self, *inputs, **options)
 
-    def caption(self, pictures: Sequence[Picture], **how: Any) -> list[list[Caption]]:
-        """The `n_best` captions of each picture, best first: greedy for one of `beams`, or drawn as `sampling` says."""
-        return self.caption_pixels(self.pixels(pictures), **how)
+    def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
+        """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""
+        return self.caption_pixels(self.pixels(images), **options)
 
-    def caption_arrays(self, arrays: np.ndarray, **how: Any) -> list[list[Caption]]:
-        """The same for bytes (number, rows, columns, channels) that have their size already."""
-        return self.caption_pixels(self.numbers(arrays), **how)
+    def caption_arrays(self, arrays: np.ndarray, **options: Any) -> list[list[Caption]]:
+        """Captions of uint8 images (number, rows, columns, channels), already of the model's size."""
+        return self.caption_pixels(self.numbers(arrays), **options)
 
     def caption_pixels(
-        self, pixels: Sequence[np.ndarray], *, each: Callable[[int, list[Caption]], Any] | None = None, **how: Any
+        self, pixels: Sequence[np.ndarray], *, each: Callable[[int, list[Caption]], Any] | None = None, **options: Any
     ) -> list[list[Caption]]:
-        """The same for pictures as the model reads them; `each` is called with a picture's number and captions."""
-        if how.get("sampling") and (how.get("n_best", 1) > 1 or (how.get("beams") or 1) > 1):
-            raise ValueError("sampling draws one caption of each picture; leave out beams and n_best")
+        """Captions of preprocessed images; `each` is called with an image's index and captions when they are ready."""
+        if options.get("sampling") and (options.get("n_best", 1) > 1 or (options.get("beams") or 1) > 1):
+            raise ValueError("sampling returns one caption of each image; leave out beams and n_best")
         results: list[list[Caption]] = [[] for _ in pixels]
 
         def done(row: int, ticket: Ticket) -> None:
-            if ticket.found is not None:
-                texts = self.tokenizer.decode_batch([one.ids for one in ticket.found])
-                pairs = zip(texts, ticket.found, strict=True)
-                results[row] = [Caption(text.strip(), one.score, tuple(one.ids)) for text, one in pairs]
+            if ticket.hypotheses is not None:
+                texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.hypotheses])
+                pairs = zip(texts, ticket.hypotheses, strict=True)
+                results[row] = [Caption(text.strip(), best.score, tuple(best.ids)) for text, best in pairs]
                 if each is not None:
                     each(row, results[row])
 
-        self.engine.serve((self.request(one, row=row, **how) for row, one in enumerate(pixels)), done)
+        self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
         return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """BLEU-4 and exact match against all captions of each image."""
+        images, lowercase = self.test_images(test), options.pop("lowercase", False) or test.data.lowercase
+        captions = [best[0] for best in self.caption_arrays(images.pixels, **options)]
+        texts = [caption.text for caption in captions]
+        scores = caption_scores(texts, images.captions, lowercase=lowercase)
+        return Scored(scores=scores, outputs=texts, details=[caption.ids for caption in captions])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        texts = [best[0].text for best in self.caption_arrays(images.pixels)]
+        other = "transformer" if self.model.config.decoder == "recurrent" else "recurrent"
+        commands = [
+            f"regard caption {run} image.png --look words.png",
+            f"regard train {test.recipe} --model.decoder {other} --out runs/captioner-{other}",
+        ]
+        rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
+        first = Image.fromarray(images.pixels[0].squeeze())
+        return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)})
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "caption":
+            return super().answers(verb, inputs, **options)
+        rows = [
+            [{"text": caption.text, "score": round(caption.score, 6)} for caption in captions]
+            for captions in self.caption(inputs, **options)
+        ]
+        return [{"caption": captions[0]["text"], "captions": captions} for captions in rows]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "caption":
+            return super().render(verb, answer)
+        captions = answer["captions"]
+        return "\n".join(
+            f"{row['score']:8.4f}  {row['text']}" if len(captions) > 1 else row["text"] for row in captions
+        )

@@ -1,8 +1,9 @@
-"""A trained model that sees: vectors of pictures, and labels."""
+"""Image models: a vector for each image, and labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,102 +12,123 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, list_images, read_image
+from regard.data.readers.image_files import list_images, read_image
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
+from regard.data.sets.unlabelled_images import UnlabelledConfig
+from regard.hub.checkpoint import export_model
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.nn.patches import sides
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
+from regard.tasks.metrics import label_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_images
-from regard.tasks.text_encoder import Match
-from regard.tasks.text_heads import Label
+from regard.tasks.text_encoder import EMBED, Match, embeddings
+from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 
 BATCH = 64
-Picture = str | Path | Image.Image
+ImageInput = str | Path | Image.Image
+"""An image file, or an image of Pillow's."""
 
 
-def opened(pictures: Sequence[Picture]) -> list[Image.Image]:
-    """Image files, or images of Pillow's, as `read_image` gives them."""
-    if isinstance(pictures, (str, Path, Image.Image)):
-        name = "image" if isinstance(pictures, Image.Image) else repr(str(pictures))
-        raise ValueError(f"pictures is a list; put a single one in brackets: [{name}]")
-    return [read_image(one) for one in pictures]
+def opened(images: Sequence[ImageInput]) -> list[Image.Image]:
+    """Image files, or images of Pillow's, as `read_image` returns them."""
+    if isinstance(images, (str, Path, Image.Image)):
+        name = "image" if isinstance(images, Image.Image) else repr(str(images))
+        raise ValueError(f"images is a list; put a single one in brackets: [{name}]")
+    return [read_image(image) for image in images]
 
 
-class ImageEncoder:
-    """What `regard.load` returns for a model that sees: a vector for each picture."""
+@register_task("embed-images")
+class ImageEncoder(Task):
+    """An image model: a vector for each image. Its subclasses use the head that it was trained with."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("image",)
-    answers: ClassVar[str] = "vector"
-    """What the model's output is, in the words of `Prepared.answers`."""
+    inputs = ("image",)
+    verbs: tuple[Verb, ...] = (EMBED,)
+    data: tuple[type, ...] = (UnlabelledConfig,)
+    output: ClassVar[str] = "vector"
+    """The kind of the model's output, as `Prepared.answers` names it."""
 
-    def __init__(self, model: Any, preparation: Preparation) -> None:
+    def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
 
-    def pixels(self, pictures: Sequence[Picture]) -> list[np.ndarray]:
-        """Image files, or images of Pillow's, as the model reads them."""
-        return [self.preparation(image) for image in opened(pictures)]
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "ImageEncoder":
+        return cls(model, load_preprocessing(path, model.config))
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        return ["images"]
+
+    def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
+        """Images preprocessed for the model: arrays (channels, rows, columns)."""
+        return [self.preparation(image) for image in opened(images)]
 
     def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
-        """Bytes (number, rows, columns, channels) that have their size already, as the model reads them."""
+        """Normalised arrays for uint8 images (number, rows, columns, channels) of the model's own size."""
         return list(self.preparation.numbers(arrays))
 
     @torch.inference_mode()
-    def outputs(self, function: Any, pixels: Sequence[np.ndarray]) -> list[Tensor]:
-        """What `function` gives for each picture, those of one size together."""
-        found: list[Tensor] = [torch.empty(0)] * len(pixels)
+    def outputs(self, function: Callable[[Tensor], Any], pixels: Sequence[np.ndarray]) -> list[Tensor]:
+        """The result of `function` for each image; images of one size are batched together."""
+        results: list[Tensor] = [torch.empty(0)] * len(pixels)
         like = next(self.model.parameters())
-        for shape in dict.fromkeys(one.shape for one in pixels):
-            places = [i for i, one in enumerate(pixels) if one.shape == shape]
-            for first in range(0, len(places), BATCH):
-                group = places[first : first + BATCH]
+        for shape in dict.fromkeys(image.shape for image in pixels):
+            indices = [i for i, image in enumerate(pixels) if image.shape == shape]
+            for first in range(0, len(indices), BATCH):
+                group = indices[first : first + BATCH]
                 batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
-                for place, row in zip(group, function(batch), strict=True):
-                    found[place] = row
-        return found
+                for index, row in zip(group, function(batch), strict=True):
+                    results[index] = row
+        return results
 
-    def embed(self, pictures: Sequence[Picture], *, normalize: bool = True) -> Float[Tensor, "N D"]:
-        """A vector for each picture, of length 1 unless told otherwise."""
-        return self.embedded(self.pixels(pictures), normalize)
+    def embed(self, images: Sequence[ImageInput], *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """A vector for each image, of length 1 if `normalize`."""
+        return self.embed_pixels(self.pixels(images), normalize)
 
     def embed_arrays(self, arrays: np.ndarray, *, normalize: bool = True) -> Float[Tensor, "N D"]:
-        """The same for bytes (number, rows, columns, channels) that have their size already."""
-        return self.embedded(self.numbers(arrays), normalize)
+        """A vector for each uint8 image of (number, rows, columns, channels), already of the model's size."""
+        return self.embed_pixels(self.numbers(arrays), normalize)
 
-    def embedded(self, pixels: Sequence[np.ndarray], normalize: bool) -> Float[Tensor, "N D"]:
+    def embed_pixels(self, pixels: Sequence[np.ndarray], normalize: bool) -> Float[Tensor, "N D"]:
+        """A vector for each preprocessed image."""
         rows = self.outputs(self.model.embed, pixels)
         vectors = torch.stack(rows) if rows else torch.empty(0, self.width)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
     @property
     def width(self) -> int:
+        """The size of an image's vector."""
         return getattr(self.model.config, "width", self.model.config.dim)
 
-    def vectors(self, words: Sequence[Picture]) -> Float[Tensor, "N D"]:
-        """The same for whatever the model understands."""
-        return self.embed(words)
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of length 1 for whatever the model reads: images here."""
+        return self.embed(items)
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """One input, ready to be looked into."""
         return read_images(self, *inputs, **options)
 
     def search(
-        self, query: Picture, corpus: str | Path | Sequence[Picture], *, count: int = 5,
-        skipped: list[str] | None = None,
-    ) -> list[Match]:  # fmt: skip
-        """What is most like the query, by the cosine of vectors, in a folder of pictures or in a list.
+        self, query: Any, corpus: str | Path | Sequence[Any], *, count: int = 5, skipped: list[str] | None = None
+    ) -> list[Match]:
+        """The most similar items of a folder of images, or of a list, by the cosine of their vectors.
 
-        Files of a folder that cannot be read are errors, unless there is a list `skipped` for what is wrong with them.
+        Files of a folder that cannot be read are errors, unless there is a list `skipped` to collect the reasons.
         """
-        wanted = self.vectors([query])[0]
+        target = self.vectors([query])[0]
         if isinstance(corpus, (str, Path)):
             names, vectors = self.embed_folder(Path(corpus), skipped)
         else:
-            names, vectors = [str(one) for one in corpus], self.vectors(corpus)
-        best = (vectors @ wanted).topk(min(count, len(names)))
+            names, vectors = [str(item) for item in corpus], self.vectors(corpus)
+        best = (vectors @ target).topk(min(count, len(names)))
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        return [Match(score, place, names[place]) for score, place in pairs]
+        return [Match(score, index, names[index]) for score, index in pairs]
 
     def embed_folder(self, folder: Path, skipped: list[str] | None = None) -> tuple[list[str], Float[Tensor, "N D"]]:
-        """All pictures in a folder and those below it, a few at a time: their paths and vectors."""
+        """The paths and vectors of all images below a folder, computed batch by batch."""
         if not folder.is_dir():
-            raise ValueError(f"no such folder: {folder}; give one with pictures")
+            raise ValueError(f"no such folder: {folder}; give one with images")
         paths = list_images(folder)
         names, parts = [], []
         for first in range(0, len(paths), BATCH):
@@ -119,29 +141,113 @@ class ImageEncoder:
                     if skipped is None:
                         raise
                     skipped.append(str(error))
-            parts.append(self.embedded(pixels, True))
+            parts.append(self.embed_pixels(pixels, True))
         return names, torch.cat(parts)
 
+    def eval_preprocessing(self) -> Preprocessing:
+        """The preprocessing of images that are scored: the model's own, resized to its size where none is stated."""
+        if self.preparation.target is not None:
+            return self.preparation
+        return replace(self.preparation, size=sides(self.model.config.image), shortest=None, longest=None)
 
+    def test_images(self, test: EvalSet, **options: Any) -> Any:
+        """The preprocessed images of a test set: all of the named files, or the held-out ones of the run's own data."""
+        return images_of(test, self.eval_preprocessing(), **options)
+
+    def is_scored(self, test: EvalSet) -> bool:
+        return type(self).evaluate is not ImageEncoder.evaluate
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        raise ValueError(
+            f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} "
+            "--data.images …, or regard eval --probe"
+        )
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        folder = getattr(test.data, "images", None) or "FOLDER"
+        commands = [f"regard eval {run} --probe", f"regard finetune {run} --data.images {folder}"]
+        return Samples(commands=[*commands, f"regard embed {run} image.png --out vectors.npy"])
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb == "embed":
+            return embeddings(self.vectors(inputs))
+        return super().answers(verb, inputs, **options)
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb == "embed":
+            return " ".join(f"{value:.6f}" for value in answer["embedding"])
+        return super().render(verb, answer)
+
+    def export(self, out: Path) -> None:
+        export_model(self.model, out)
+        save_preprocessing(out, self.preparation)
+
+
+@register_task("classify-images")
 class ImageClassifier(ImageEncoder):
-    """Labels pictures."""
+    """Labels images."""
 
-    answers = "labels"
+    verbs = (Verb(name="classify", does="labels images"), EMBED)
+    data = (ImagesConfig,)
 
-    def classify(self, pictures: Sequence[Picture], seconds: None = None) -> list[list[Label]]:
-        """All labels of each picture, the likeliest first."""
-        if seconds is not None:
-            raise ValueError("this model labels pictures one by one; leave out the second text")
-        return self.named(self.outputs(self.model, self.pixels(pictures)))
+    output = "labels"
+
+    def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
+        """All labels of each image, the most probable first."""
+        return self.labelled(self.pixels(images))
 
     def classify_arrays(self, arrays: np.ndarray) -> list[list[Label]]:
-        """The same for bytes (number, rows, columns, channels) that have their size already."""
-        return self.named(self.outputs(self.model, self.numbers(arrays)))
+        """All labels of each uint8 image of (number, rows, columns, channels), already of the model's size."""
+        return self.labelled(self.numbers(arrays))
 
-    def named(self, scores: Sequence[Tensor]) -> list[list[Label]]:
-        labels, results = self.model.config.labels, []
-        for row in scores:
-            best = row.softmax(-1).sort(descending=True)
-            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            results.append([Label(labels[i], p) for i, p in pairs])
-        return results
+    def labelled(self, pixels: Sequence[np.ndarray]) -> list[list[Label]]:
+        """All labels of each preprocessed image."""
+        return [ranked(logits, self.model.config.labels) for logits in self.outputs(self.model, pixels)]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        images = self.test_images(test, part="test")
+        images = images.numbered_as(self.model.config.labels, test.data.source or "the embedded digits")
+        labels = [best[0].label for best in self.classify_arrays(images.pixels)]
+        return Scored(scores=label_scores(labels, [images.names[i] for i in images.labels]), outputs=labels)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images = self.test_images(replace(test, limit=5))
+        inputs = [f"an image of {images.names[i]}" for i in images.labels]
+        best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
+        commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "classify":
+            return super().answers(verb, inputs, **options)
+        return label_answers(self.classify(inputs))
+
+    def render(self, verb: str, answer: Any) -> str:
+        return render_labels(answer) if verb == "classify" else super().render(verb, answer)
+
+
+def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> Any:
+    """The images of a test set: all of the named files, or what was held out of the run's own data.
+
+    At most `limit`: a random sample of labelled images; the first of those with captions or boxes.
+    """
+    data = (
+        replace(test.data, test=test.data.valid) if {"valid"} <= test.named and "test" not in test.named else test.data
+    )
+    for name, own in (("size", preprocessing.shortest or preprocessing.target), ("channels", preprocessing.channels)):
+        value = getattr(data, name)
+        if name in test.named and value is not None and own not in (value, (value, value)):
+            raise ValueError(f"{test.run} says itself how images are read; leave out --data.{name}")
+    known = same_file(data.source, test.own.source) or test.named & {"valid", "test"}
+    if test.named & set(data.own) and not known:
+        images = data.read(data.source, preprocessing=preprocessing, **options)
+    else:
+        images = data.held_out(preprocessing)
+    if test.limit is None:
+        return images
+    return images.sample(test.limit, 0) if isinstance(images, LabelledImages) else images.take(slice(test.limit))
+
+
+def same_file(first: Any, second: Any) -> bool:
+    """Whether two paths name the same file or folder."""
+    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()

@@ -1,6 +1,8 @@
-"""A trained masked autoencoder: some patches of a picture in, the whole picture out."""
+"""Masked autoencoding: some patches of an image in, the whole image out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,26 +10,55 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.nn.patches import cut, grid_of, paste
-from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.tasks.base import EvalSet, Option, Samples, Verb, register_task
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.pixel_model import BLANK, sheet
+from regard.tasks.text_encoder import EMBED
 
-BLANK = 90
-"""The grey of what is hidden."""
 
-
+@register_task("restore-images")
 class ImageRestorer(ImageEncoder):
-    """What `regard.load` returns for a masked autoencoder: a vector for each picture, and guesses of what is hidden."""
+    """Reconstructs masked patches of images, and embeds images."""
+
+    verbs = (
+        Verb(
+            name="complete", does="completes images",
+            options=(
+                Option(name="count", kind=int, default=1, limits=(1, 1024), help="Completions of each image."),
+                Option(name="seed", kind=int, default=0, help="Of the random mask."),
+            ),
+        ),
+        EMBED,
+    )  # fmt: skip
 
     def complete(
-        self, pictures: Sequence[Picture] | np.ndarray, *, count: int = 1, seed: int = 0
+        self, images: Sequence[ImageInput] | np.ndarray, *, count: int = 1, seed: int = 0
     ) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-        """For each picture `count` pairs of bytes (rows, columns, channels): it with other patches blank each time, and
-        with these patches as the model guesses them."""
-        read = self.numbers(pictures) if isinstance(pictures, np.ndarray) else self.pixels(pictures)
-        return [self.restored(pixels, count, seed) for pixels in read]
+        """For each image `count` pairs of uint8 arrays (rows, columns, channels): the image with a random mask, and
+        with the masked patches as the model reconstructs them."""
+        arrays = self.numbers(images) if isinstance(images, np.ndarray) else self.pixels(images)
+        return [self.restored(pixels, count, seed) for pixels in arrays]
+
+    def completions(self, images: Sequence[ImageInput], *, count: int = 1, seed: int = 0) -> list[list[np.ndarray]]:
+        """For each image a row for `pixel_model.sheet`: masked and reconstructed versions, and the image itself."""
+        if not images:
+            raise ValueError("a masked autoencoder restores images; give an IMAGE")
+        arrays = np.stack([self.preparation.fit(image) for image in opened(images)])
+        pairs = self.complete(arrays, count=count, seed=seed)
+        return [[*(array for pair in row for array in pair), whole] for row, whole in zip(pairs, arrays, strict=True)]
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        """A few held-out images, most patches of which are masked, each restored twice."""
+        arrays = test.data.held_out().take(slice(6)).pixels
+        pairs = self.complete(arrays, count=2)
+        rows = [[*first, *second, whole] for (first, second), whole in zip(pairs, arrays, strict=True)]
+        plain = super().samples(test, run)
+        commands = [f"regard complete {run} image.png --out done.png", *plain.commands]
+        return replace(plain, commands=commands, images={"done.png": sheet(rows)})
 
     @torch.inference_mode()
     def restored(self, pixels: np.ndarray, count: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The same for one picture as the model reads it."""
+        """`count` masked and reconstructed versions of one preprocessed image."""
         patch, like = self.model.config.patch, next(self.model.parameters())
         x = torch.from_numpy(pixels).to(like).expand(count, *pixels.shape)
         patches = cut(x, patch)
@@ -39,7 +70,7 @@ class ImageRestorer(ImageEncoder):
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
 
     def pasted(self, x: Float[Tensor, "B C Y X"], patches: Float[Tensor, "B T P"]) -> Float[Tensor, "B C Y X"]:
-        """Pictures with these patches; what the patch does not divide, at the bottom and the right, stays as it is."""
+        """Images with these patches pasted in; rows and columns beyond the last whole patch stay as they are."""
         patch = self.model.config.patch
         rows, columns = grid_of(tuple(x.shape[2:]), patch)
         found = x.clone()

@@ -1,7 +1,8 @@
-"""A trained model that sees and reads: how alike pictures and texts are."""
+"""Images and texts as vectors of one space: how similar they are, labels by any texts, search by words."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,24 +10,45 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.images import Preparation, is_image
+from regard.data.readers.image_files import is_image
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
-from regard.tasks.image_encoder import ImageEncoder, Picture
+from regard.data.sets.image_text_pairs import PairedConfig
+from regard.hub.checkpoint import export_model
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_matched
-from regard.tasks.text_encoder import BATCH_TOKENS
-from regard.tasks.text_heads import Label
+from regard.tasks.text_encoder import BATCH_TOKENS, EMBED
+from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 from regard.tokens import Tokenizer
+from regard.tokens.export import export_tokenizer
 
 
+@register_task("match")
 class ImageTextMatcher(ImageEncoder):
-    """What `regard.load` returns for CLIP: vectors of pictures and of texts, labels by any texts, search by words."""
+    """CLIP's task: vectors of images and of texts in one space."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("image", "text")
+    inputs = ("image", "text")
+    verbs = (
+        Verb(
+            name="classify", does="labels images by texts",
+            options=(Option(name="labels", kind=tuple, help="The texts that an image may match."),),
+        ),
+        EMBED,
+    )  # fmt: skip
 
-    def __init__(self, model: Any, preparation: Preparation, tokenizer: Tokenizer) -> None:
+    data = (PairedConfig,)
+
+    def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)
         self.tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "ImageTextMatcher":
+        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path))
 
     @property
     def width(self) -> int:
@@ -34,25 +56,24 @@ class ImageTextMatcher(ImageEncoder):
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], *, normalize: bool = True) -> Float[Tensor, "N D"]:
-        """A vector for each text, of length 1 unless told otherwise; what is too long is cut."""
+        """A vector for each text, of length 1 if `normalize`; a text beyond the context is cut."""
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
-        rows = [one.ids for one in self.tokenizer.frame(texts, max_len=self.model.config.max_len)]
+        rows = [framed.ids for framed in self.tokenizer.frame(texts, max_len=self.model.config.max_len)]
         vectors = torch.empty(len(rows), self.width, dtype=next(self.model.parameters()).dtype)
         for group in bucket(np.array([[len(row)] for row in rows]), BATCH_TOKENS, None) if rows else ():
-            some = [rows[i] for i in group]
-            lengths = torch.tensor([len(row) for row in some])
-            vectors[group] = self.model.embed_text(pad(some, self.tokenizer.pad or 0), lengths)
+            batch = [rows[i] for i in group]
+            lengths = torch.tensor([len(row) for row in batch])
+            vectors[group] = self.model.embed_text(pad(batch, self.tokenizer.pad or 0), lengths)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
-    def vectors(self, words: Sequence[Picture]) -> Float[Tensor, "N D"]:
-        """Pictures and texts side by side: what ends like an image file is one."""
-        rows = torch.empty(len(words), self.width)
-        ways: dict[bool, Any] = {True: self.embed, False: self.embed_texts}
-        for seen, embed in ways.items():
-            places = [i for i, word in enumerate(words) if is_picture(word) == seen]
-            if places:
-                rows[places] = embed([words[i] for i in places]).to(rows)
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of images and texts side by side; a string that ends like an image file's name is an image."""
+        rows = torch.empty(len(items), self.width)
+        for wanted, embed in ((True, self.embed), (False, self.embed_texts)):
+            indices = [i for i, item in enumerate(items) if is_image_input(item) == wanted]
+            if indices:
+                rows[indices] = embed([items[i] for i in indices]).to(rows)
         return rows
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
@@ -60,21 +81,62 @@ class ImageTextMatcher(ImageEncoder):
         return read_matched(self, *inputs, **options)
 
     @torch.inference_mode()
-    def classify(self, pictures: Sequence[Picture], labels: Sequence[str] | None = None) -> list[list[Label]]:
-        """How likely each of some texts is for each picture, the likeliest first."""
+    def classify(self, images: Sequence[ImageInput], labels: Sequence[str] | None = None) -> list[list[Label]]:
+        """The probability of each of the given texts for each image, the most probable first."""
         if not labels:
             raise ValueError('this model has no labels of its own; name some texts: --zero-shot "a cat" "a dog"')
         if len(set(labels)) < len(labels):
             raise ValueError(f"labels must differ; got {', '.join(map(repr, labels))}")
-        likeness = self.embed(pictures) @ self.embed_texts(labels).T / self.model.temperature
-        return [ranked(row.softmax(-1), labels) for row in likeness]
+        logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature
+        return [ranked(row, labels) for row in logits]
+
+    def field_of(self, verb: str, item: Any) -> str:
+        return "image" if is_image_input(item) else "text"
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Recall at 1 in both directions; for generated scenes also the zero-shot accuracy on single objects."""
+        images = self.test_images(test)
+        texts = list(dict.fromkeys(text for captions in images.captions for text in captions))
+        vectors = self.embed_arrays(images.pixels), self.embed_texts(texts)
+        scores, best = recall_scores(*vectors, images.captions, texts)
+        if test.data.embedded:
+            single, labels = test.data.single_objects(test.limit, self.preparation)
+            predicted = [row[0].label for row in self.classify(single.images(), labels)]
+            expected = [captions[0] for captions in single.captions]
+            scores["zero_shot_accuracy"] = label_scores(predicted, expected)["accuracy"]
+        return Scored(scores=scores | {"examples": len(images)}, outputs=best)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        """The best label of a few images, among everything a scene may show or all held-out captions."""
+        if test.data.embedded:
+            images, labels = test.data.single_objects(5)
+        else:
+            images = test.data.held_out()
+            labels = tuple(dict.fromkeys(text for texts in images.captions for text in texts))
+            images = images.take(slice(5))
+        inputs = [f"an image of {texts[0]}" for texts in images.captions]
+        best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify(images.images(), labels)]
+        commands = [
+            f"regard classify {run} image.png --zero-shot {' '.join(quoted(label) for label in labels[:2])}",
+            f"regard embed {run} --search {quoted(labels[0])} --in FOLDER",
+        ]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "classify":
+            return super().answers(verb, inputs, **options)
+        return label_answers(self.classify(inputs, **options))
+
+    def render(self, verb: str, answer: Any) -> str:
+        return render_labels(answer, None) if verb == "classify" else super().render(verb, answer)
+
+    def export(self, out: Path) -> None:
+        special = {name: getattr(self.tokenizer, name) for name in ("bos", "eos", "pad")}
+        export_model(self.model, out, **special)
+        save_preprocessing(out, self.preparation)
+        export_tokenizer(self.tokenizer, out, frame="both", max_len=self.model.config.max_len)
 
 
-def is_picture(word: Picture) -> bool:
-    """An image, or a word that ends like the name of an image file."""
-    return not isinstance(word, str) or is_image(word)
-
-
-def ranked(row: Float[Tensor, "N"], labels: Sequence[str]) -> list[Label]:
-    best = row.sort(descending=True)
-    return [Label(labels[i], p) for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+def is_image_input(item: Any) -> bool:
+    """Whether an input is an image: anything but a string, or a string that ends like an image file's name."""
+    return not isinstance(item, str) or is_image(item)

@@ -1,33 +1,52 @@
-"""A trained language model with its tokenizer: the beginning of a text in, its continuation out."""
+"""Language modelling: the beginning of a text in, its continuation out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, pad
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.running_text import TextConfig
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
-from regard.hub.chat import ChatTemplate
-from regard.tasks.engine_task import EngineTask, told_or
+from regard.hub.chat import ChatTemplate, find_chat_template
+from regard.hub.checkpoint import load_generation
+from regard.hub.llama2c import load_llama2c_tokenizer
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.metrics import exact_match, text_scores
+from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_text import read_prompt
+from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
+from regard.tokens.pixel_tokenizer import PIXELS
 
 NEW_TOKENS = 200
-"""Written behind a prompt, unless told otherwise."""
+"""The most tokens to generate, by default."""
 
 
+TEST_EXAMPLES = 1000
+"""Instructions that are scored, by default."""
 NEAR = 16
 """Tokens before a text that its first characters may depend on."""
+DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
+LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
+"""Its stories begin with <s>, and a second one begins the next story."""
 
 
-class LanguageModel(EngineTask):
-    """What `regard.load` returns for a model that continues texts."""
+@register_task("generate")
+class LanguageModel(EngineTask, TextTask):
+    """Continues texts."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("text",)
+    verbs = (Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),)
+    data = (TextConfig, ExamplesConfig)
+    frame_of_export = "none"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
@@ -35,6 +54,25 @@ class LanguageModel(EngineTask):
         self.ends = ends_of(generation.get("ends", generation["eos"]))
         self.front = front_of(tokenizer)
         self.template: ChatTemplate | None = None
+
+    @classmethod
+    def suited(cls, path: Path) -> type[Task]:
+        return PixelModel if (path / PIXELS).is_file() else cls
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "LanguageModel":
+        if path.is_file():  # a llama2.c file, with its tokenizer beside it
+            return cls(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
+        tokenizer, generation = Tokenizer.load(path), load_generation(path)
+        generation["forbidden"] += range(tokenizer.vocab_size, model.config.vocab_size)  # rows beyond the vocabulary
+        task = cls(model, tokenizer, generation)
+        task.template = find_chat_template(path)
+        return task
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        answers = path.is_dir() and (find_chat_template(path) is not None or load_generation(path)["prompt_end"])
+        return ["generate", "chat"] if answers else ["generate"]
 
     def request(
         self,
@@ -47,11 +85,11 @@ class LanguageModel(EngineTask):
         alternatives: int = 0,
         cut: bool = False,
     ) -> Request:
-        """What is asked of the engine for a prompt, as far as the context reaches; with `cut`, a prompt that is longer
-        than the context is read as `window` says."""
-        ids = self.ids_of(prompt) if isinstance(prompt, str) else list(prompt)
+        """The engine's request for a prompt, as far as the context reaches; with `cut`, a prompt longer than the
+        context is shortened by `window`."""
+        ids = self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt)
         ids = self.fitting(self.window(ids) if cut else ids)
-        most = told_or(NEW_TOKENS, max_new_tokens)
+        most = count_or(NEW_TOKENS, max_new_tokens)
         return Request(
             prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
             forbidden=tuple(self.generation["forbidden"]), propose=propose, alternatives=alternatives,
@@ -67,12 +105,12 @@ class LanguageModel(EngineTask):
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
     ) -> list[str]:
-        """What the model writes after each prompt: greedy, or drawn as `sampling` says. `propose` guesses how a text
-        goes on (`regard.decode.speculative`); `each` is called with a prompt's number and text as it is done;
-        `first` is the number of the first prompt for the draws."""
+        """The continuation of each prompt: greedy, or sampled as `sampling` says. `propose` drafts tokens ahead
+        (`regard.decode.speculative`); `each` is called with a prompt's index and text when it is ready; `first` is the
+        index of the first prompt, which seeds its samples."""
         if isinstance(prompts, str):
             raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
-        most = told_or(NEW_TOKENS, max_new_tokens)
+        most = count_or(NEW_TOKENS, max_new_tokens)
         encoded = [self.encode(prompt) for prompt in prompts]
         written: list[list[int]] = [[] for _ in prompts]
         texts = [""] * len(prompts)
@@ -113,38 +151,40 @@ class LanguageModel(EngineTask):
         sampling: Sampling | None = None,
         propose: Propose | None = None,
     ) -> Iterator[str]:
-        """The same for one prompt, piece by piece as it is written."""
-        ids, told = self.encode(prompt), 0
+        """Yield the continuation of one prompt, piece by piece as it is generated."""
+        ids, shown = self.encode(prompt), 0
         written: list[int] = []
-        most = told_or(NEW_TOKENS, max_new_tokens)
+        most = count_or(NEW_TOKENS, max_new_tokens)
         while len(written) < most and not (written and written[-1] in self.ends):
             request = self.request(
                 self.window([*ids, *written]), max_new_tokens=most - len(written), propose=propose,
                 sampling=advance(sampling, len(written)),
             )  # fmt: skip
-            for token in self.engine.write(request):
-                written.append(token.id)
-                whole = self.settled(ids, until(self.ends, written))
-                if len(whole) > told:
-                    yield whole[told:]
-                    told = len(whole)
-        yield self.continuation(ids, until(self.ends, written))[told:]
+            before = len(written)
+            for ticket in self.engine.watch(request):
+                for id in ticket.ids[len(written) - before :]:
+                    written.append(id)
+                    whole = self.settled(ids, until(self.ends, written))
+                    if len(whole) > shown:
+                        yield whole[shown:]
+                        shown = len(whole)
+        yield self.continuation(ids, until(self.ends, written))[shown:]
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
-        """The text of tokens that an engine wrote, behind the first `before`; without what is still open, unless that
-        is the `whole`."""
+        """The text of generated tokens after the first `before`; unless they are the `whole` text, without a character
+        whose bytes are not complete."""
         front, ids = self.near([*request.prompt, *ids[:before]]), until(self.ends, ids)[before:]
         return self.continuation(front, ids) if whole else self.settled(front, ids)
 
     def near(self, ids: list[int]) -> list[int]:
-        """The last tokens, and all bytes in a row where they begin among those: they are judged together."""
+        """The last few tokens, extended to the front while they begin inside a run of byte tokens."""
         start = max(0, len(ids) - NEAR)
         while self.tokenizer.spells_bytes and start and self.tokenizer.decode(ids[start : start + 1]) == "�":
             start -= 1
         return ids[start:]
 
     def check(self, prompts: Sequence[str]) -> None:
-        """An error that names the first prompt that cannot be written behind."""
+        """Raise a ValueError that names the first prompt that cannot be continued."""
         for number, prompt in enumerate(prompts, 1):
             try:
                 self.encode(prompt)
@@ -152,21 +192,21 @@ class LanguageModel(EngineTask):
                 raise ValueError(f"text {number}: {error}") from None
 
     def window(self, ids: list[int]) -> list[int]:
-        """What is read of a text: all, or the last half of a context where it is longer than that."""
+        """The tokens that are read of a text: all, or the last half of a context where it is longer."""
         return ids if len(ids) < self.context else ids[-max(1, self.context // 2) :]
 
     def shown(self, prompt: str) -> str:
-        """What is printed before a continuation: the prompt that it goes on from, unless it is an answer to it."""
+        """The text printed before a continuation: the prompt, unless the model answers it."""
         return "" if self.prompt_end else prompt
 
     def continuation(self, prompt: list[int], written: list[int]) -> str:
-        """The text of new tokens. Decoded behind the prompt: a token's leading space depends on what stands before."""
+        """The text of new tokens, decoded after the prompt: a token's leading space depends on what precedes it."""
         front, both = self.tokenizer.decode_batch([prompt, [*prompt, *written]])
         return both[len(front) :]
 
     def settled(self, prompt: list[int], written: list[int]) -> str:
-        """What more tokens will not change: the bytes of a character come one by one, and the decoders of some
-        vocabularies judge all bytes in a row together."""
+        """The part of the text that later tokens cannot change: the bytes of a character come one by one, and some
+        decoders treat a run of byte tokens as one."""
         end = len(written)
         while self.tokenizer.spells_bytes and end and self.tokenizer.decode(written[end - 1 : end]) == "�":
             end -= 1
@@ -181,21 +221,21 @@ class LanguageModel(EngineTask):
         return self.model.config.max_len
 
     def encode(self, prompt: str) -> list[int]:
-        """The ids of a prompt, begun as the model was trained to begin; too long is an error that says by how much."""
-        return self.fitting(self.ids_of(prompt))
+        """The ids of a prompt, with the special tokens that texts begin with; an error if it is too long."""
+        return self.fitting(self.prompt_ids(prompt))
 
-    def ids_of(self, prompt: str) -> list[int]:
-        """The ids of a prompt of any length, begun as the model was trained to begin."""
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The ids of a prompt of any length."""
         ids = [*self.front, *self.tokenizer.encode(prompt + self.prompt_end)]
         if not ids:
             begin = self.generation["bos"] if self.generation["eos"] is not None else None
             if begin is None:
-                raise ValueError("the prompt is empty and this model knows no mark of a beginning; give it some text")
+                raise ValueError("the prompt is empty and this model has no BOS token; give it some text")
             ids = [begin]
         return ids
 
     def fitting(self, ids: Sequence[int]) -> list[int]:
-        """The ids of a prompt, if there is room behind them."""
+        """The ids of a prompt; an error if the context has no room after them."""
         if len(ids) >= self.context:
             raise ValueError(
                 f"the prompt has {len(ids):,} tokens, the model's context is {self.context:,}; "
@@ -205,7 +245,7 @@ class LanguageModel(EngineTask):
 
     @property
     def chats(self) -> bool:
-        """Whether it was trained to answer."""
+        """Whether the model was trained to answer prompts."""
         return self.template is not None or bool(self.prompt_end)
 
     def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -231,17 +271,57 @@ class LanguageModel(EngineTask):
         totals = []
         for first in range(0, len(rows), 16):
             some = slice(first, first + 16)
-            told = [
+            targets = [
                 [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[some], backs[some], strict=True)
             ]
-            scores = self.model(pad([row[:-1] for row in rows[some]], 0))
-            losses = F.cross_entropy(scores.transpose(1, 2), pad(told, IGNORE), ignore_index=IGNORE, reduction="none")
+            logits = self.model(pad([row[:-1] for row in rows[some]], 0)).transpose(1, 2)
+            losses = F.cross_entropy(logits, pad(targets, IGNORE), ignore_index=IGNORE, reduction="none")
             totals += (-losses.sum(dim=1)).tolist()
         return totals
 
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Bits per byte of held-out text; for instructions, the share of answers that are exactly right."""
+        data = test.data
+        if isinstance(data, ExamplesConfig):
+            examples = data.held_out()[: test.limit or TEST_EXAMPLES]
+            texts = self.generate([example.prompt for example in examples], max_new_tokens=64)
+            match = round(exact_match(texts, [example.answer for example in examples]), 2)
+            return Scored(scores={"exact_match": match, "examples": len(examples)}, outputs=texts)
+        text = read_text(data.text) if test.named and data.text else data.held_out()
+        scores = text_scores(self.model, self.tokenizer, self.context, text[: test.limit])
+        summary = (
+            f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
+            f"{scores['bytes']:,} held-out bytes)"
+        )
+        return Scored(scores=scores, outputs=[], summary=summary)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        if isinstance(test.data, ExamplesConfig):
+            prompts = [example.prompt for example in test.data.held_out()[:3]]
+            rows = list(zip(prompts, self.generate(prompts, max_new_tokens=64), strict=True))
+            return Samples(rows=rows, commands=[f"regard generate {run} {quoted(prompts[0])}"])
+        begin = "Return the " if test.data.embedded else "The "
+        sampling = Sampling(temperature=0.8, top_p=0.95, seed=1)
+        text = self.generate([begin], max_new_tokens=120, sampling=sampling)[0]
+        commands = [
+            f'regard generate {run} "{begin.strip()}" --max-new-tokens 200 --temperature 0.8 --top-p 0.95 --seed 1',
+            f'regard look {run} "{begin}list of" --out heads.png',
+            f"regard train {test.recipe} --model lstm --out runs/lstm",
+        ]
+        return Samples(rows=[("", begin + text)], commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        return [{"text": text} for text in self.generate(inputs, **options)]
+
+    def render(self, verb: str, answer: Any) -> str:
+        return answer["text"]
+
+    def generation_to_export(self) -> dict[str, Any]:
+        return {name: self.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}
+
 
 def front_of(tokenizer: Tokenizer) -> list[int]:
-    """What a published model begins every text with; those trained here begin at once."""
+    """The special tokens that a published model begins every text with; models trained here have none."""
     if tokenizer.inner.post_processor is None:
         return []
     framed = tokenizer.frame(["a"])[0]
@@ -249,5 +329,5 @@ def front_of(tokenizer: Tokenizer) -> list[int]:
 
 
 def advance(sampling: Sampling | None, steps_done: int) -> Sampling | None:
-    """Other draws for a text that goes on in a new window."""
+    """Sampling settings with another seed, for a text that goes on in a new window."""
     return sampling if sampling is None or not steps_done else replace(sampling, seed=sampling.seed + steps_done)

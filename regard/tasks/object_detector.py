@@ -1,65 +1,125 @@
-"""A trained model that finds things in pictures, and how well it does."""
+"""Object detection: the objects in each image with their boxes, and average precision."""
 
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from regard.nn.heads import apart
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
-from regard.tasks.image_encoder import ImageEncoder, Picture, opened
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_scene
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """A thing that was found: its label, how sure that is, and its box (left, top, right, bottom) in pixels."""
+    """A detected object: its label, the probability, and its box (left, top, right, bottom) in pixels."""
 
     label: str
     score: float
     box: tuple[float, float, float, float]
 
 
+@register_task("detect")
 class ObjectDetector(ImageEncoder):
-    """Finds things in pictures."""
+    """Finds objects in images."""
 
-    def detect(self, pictures: Sequence[Picture], *, threshold: float = 0.5) -> list[list[Detection]]:
-        """The things in each picture with at least this probability, the surest first."""
+    verbs = (
+        Verb(
+            name="detect", does="finds objects in images",
+            options=(Option(name="threshold", kind=float, default=0.5, limits=(0, 1), help="Least probability."),),
+        ),
+    )  # fmt: skip
+
+    data = (BoxesConfig,)
+
+    def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
+        """The objects in each image with at least this probability, the most probable first."""
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold={threshold} is no probability; use a number from 0 to 1")
-        images = opened(pictures)
-        sizes = [(image.size[1], image.size[0]) for image in images]
-        return self.named(self.outputs(self.model, self.pixels(images)), sizes, threshold)
+        files = opened(images)
+        sizes = [(image.size[1], image.size[0]) for image in files]
+        return self.detections(self.outputs(self.model, self.pixels(files)), sizes, threshold)
 
     def detect_arrays(self, arrays: Sequence[np.ndarray], *, threshold: float = 0.0) -> list[list[Detection]]:
-        """The same for bytes (rows, columns, channels) that have their size already."""
-        pixels = [self.preparation.numbers(one) for one in arrays]
-        return self.named(self.outputs(self.model, pixels), [one.shape[:2] for one in arrays], threshold)
+        """The objects in each uint8 image of (rows, columns, channels), already of the model's size."""
+        pixels = [self.preparation.numbers(array) for array in arrays]
+        return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """One input, ready to be looked into."""
         return read_scene(self, *inputs, **options)
 
-    def named(
-        self, answers: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float
+    def detections(
+        self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float
     ) -> list[list[Detection]]:
+        """The model's outputs as objects with boxes in pixels of images of these sizes."""
         labels, results = self.model.config.labels, []
-        for row, (rows, columns) in zip(answers, sizes, strict=True):
-            scores, boxes = apart(row.float())
-            best = scores.softmax(-1)[:, :-1].max(-1)
-            places = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
+        for row, (rows, columns) in zip(outputs, sizes, strict=True):
+            logits, boxes = split_predictions(row.float())
+            best = logits.softmax(-1)[:, :-1].max(-1)
+            scaled = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
             order = best.values.argsort(descending=True, stable=True)
             kept = [i for i in order.tolist() if best.values[i] >= threshold]
             results.append(
-                [Detection(labels[best.indices[i]], best.values[i].item(), tuple(places[i].tolist())) for i in kept]
+                [Detection(labels[best.indices[i]], best.values[i].item(), tuple(scaled[i].tolist())) for i in kept]
             )
         return results
+
+    def eval_preprocessing(self) -> Preprocessing:
+        return self.preparation
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        boxes = self.test_images(test, names=self.model.config.labels)
+        predicted = self.detect_arrays([image.pixels for image in boxes.images])
+        truth = [image.labels for image in boxes.images], [image.boxes for image in boxes.images]
+        outputs = ["; ".join(f"{x.label} {x.score:.2f}" for x in row if x.score >= 0.5) for row in predicted]
+        crowds = [image.crowds for image in boxes.images]
+        return Scored(scores=detection_scores(predicted, *truth, boxes.names, crowds), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        images, labels = self.test_images(replace(test, limit=3)).images, self.model.config.labels
+        predicted = self.detect_arrays([image.pixels for image in images], threshold=0.5)
+        inputs = ["an image of " + (", ".join(labels[i] for i in image.labels) or "nothing") for image in images]
+        outputs = [", ".join(f"{item.label} {item.score:.0%}" for item in row) or "nothing" for row in predicted]
+        return Samples(
+            rows=list(zip(inputs, outputs, strict=True)),
+            commands=[
+                f"regard detect {run} image.png --out boxes.png",
+                f"regard eval {run} --data.coco annotations.json",
+            ],
+            views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
+        )
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "detect":
+            return super().answers(verb, inputs, **options)
+        return [self.as_answer(objects) for objects in self.detect(inputs, **options)]
+
+    def as_answer(self, objects: Sequence[Detection]) -> dict[str, Any]:
+        """The objects of one image as JSON."""
+        rows = [(item.label, round(item.score, 6), [round(side, 2) for side in item.box]) for item in objects]
+        return {"objects": [{"label": label, "probability": score, "box": box} for label, score, box in rows]}
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "detect":
+            return super().render(verb, answer)
+        lines = []
+        for row in answer["objects"]:
+            box = " ".join(f"{side:.1f}" for side in row["box"])
+            lines.append(f"{row['label']}\t{row['probability']:.1%}\t{box}")
+        return "\n".join(lines or ["(nothing)"])
 
 
 def detection_scores(

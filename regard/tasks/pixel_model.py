@@ -1,33 +1,60 @@
-"""A trained model of pixels: the upper part of a picture in, the whole picture out."""
+"""A generative model of pixels: the upper part of an image in, the whole image out."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.unlabelled_images import PixelsConfig
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
-from regard.tasks.image_encoder import Picture, opened
+from regard.tasks.image_encoder import ImageInput, images_of, opened
+from regard.tasks.metrics import pixel_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_colours
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
+@register_task("generate-pixels")
 class PixelModel(EngineTask):
-    """What `regard.load` returns for a model that paints pixel by pixel."""
+    """Generates images pixel by pixel."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("pixels",)
+    inputs = ("pixels",)
+    verbs = (
+        Verb(
+            name="complete", does="completes images",
+            options=(
+                Option(name="rows", kind=int, help="Rows that are kept; none: half of them."),
+                Option(name="count", kind=int, default=1, limits=(1, 1024), help="Completions of each image."),
+                Option(name="temperature", kind=float, default=1.0, help="Of sampling; 0 takes the best colours."),
+                Option(name="seed", kind=int, default=0, help="Of sampling."),
+            ),
+        ),
+    )  # fmt: skip
 
-    def __init__(self, model: Any, pixels: Pixels) -> None:
+    data = (PixelsConfig,)
+
+    def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
-    def fit(self, pictures: Sequence[Picture]) -> np.ndarray:
-        """Image files, or images of Pillow's, as bytes of the model's size."""
-        found = [self.preparation.fit(image) for image in opened(pictures)]
-        return np.stack(found) if found else np.empty((0, *self.shape), np.uint8)
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "PixelModel":
+        return cls(model, PixelTokenizer.load(path))
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        return []
+
+    def arrays(self, images: Sequence[ImageInput]) -> np.ndarray:
+        """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
+        fitted = [self.preparation.fit(image) for image in opened(images)]
+        return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """One input, ready to be looked into."""
@@ -35,19 +62,19 @@ class PixelModel(EngineTask):
 
     def complete(
         self,
-        pictures: Sequence[Picture] | np.ndarray,
+        images: Sequence[ImageInput] | np.ndarray,
         *,
         rows: int | None = None,
         count: int = 1,
         sampling: Sampling | None = None,
     ) -> np.ndarray:
-        """Each picture's first `rows` (none: half of them) continued `count` times, drawn as `sampling` says or with
-        the likeliest colours: bytes (picture, count, rows, columns, channels)."""
+        """Each image's first `rows` (none: half of them) continued `count` times, sampled as `sampling` says or with
+        the most probable colours: uint8 (image, count, rows, columns, channels)."""
         size = self.pixels
         rows = size.rows // 2 if rows is None else rows
         if not 0 <= rows < size.rows:
-            raise ValueError(f"rows={rows} leaves nothing to paint; the pictures have {size.rows}, keep fewer")
-        ids = size.encode(pictures if isinstance(pictures, np.ndarray) else self.fit(pictures))
+            raise ValueError(f"rows={rows} leaves nothing to generate; the images have {size.rows}, keep fewer")
+        ids = size.encode(images if isinstance(images, np.ndarray) else self.arrays(images))
         kept = np.repeat(ids[:, : rows * size.columns], count, axis=0).tolist()
         requests = [
             Request(
@@ -60,33 +87,74 @@ class PixelModel(EngineTask):
         whole = np.array([[*front, *new] for front, new in zip(kept, written, strict=True)], dtype=np.int64)
         return size.decode(whole.reshape(-1, len(size))).reshape(len(ids), count, *self.shape)
 
+    def completions(
+        self, images: Sequence[ImageInput], *, rows: int | None = None, count: int = 1, temperature: float = 1.0,
+        seed: int = 0,
+    ) -> list[list[np.ndarray]]:  # fmt: skip
+        """For each image a row for `sheet`: its kept part, the completions, the image; without images, new ones."""
+        sampling = Sampling(temperature=temperature, seed=seed) if temperature else None
+        if not images:
+            if rows:
+                raise ValueError("--rows are kept of an IMAGE; give one, or leave out --rows")
+            return [list(self.paint(count, sampling=sampling))]
+        arrays = self.arrays(images)
+        kept = self.pixels.rows // 2 if rows is None else rows
+        completed = self.complete(arrays, rows=kept, count=count, sampling=sampling)
+        fronts = np.where(np.arange(arrays.shape[1])[:, None, None] < kept, arrays, np.uint8(BLANK))
+        return [[front, *several, whole] for front, several, whole in zip(fronts, completed, arrays, strict=True)]
+
     def paint(self, count: int = 1, *, sampling: Sampling | None = None) -> np.ndarray:
-        """Whole pictures out of nothing: bytes (count, rows, columns, channels)."""
+        """Whole images, generated from the start: uint8 (count, rows, columns, channels)."""
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property
-    def preparation(self) -> Preparation:
-        """How a picture gets the model's size."""
-        return Preparation(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+    def preparation(self) -> Preprocessing:
+        """The preprocessing that gives an image the model's size."""
+        return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Bits per dimension, next to each pixel's histogram over the training images."""
+        images = images_of(test, self.preparation, part="test")
+        scores = pixel_scores(self.model, self.pixels, images, test.own.split(self.preparation)[0])
+        summary = (
+            f"bits per dimension {scores['bits_per_dimension']:.3f}   (each pixel's own histogram "
+            f"{scores['histograms']:.3f}; {scores['examples']:,} held-out images)"
+        )
+        return Scored(scores=scores, outputs=[], summary=summary)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        arrays = images_of(replace(test, limit=6), self.preparation).pixels
+        rows = [[*several, whole] for several, whole in
+                zip(self.complete(arrays, count=4, sampling=Sampling()), arrays, strict=True)]  # fmt: skip
+        commands = [
+            f"regard complete {run} image.png --count 4 --out done.png",
+            f"regard train {test.recipe} --model lstm --out runs/pixel-lstm",
+        ]
+        return Samples(commands=commands, images={"done.png": sheet(rows)})
+
+    def export(self, out: Path) -> None:
+        raise ValueError("a model of pixels has no layout that other projects read; use it here")
 
     @property
     def shape(self) -> tuple[int, int, int]:
         return self.pixels.rows, self.pixels.columns, self.pixels.channels
 
 
+BLANK = 90
+"""The grey value of masked patches, and of rows that are not kept."""
 GAP, SIDE = 4, 96
-"""Pixels between pictures of a sheet, and the side that small ones are enlarged to."""
+"""PixelTokenizer between the images of a sheet, and the side that small ones are enlarged to."""
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]]) -> Image.Image:
-    """Pictures beside and below each other, whole pixels enlarged."""
+    """Rows of images on one sheet, small ones enlarged without smoothing."""
     height, width = rows[0][0].shape[:2]
     times = max(1, SIDE // max(height, width))
     height, width = height * times + GAP, width * times + GAP
     whole = Image.new("RGB", (width * max(map(len, rows)) + GAP, height * len(rows) + GAP), (120, 130, 150))
     for i, row in enumerate(rows):
-        for j, one in enumerate(row):
-            plain = Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one)
+        for j, array in enumerate(row):
+            plain = Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
             large = plain.resize((width - GAP, height - GAP), Image.Resampling.NEAREST)
             whole.paste(large.convert("RGB"), (j * width + GAP, i * height + GAP))
     return whole

@@ -46,7 +46,7 @@ def read_encoder(
 ) -> Prepared:  # fmt: skip
     """A text, or a pair of texts, as an encoder reads it; `cut` shortens it to the context."""
     check_texts(task, texts, 2, target, kept)
-    model, tokenizer, answers = task.model, task.tokenizer, task.answers
+    model, tokenizer, answers = task.model, task.tokenizer, task.output
     pair = {} if len(texts) == 1 else {"second": texts[1]}
     limit = model.config.max_len if cut else None
     framed = tokenizer.frame(

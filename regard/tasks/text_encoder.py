@@ -1,7 +1,8 @@
-"""A trained encoder with its tokenizer: vectors of texts, and search among them. Every encoder can do this much."""
+"""An encoder of texts: a vector for each text, and search among them. Every text encoder can do this much."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,90 +11,172 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.hub.checkpoint import export_model
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
+from regard.tokens.export import Frame, export_tokenizer
 
 BATCH_TOKENS = 8192
+EMBED = Verb(name="embed", does="embeds")
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A text found by a search: its likeness to the query, its place in the corpus, the text."""
+    """A search result: its similarity to the query, its index in the corpus, and the text (or path) itself."""
 
     score: float
     place: int
     text: str
 
 
-class TextEncoder:
-    """What `regard.load` returns for a model that reads; its subclasses do what its head was trained for."""
+class TextTask(Task):
+    """A task whose model has a tokenizer."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("text",)
-    answers: ClassVar[str] = "vector"
-    """What the model's output is, in the words of `Prepared.answers`."""
+    tokenizer: Tokenizer
+    examples: ClassVar[str] = ""
+    """The kind of labelled examples that it is scored on: a value of `ExamplesConfig.task`."""
+    frame_of_export: ClassVar[Frame] = "both"
+    """The special tokens around a text in an exported tokenizer."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any] | None = None) -> None:
+    @classmethod
+    def default_data(cls) -> Any:
+        return ExamplesConfig(task=cls.examples) if cls.examples else super().default_data()
+
+    def held_out(self, test: EvalSet) -> list[Any]:
+        """The labelled examples of a test set; an error if they are for another task."""
+        if (other := test.data.task) != self.examples:
+            raise ValueError(
+                f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
+            )
+        return test.data.held_out()[: test.limit]
+
+    def check_inputs(self, items: Sequence[Any]) -> None:
+        for item in items:
+            if isinstance(item, str) and is_image(item) and Path(item).is_file():
+                raise ValueError(f"the model reads texts, and {item} is an image; choose an image model, such as a vit")
+
+    def export(self, out: Path) -> None:
+        export_model(self.model, out, **self.generation_to_export())
+        export_tokenizer(self.tokenizer, out, frame=self.frame_of_export, max_len=self.model.config.max_len)
+
+    def generation_to_export(self) -> dict[str, Any]:
+        """Settings of decoding that other projects expect beside the weights."""
+        return {}
+
+
+@register_task("embed")
+class TextEncoder(TextTask):
+    """A text encoder; its subclasses use the head that it was trained with."""
+
+    verbs = (EMBED,)
+    learns = ("classify", "tag", "answer")
+    data = (ExamplesConfig,)
+    examples = "embed"
+    output: ClassVar[str] = "vector"
+    """The kind of the model's output, as `Prepared.answers` names it."""
+
+    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "TextEncoder":
+        return cls(model, Tokenizer.load(path))
 
     @property
     def context(self) -> int:
         return self.model.config.max_len
 
     def frame(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True, **how: Any
+        self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True, **options: Any
     ) -> list[Framed]:
-        """Texts (or pairs of them) as the model reads them, cut to its context."""
+        """Texts (or pairs of them) with their special tokens, cut to the model's context."""
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
-        return self.tokenizer.frame(texts, seconds, max_len=self.context if cut else None, **how)
+        return self.tokenizer.frame(texts, seconds, max_len=self.context if cut else None, **options)
 
     def batches(self, framed: Sequence[Framed]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-        """Texts of similar length together: their places, and what the model takes."""
+        """Batches of texts of similar length: their indices, and the inputs of the model."""
         if not framed:
             return
-        for group in bucket(np.array([[len(one)] for one in framed]), BATCH_TOKENS, None):
-            yield group.tolist(), reading([framed[i] for i in group], self.tokenizer, self.model.config)
+        for group in bucket(np.array([[len(text)] for text in framed]), BATCH_TOKENS, None):
+            yield group.tolist(), text_inputs([framed[i] for i in group], self.tokenizer, self.model.config)
 
     @torch.inference_mode()
-    def scores(self, framed: Sequence[Framed]) -> list[Tensor]:
-        """What the model's head says of each text, without its padding where there is a row for each token."""
-        found: list[Tensor] = [torch.empty(0)] * len(framed)
-        for places, inputs in self.batches(framed):
-            for place, row in zip(places, self.model(**inputs), strict=True):
-                found[place] = row[: len(framed[place])] if row.dim() == 2 else row
-        return found
+    def logits(self, framed: Sequence[Framed]) -> list[Tensor]:
+        """The output of the model's head for each text, without padding where there is a row for each token."""
+        results: list[Tensor] = [torch.empty(0)] * len(framed)
+        for indices, inputs in self.batches(framed):
+            for index, row in zip(indices, self.model(**inputs), strict=True):
+                results[index] = row[: len(framed[index])] if row.dim() == 2 else row
+        return results
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], *, normalize: bool = True) -> Float[Tensor, "N D"]:
-        """A vector for each text, of length 1 unless told otherwise."""
+        """A vector for each text, of length 1 if `normalize`."""
         framed = self.frame(texts)
         vectors = torch.empty(len(framed), self.model.config.dim, dtype=next(self.model.parameters()).dtype)
-        for places, inputs in self.batches(framed):
-            vectors[places] = self.model.embed(**inputs)
+        for indices, inputs in self.batches(framed):
+            vectors[indices] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
+        """Vectors of length 1 for whatever the model reads: texts here."""
+        return self.embed(items)
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """One input, ready to be looked into."""
         return read_encoder(self, *inputs, **options)
 
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
-        """The texts of a corpus that are most like the query, by the cosine of their vectors."""
+        """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""
         if not corpus:
             return []
-        likeness = self.embed(corpus) @ self.embed([query])[0]
-        best = likeness.topk(min(count, len(corpus)))
+        best = (self.embed(corpus) @ self.embed([query])[0]).topk(min(count, len(corpus)))
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        return [Match(score, place, corpus[place]) for score, place in pairs]
+        return [Match(score, index, corpus[index]) for score, index in pairs]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        first, second = (self.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
+        similarities = (first * second).sum(-1).tolist()
+        scores = similarity_scores(similarities, [example.score for example in examples])
+        return Scored(scores=scores, outputs=[f"{value:.4f}" for value in similarities])
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        examples = self.held_out(test)[:3]
+        corpus = [example.b for example in examples]
+        best = [self.search(example.a, corpus, count=1)[0] for example in examples]
+        rows = [(example.a, f"{match.score:.2f}  {match.text}") for example, match in zip(examples, best, strict=True)]
+        return Samples(rows=rows, commands=[f"regard embed {run} --search {quoted(examples[0].a)} --in corpus.txt"])
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb == "embed":
+            return embeddings(self.embed(inputs, **options))
+        return super().answers(verb, inputs, **options)
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb == "embed":
+            return " ".join(f"{value:.6f}" for value in answer["embedding"])
+        return super().render(verb, answer)
 
 
-def reading(framed: Sequence[Framed], tokenizer: Tokenizer, config: Any) -> dict[str, Tensor]:
-    """Frames as one batch: ids, lengths, and segments where the model has several."""
+def embeddings(vectors: Float[Tensor, "N D"]) -> list[dict[str, Any]]:
+    """Vectors as JSON, rounded."""
+    return [{"embedding": [round(value, 6) for value in vector]} for vector in vectors.tolist()]
+
+
+def text_inputs(framed: Sequence[Framed], tokenizer: Tokenizer, config: Any) -> dict[str, Tensor]:
+    """Framed texts as one batch: ids, lengths, and segments where the model has several."""
     inputs = {
-        "ids": pad([one.ids for one in framed], tokenizer.pad or 0),
-        "lengths": torch.tensor([len(one) for one in framed]),
+        "ids": pad([text.ids for text in framed], tokenizer.pad or 0),
+        "lengths": torch.tensor([len(text) for text in framed]),
     }
-    if config.types > 1:
-        inputs["types"] = pad([one.types for one in framed], 0)
+    if getattr(config, "types", 0) > 1:
+        inputs["types"] = pad([text.types for text in framed], 0)
     return inputs

@@ -1,22 +1,36 @@
-"""Encoders with a head: fill in hidden words, label texts, tag entities, answer questions."""
+"""Text encoders with a head: fill in masked words, label texts, tag entities, answer questions."""
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from regard.tasks.text_encoder import TextEncoder
+from regard.data.readers.text_files import read_text
+from regard.data.sets.batches import IGNORE
+from regard.data.sets.labelled_texts import sides_of, tag_of
+from regard.data.sets.masked_text import MaskedConfig
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.metrics import exact_match, label_scores, tag_scores
+from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
+from regard.tokens.encoding import cut_text, mask_texts
 
 LONGEST_ANSWER = 30
-"""Tokens of a span, at most."""
+"""The most tokens in an answer."""
+MASKED_TEXTS = 200
+"""Windows of held-out text whose masked tokens are predicted, by default."""
 STRIDE = 64
 """Tokens that neighbouring windows of a long passage share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A word for a hidden place, and its probability."""
+    """A token for a masked position, and its probability."""
 
     token: str
     probability: float
@@ -24,7 +38,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label of a text, and its probability."""
+    """A label, and its probability."""
 
     label: str
     probability: float
@@ -32,7 +46,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A stretch of a text with a label, by character offsets."""
+    """A labelled span of a text, by character offsets."""
 
     start: int
     end: int
@@ -43,7 +57,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stretch of the passage, by character offsets; text None where the passage does not answer."""
+    """A span of the passage, by character offsets; text is None where the passage does not answer the question."""
 
     text: str | None
     start: int
@@ -51,65 +65,180 @@ class Answer:
     score: float
 
 
-class MaskFiller(TextEncoder):
-    """Says what stands in hidden places."""
+def ranked(logits: Tensor, labels: Sequence[str]) -> list[Label]:
+    """Labels with their probabilities, the most probable first."""
+    best = logits.softmax(-1).sort(descending=True)
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [Label(labels[i], probability) for i, probability in pairs]
 
-    answers = "fill"
+
+def label_answers(results: Sequence[Sequence[Label]]) -> list[dict[str, Any]]:
+    """Labels as JSON."""
+    return [{"labels": [asdict(label) | {"probability": round(label.probability, 6)} for label in row]}
+            for row in results]  # fmt: skip
+
+
+def render_labels(answer: dict[str, Any], count: int | None = 1) -> str:
+    """The first `count` labels in one line."""
+    return "\t".join(f"{row['label']}\t{row['probability']:.1%}" for row in answer["labels"][:count])
+
+
+@register_task("fill")
+class MaskFiller(TextEncoder):
+    """Predicts the tokens at masked positions."""
+
+    verbs = (
+        Verb(name="fill", does="fills in hidden words", options=(Option(name="count", kind=int, default=5),)),
+        EMBED,
+    )
+    data = (MaskedConfig,)
+    examples = ""
+
+    output = "fill"
 
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
-        """For each text, for each [MASK] in it, the likeliest words."""
+        """For each text, for each [MASK] in it, the most probable tokens."""
         mask = self.tokenizer.mask
         if mask is None:
-            raise ValueError("this model's tokenizer has no mask token, so nothing can be hidden")
+            raise ValueError("this model's tokenizer has no mask token, so nothing can be filled in")
         framed = self.frame(texts, parse_special=True)
-        for number, one in enumerate(framed, 1):
-            if mask not in one.ids:
+        for number, text in enumerate(framed, 1):
+            if mask not in text.ids:
                 raise ValueError(f"text {number} has no [MASK]; write it where a word is to be filled in")
         results = []
-        for one, scores in zip(framed, self.scores(framed), strict=True):
-            best = scores[torch.tensor(one.ids) == mask].softmax(-1).topk(min(count, scores.shape[-1]))
+        for text, logits in zip(framed, self.logits(framed), strict=True):
+            best = logits[torch.tensor(text.ids) == mask].softmax(-1).topk(min(count, logits.shape[-1]))
+            rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             results.append(
-                [
-                    [Filled(self.tokenizer.decode([id]).strip(), p) for id, p in zip(ids, probabilities, strict=True)]
-                    for ids, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-                ]
+                [[Filled(self.tokenizer.decode([id]).strip(), p) for id, p in zip(*row, strict=True)] for row in rows]
             )
         return results
 
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """The share of masked tokens of held-out text that the model predicts first."""
+        data = test.data
+        text = read_text(data.text) if test.named and data.text else data.held_out()
+        room = min(data.max_len, self.context)
+        parts = cut_text(self.tokenizer, text, room - 3)[: test.limit or MASKED_TEXTS]
+        single = replace(data, next_sentence=False)
+        examples = mask_texts(parts, self.tokenizer, single, room, np.random.default_rng(0))
+        right = total = 0
+        for example, logits in zip(examples, self.logits([example.framed for example in examples]), strict=True):
+            targets = torch.tensor(example.targets)
+            right += int((logits.argmax(-1) == targets).sum())
+            total += int((targets != IGNORE).sum())
+        return Scored(scores={"found_again": round(100 * right / max(1, total), 2), "examples": total}, outputs=[])
 
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts = ["Return a [MASK] of all elements.", "Raise an [MASK] if the file does not exist."]
+        rows = [", ".join(f"{w.token} {w.probability:.0%}" for w in best[0]) for best in self.fill(texts, count=5)]
+        commands = [f'regard fill {run} "{texts[0]}"', f"regard finetune {run} --task classify --data.train train.tsv"]
+        return Samples(rows=list(zip(texts, rows, strict=True)), commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "fill":
+            return super().answers(verb, inputs, **options)
+        results = self.fill(inputs, **options)
+        return [{"positions": [[asdict(token) for token in tokens] for tokens in row]} for row in results]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "fill":
+            return super().render(verb, answer)
+        return "\n".join(
+            "  ".join(f"{row['token']} {row['probability']:.1%}" for row in tokens) for tokens in answer["positions"]
+        )
+
+
+@register_task("classify")
 class TextClassifier(TextEncoder):
     """Labels texts."""
 
-    answers = "labels"
+    verbs = (
+        Verb(
+            name="classify", does="labels texts",
+            options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
+        ),
+        EMBED,
+    )  # fmt: skip
+    examples = "classify"
+
+    output = "labels"
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
-        """All labels of each text (or pair of texts), the likeliest first."""
-        labels = self.model.config.labels
-        results = []
-        for scores in self.scores(self.frame(texts, seconds)):
-            best = scores.softmax(-1).sort(descending=True)
-            results.append(
-                [Label(labels[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
-            )
-        return results
+        """All labels of each text (or pair of texts), the most probable first."""
+        return [ranked(logits, self.model.config.labels) for logits in self.logits(self.frame(texts, seconds))]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        labels = [best[0].label for best in self.classify(*sides_of(examples))]
+        return Scored(scores=label_scores(labels, [example.label for example in examples]), outputs=labels)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts, seconds = sides_of(self.held_out(test)[:3])
+        labels = [f"{best[0].label}  {best[0].probability:.0%}" for best in self.classify(texts, seconds)]
+        more = f" --second {quoted(seconds[0])}" if seconds else ""
+        commands = [f"regard classify {run} {quoted(texts[0])}{more}"]
+        return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands)
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "classify":
+            return super().answers(verb, inputs, **options)
+        return label_answers(self.classify(inputs, **options))
+
+    def render(self, verb: str, answer: Any) -> str:
+        return render_labels(answer) if verb == "classify" else super().render(verb, answer)
 
 
+@register_task("tag")
 class EntityTagger(TextEncoder):
     """Finds entities."""
 
-    answers = "tags"
+    verbs = (Verb(name="tag", does="tags entities"), EMBED)
+    examples = "tag"
+
+    output = "tags"
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
         labels, framed = self.model.config.labels, self.frame(texts, cut=False)
-        for number, one in enumerate(framed, 1):
-            if len(one) > self.context:
-                raise ValueError(f"text {number} has {len(one):,} tokens, the context is {self.context:,}; split it")
+        for number, text in enumerate(framed, 1):
+            if len(text) > self.context:
+                raise ValueError(f"text {number} has {len(text):,} tokens, the context is {self.context:,}; split it")
         results = []
-        for text, one, scores in zip(texts, framed, self.scores(framed), strict=True):
-            best = scores.softmax(-1).max(-1)
-            results.append(entities(text, one, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
+        for text, frame, logits in zip(texts, framed, self.logits(framed), strict=True):
+            best = logits.softmax(-1).max(-1)
+            results.append(entities(text, frame, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
         return results
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        """Metrics over whole entities, compared as tags of words."""
+        examples = self.held_out(test)
+        predicted = self.tag([example.text for example in examples])
+        frames = self.tokenizer.frame([example.text for example in examples])
+        tags: list[list[list[str]]] = [[], []]
+        for framed, spans, example in zip(frames, predicted, examples, strict=True):
+            words = [framed.offsets[tokens[0]] for tokens in first_tokens(framed).values()]
+            for rows, row in zip(tags, (spans, example.entities), strict=True):
+                rows.append([tag_of(word, row) for word in words])
+        outputs = ["; ".join(f"{span.label}: {span.text}" for span in spans) for spans in predicted]
+        return Scored(scores=tag_scores(*tags), outputs=outputs)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        texts = [example.text for example in self.held_out(test)[:3]]
+        rows = [", ".join(f"{span.text} ({span.label})" for span in spans) for spans in self.tag(texts)]
+        return Samples(rows=list(zip(texts, rows, strict=True)), commands=[f"regard tag {run} {quoted(texts[0])}"])
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "tag":
+            return super().answers(verb, inputs, **options)
+        return [{"entities": [asdict(entity) for entity in row]} for row in self.tag(inputs)]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "tag":
+            return super().render(verb, answer)
+        rows = answer["entities"]
+        lines = [f"{row['label']}\t{row['text']}\t{row['start']}-{row['end']}\t{row['score']:.1%}" for row in rows]
+        return "\n".join(lines or ["(none)"])
 
 
 def first_tokens(framed: Framed) -> dict[int, list[int]]:
@@ -122,48 +251,95 @@ def first_tokens(framed: Framed) -> dict[int, list[int]]:
 
 
 def entities(text: str, framed: Framed, names: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """Words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) joined to stretches; O is nothing."""
-    found: list[Entity] = []
-    goes_on = ""  # the label that the next word may go on with
+    """Words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) joined to spans; O is outside of any."""
+    spans: list[Entity] = []
+    open_label = ""  # the label that the next word may go on with
     for tokens in first_tokens(framed).values():
         name, score = names[tokens[0]], scores[tokens[0]]
         prefix, label = split_tag(name)
         start, end = framed.offsets[tokens[0]][0], framed.offsets[tokens[-1]][1]  # type: ignore[index]
-        if name != "O" and label == goes_on and prefix in ("I", "E", "L", ""):
-            last = found[-1]
-            found[-1] = Entity(last.start, end, label, text[last.start : end], min(last.score, score))
+        if name != "O" and label == open_label and prefix in ("I", "E", "L", ""):
+            last = spans[-1]
+            spans[-1] = Entity(last.start, end, label, text[last.start : end], min(last.score, score))
         elif name != "O":
-            found.append(Entity(start, end, label, text[start:end], score))
-        goes_on = label if name != "O" and prefix in ("B", "I", "") else ""
-    return found
+            spans.append(Entity(start, end, label, text[start:end], score))
+        open_label = label if name != "O" and prefix in ("B", "I", "") else ""
+    return spans
 
 
 def split_tag(name: str) -> tuple[str, str]:
-    """B-X as B and X; a plain X, as some models have it, has no prefix."""
+    """Split B-X into B and X; a plain X, as some models have it, has no prefix."""
     prefix, dash, label = name.partition("-")
     return (prefix, label) if dash and prefix in tuple("BIESLU") else ("", name)
 
 
+@register_task("answer")
 class QuestionAnswerer(TextEncoder):
-    """Answers questions about a passage by a stretch of it, or says that it does not answer."""
+    """Answers questions by a span of a passage, or says that the passage does not answer."""
 
-    answers = "span"
+    verbs = (
+        Verb(
+            name="answer", does="answers questions", input="question",
+            options=(Option(name="passages", each=True, help="The text that holds the answer, for each question."),),
+        ),
+        EMBED,
+    )  # fmt: skip
+    examples = "answer"
 
-    def answer(self, questions: Sequence[str], passages: Sequence[str]) -> list[Answer]:
+    output = "span"
+
+    def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
+        """The best span of each passage for its question."""
+        if len(questions) != len(passages):
+            raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        examples = self.held_out(test)
+        results = self.answer([example.question for example in examples], [example.passage for example in examples])
+        texts, expected = [result.text or "" for result in results], [example.answer or "" for example in examples]
+        unanswerable = [i for i, answer in enumerate(expected) if not answer]
+        scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2)}
+        if unanswerable:
+            share = sum(not texts[i] for i in unanswerable) / len(unanswerable)
+            scores["unanswerable_found"] = round(100 * share, 2)
+        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        examples = self.held_out(test)[:3]
+        results = self.answer([example.question for example in examples], [example.passage for example in examples])
+        rows = [
+            (f"{example.question} ({example.passage})", result.text or "(not answerable)")
+            for example, result in zip(examples, results, strict=True)
+        ]
+        first = examples[0]
+        return Samples(
+            rows=rows, commands=[f"regard answer {run} {quoted(first.question)} --passage {shlex.quote(first.passage)}"]
+        )
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb != "answer":
+            return super().answers(verb, inputs, **options)
+        return [asdict(result) for result in self.answer(inputs, **options)]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb != "answer":
+            return super().render(verb, answer)
+        text = "not answerable" if answer["text"] is None else f"{answer['text']}\t{answer['start']}-{answer['end']}"
+        return f"{text}\t{answer['score']:.1%}"
 
     def answer_one(self, question: str, passage: str) -> Answer:
         """The best span of all windows of the passage, unless every window prefers none at all."""
         framed = self.tokenizer.frame_windows(question, passage, self.context, min(STRIDE, self.context // 4))
         best, nothing = Answer(None, 0, 0, 0.0), 1.0
-        for window, scores in zip(framed, self.scores(framed), strict=True):
-            begin, end = scores.softmax(0).T
+        for window, logits in zip(framed, self.logits(framed), strict=True):
+            begin, end = logits.softmax(0).T
             nothing = min(nothing, float(begin[0] * end[0]))
             inside = torch.tensor([side == 1 for side in window.side])
-            likely = (begin * inside)[:, None] * (end * inside)[None]
-            likely = likely.triu().tril(LONGEST_ANSWER - 1)
-            first, last = divmod(int(likely.argmax()), len(window))
-            score = float(likely[first, last])
+            spans = (begin * inside)[:, None] * (end * inside)[None]
+            spans = spans.triu().tril(LONGEST_ANSWER - 1)
+            first, last = divmod(int(spans.argmax()), len(window))
+            score = float(spans[first, last])
             if score > best.score:
                 start, stop = window.offsets[first][0], window.offsets[last][1]  # type: ignore[index]
                 best = Answer(passage[start:stop], start, stop, score)

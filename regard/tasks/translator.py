@@ -1,18 +1,34 @@
-"""A trained encoder–decoder with its tokenizer: texts in, translations out."""
+"""Sequence to sequence: texts in, translations (or other texts) out, by an encoder–decoder."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from regard.data.generated.phrases import SHOWCASE
+from regard.data.generated.text_tasks import PREFIXES, tasks
+from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.sets.running_text import SpansConfig
+from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
-from regard.tasks.engine_task import EngineTask, told_or
+from regard.hub.checkpoint import load_generation
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.metrics import exact_match, summary_scores, translation_scores
 from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_text import read_source
+from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
+from regard.tokens.encoding import encode_pairs
 
+TEST_EXAMPLES = 1000
+"""Embedded pairs that are scored."""
 LONGEST_SOURCE = 2048
-"""Tokens of a text, unless told otherwise."""
+"""The most tokens of a source text, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +40,38 @@ class Translation:
     ids: tuple[int, ...]
 
 
-class Translator(EngineTask):
-    """What `regard.load` returns for a model that turns one text into another."""
+BEAM_OPTIONS = (
+    Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
+    Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
+    Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each text."),
+    *GENERATE_OPTIONS,
+)
 
-    inputs: ClassVar[tuple[str, ...]] = ("text",)
+
+@register_task("translate")
+class Translator(EngineTask, TextTask):
+    """Translates texts with an encoder–decoder."""
+
+    verbs = (
+        Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
+        Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
+    )
+    data = (PairsConfig, SpansConfig)
+    frame_of_export = "end"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
         self.start = [id for id in (generation["decoder_start"], generation.get("forced_bos")) if id is not None]
+
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "Translator":
+        tokenizer, generation = Tokenizer.load(path), load_generation(path)
+        generation["forbidden"] += range(tokenizer.vocab_size, model.config.vocab_size)  # rows beyond the vocabulary
+        return cls(model, tokenizer, generation)
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        return ["translate"]
 
     def request(
         self,
@@ -45,16 +85,17 @@ class Translator(EngineTask):
         max_new_tokens: int | None = None,
         alternatives: int = 0,
     ) -> Request:
-        """What is asked of the engine for a source. An output ends at `max_new_tokens`, or at twice its source."""
-        told = self.generation
+        """The engine's request for a source. An output ends at `max_new_tokens`, or at twice the source's length."""
+        settings = self.generation
         if isinstance(source, str):
             source = self.encode([source], LONGEST_SOURCE)[0]
         return Request(
-            prompt=self.start, source=source, ends=tuple(ends_of(told["eos"])), forbidden=tuple(told["forbidden"]),
-            max_len=min(told_or(2 * len(source) + 16, max_new_tokens), told["max_length"] - len(self.start)),
-            force_end=told["force_end"], sampling=sampling, row=row,
-            beams=1 if sampling else max(beams or told["num_beams"], n_best), n_best=n_best,
-            length_penalty=told["length_penalty"] if length_penalty is None else length_penalty,
+            prompt=self.start, inputs={"source": torch.tensor(source)}, ends=tuple(ends_of(settings["eos"])),
+            forbidden=tuple(settings["forbidden"]),
+            max_len=min(count_or(2 * len(source) + 16, max_new_tokens), settings["max_length"] - len(self.start)),
+            force_end=settings["force_end"], sampling=sampling, row=row,
+            beams=1 if sampling else max(beams or settings["num_beams"], n_best), n_best=n_best,
+            length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
             alternatives=alternatives,
         )  # fmt: skip
 
@@ -71,33 +112,34 @@ class Translator(EngineTask):
         each: Callable[[int, list[Translation]], Any] | None = None,
         first: int = 0,
     ) -> list[list[Translation]]:
-        """The `n_best` translations of each text, in the order given; greedy for one beam, or sampled.
+        """The `n_best` translations of each text, in order: by beam search, greedily with one beam, or sampled.
 
-        A blank text has a blank translation. `each` is called with a text's number and translations as they are done;
-        `first` is the number of the first text for the draws.
+        A blank text has a blank translation. `each` is called with a text's index and translations when they are ready;
+        `first` is the index of the first text, which seeds its samples.
         """
         if isinstance(texts, str):
             raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
         if sampling and (n_best > 1 or (beams or 1) > 1):
-            raise ValueError("sampling draws one translation of each text; leave out beams and n_best")
+            raise ValueError("sampling returns one translation of each text; leave out beams and n_best")
         sources = self.encode(texts, min(max_source, self.engine.runner.max_positions))
         results = [[Translation("", 0.0, ())] for _ in texts]
         real = [row for row, text in enumerate(texts) if text.strip()]
 
         def done(place: int, ticket: Ticket) -> None:
-            if ticket.found is None:
+            if ticket.hypotheses is None:
                 return
-            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.found])
-            results[row] = [Translation(t, h.score, tuple(h.ids)) for t, h in zip(written, ticket.found, strict=True)]
+            row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
+            pairs = zip(written, ticket.hypotheses, strict=True)
+            results[row] = [Translation(text, one.score, tuple(one.ids)) for text, one in pairs]
             if each is not None:
                 each(row, results[row])
 
-        how: dict[str, Any] = dict(beams=beams, length_penalty=length_penalty, n_best=n_best)
-        how |= dict(sampling=sampling, max_new_tokens=max_new_tokens)
+        options: dict[str, Any] = dict(beams=beams, length_penalty=length_penalty, n_best=n_best)
+        options |= dict(sampling=sampling, max_new_tokens=max_new_tokens)
         if each is not None:
             for row in sorted(set(range(len(texts))) - set(real)):
                 each(row, results[row])
-        self.engine.serve((self.request(sources[row], row=first + row, **how) for row in real), done)
+        self.engine.serve((self.request(sources[row], row=first + row, **options) for row in real), done)
         return results
 
     def generate(
@@ -109,19 +151,19 @@ class Translator(EngineTask):
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
     ) -> list[str]:
-        """The answer to each prompt, for models of several tasks: greedy, or drawn as `sampling` says."""
-        told = None if each is None else lambda row, found: each(row, found[0].text)
-        how: dict[str, Any] = dict(sampling=sampling, max_new_tokens=max_new_tokens, each=told, first=first)
-        return [best[0].text for best in self.translate(prompts, beams=1, **how)]
+        """The output for each prompt, for models of several tasks: greedy, or sampled as `sampling` says."""
+        report = None if each is None else lambda row, translations: each(row, translations[0].text)
+        options: dict[str, Any] = dict(sampling=sampling, max_new_tokens=max_new_tokens, each=report, first=first)
+        return [best[0].text for best in self.translate(prompts, beams=1, **options)]
 
     def stream(
         self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None
     ) -> Iterator[str]:
-        """The same for one prompt; an answer comes in one piece."""
+        """Yield the output for one prompt, in one piece."""
         yield self.generate([prompt], max_new_tokens=max_new_tokens, sampling=sampling)[0]
 
     def shown(self, prompt: str) -> str:
-        """What is printed before an answer: nothing."""
+        """The text printed before an output: nothing, since it does not continue the prompt."""
         return ""
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
@@ -129,18 +171,18 @@ class Translator(EngineTask):
         return read_source(self, *inputs, **options)
 
     def check(self, texts: Sequence[str]) -> None:
-        """An error that names the first text that is too long."""
+        """Raise a ValueError that names the first text that is too long."""
         self.encode(texts, LONGEST_SOURCE)
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
-        """The text of tokens that an engine wrote, behind the first `before`."""
+        """The text of generated tokens after the first `before`."""
         ids = until(request.ends, ids)
         front, both = self.tokenizer.decode_batch([ids[:before], ids])
         return both[len(front) :].rstrip("" if whole else "\ufffd")
 
     def encode(self, texts: Sequence[str], max_source: int) -> list[list[int]]:
-        """Ids with <eos> behind them, framed as a published tokenizer frames them; a text that is too long is named by
-        its number."""
+        """Token ids with EOS at the end, framed as a published tokenizer frames them; an error names a text that is too
+        long."""
         if self.tokenizer.inner.post_processor is None:
             found = self.tokenizer.encode_batch(texts)
         else:
@@ -153,3 +195,119 @@ class Translator(EngineTask):
                     f"text {number} has {len(ids):,} tokens, more than {max_source:,}; split it into sentences"
                 )
         return sources
+
+    def test_pairs(self, test: EvalSet) -> Pairs:
+        """The pairs of named files, the embedded test phrases, or the validation pairs of the run."""
+        data = test.data
+        if isinstance(data, SpansConfig):
+            raise ValueError(
+                f"{test.run} was only pre-trained; train it for tasks: regard train t5 --data.base {test.run}"
+            )
+        if data.embedded:
+            return PairsConfig().generated("test", TEST_EXAMPLES)[: test.limit]
+        if test.named:
+            return read_pairs(data.source, data.target, data.pairs, data.keys)[: test.limit]
+        return data.split()[1][: test.limit]
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        if isinstance(test.data, TasksConfig) and test.data.embedded:
+            return self.evaluate_tasks(test.limit)
+        return self.evaluate_pairs(self.test_pairs(test), **options)
+
+    def is_scored(self, test: EvalSet) -> bool:
+        return not isinstance(test.data, SpansConfig)
+
+    def evaluate_after_training(self, test: EvalSet) -> Scored:
+        if isinstance(test.data, TasksConfig):
+            return self.evaluate(test)
+        return self.evaluate_pairs(self.usable(test))
+
+    def evaluate_pairs(
+        self, pairs: Pairs, *, beams: int | None = None, length_penalty: float | None = None, lowercase: bool = False
+    ) -> Scored:
+        """BLEU, chrF and exact match of the translations of pairs."""
+        results = self.translate([source for source, _ in pairs], beams=beams, length_penalty=length_penalty)
+        texts = [best[0].text for best in results]
+        scores = translation_scores(texts, [target for _, target in pairs], lowercase=lowercase)
+        summary = (
+            f"exact match {scores['exact_match']:.1f} %   BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}"
+            f"   ({scores['sentences']:,} sentences)\n{scores['bleu_signature']}"
+        )
+        return Scored(scores=scores, outputs=texts, summary=summary)
+
+    def evaluate_tasks(self, limit: int | None) -> Scored:
+        """Each embedded task by itself: exact match, and ROUGE-L for summaries next to the text's first sentence."""
+        examples = tasks("test", limit or 2 * TEST_EXAMPLES)
+        texts = [best[0].text for best in self.translate([example.source for example in examples], beams=1)]
+        groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        for example, text in zip(examples, texts, strict=True):
+            groups[example.name].append((example.source.removeprefix(PREFIXES[example.name]), text, example.target))
+        scores: dict[str, Any] = {}
+        for name, rows in groups.items():
+            bodies, outputs, expected = (list(column) for column in zip(*rows, strict=True))
+            if name == "summarize":
+                lead = [body.partition(". ")[0] + "." for body in bodies]
+                scores["summarize_rouge_l"] = summary_scores(outputs, expected)
+                scores["lead_sentence_rouge_l"] = summary_scores(lead, expected)
+            else:
+                scores[f"{name}_exact_match"] = round(exact_match(outputs, expected), 2)
+        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        if isinstance(test.data, SpansConfig):
+            return Samples(commands=[f"regard train t5 --data.base {run}"])
+        if isinstance(test.data, TasksConfig):
+            return self.task_samples(test, run)
+        texts = list(SHOWCASE) if test.data.embedded else [source for source, _ in self.usable(test)[:5]]
+        rows = [(text, best[0].text) for text, best in zip(texts, self.translate(texts), strict=True)]
+        commands = [
+            f"regard translate {run} {quoted(texts[-1])} --n-best 3",
+            f"regard look {run} {quoted(texts[0])} --out heads.png",
+            "regard train translate --model seq2seq --model.score none --out runs/no-attention",
+        ]
+        return Samples(rows=rows, commands=commands, views={"alignment.png": ("alignment", texts[0])})
+
+    def task_samples(self, test: EvalSet, run: Path) -> Samples:
+        """One output of each task by its prefix."""
+        if test.data.embedded:
+            examples = {example.name: example.source for example in reversed(tasks("test", 27))}
+            sources = [examples[name] for name in sorted(examples)]
+        else:
+            sources = [source for source, _ in self.test_pairs(test)[:3]]
+        outputs = [best[0].text for best in self.translate(sources, beams=1)]
+        commands = [f"regard generate {run} {quoted(source)}" for source in sources[:2]]
+        return Samples(rows=list(zip(sources, outputs, strict=True)), commands=commands)
+
+    def usable(self, test: EvalSet) -> Pairs:
+        """The test pairs that are short enough for the model's data, as many as are scored after training."""
+        pairs = self.test_pairs(test)
+        usable = encode_pairs(pairs, self.tokenizer, test.data.max_len)[:TEST_EXAMPLES]
+        return [pairs[pair.number - 1] for pair in usable]
+
+    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        if verb == "generate":
+            return [{"text": text} for text in self.generate(inputs, **options)]
+        rows = self.translate(inputs, **options)
+        return [{"translations": [{"text": h.text, "score": round(h.score, 6)} for h in row]} for row in rows]
+
+    def render(self, verb: str, answer: Any) -> str:
+        if verb == "generate":
+            return answer["text"]
+        rows = answer["translations"]
+        return "\n".join(f"{row['score']:8.4f}  {row['text']}" if len(rows) > 1 else row["text"] for row in rows)
+
+    def generation_to_export(self) -> dict[str, Any]:
+        settings = self.generation
+        kept = {name: settings[name] for name in ("eos", "pad", "forbidden", "length_penalty", "force_end")}
+        return kept | dict(
+            bos=settings["decoder_start"], beams=settings["num_beams"], max_len=settings["max_length"] - 1
+        )
+
+
+@register_task("text-to-text")
+class TextToText(Translator):
+    """Several tasks in one encoder–decoder, chosen by the text's prefix."""
+
+    @classmethod
+    def abilities(cls, path: Path, model: Any) -> list[str]:
+        return ["generate", "translate"]

@@ -8,7 +8,7 @@ import tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from regard.files import write_atomically
-from regard.tokens.text import Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 Frame = Literal["both", "end", "none"]
 

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from regard.tokens.corpus import check_text
-from regard.tokens.text import VISIBLE, Tokenizer
+from regard.tokens.tokenizer import VISIBLE, Tokenizer
 
 Pair = tuple[str, str]
 

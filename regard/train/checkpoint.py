@@ -20,7 +20,7 @@ from regard.files import sync, trained_tensors, write_tensors
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands."""
+    """The position of a run in its budget and its data."""
 
     step: int = 0
     epoch: int = 0
@@ -29,11 +29,11 @@ class Progress:
     best: float | None = None
     """Lowest validation loss so far."""
     waited: int = 0
-    """Validations since then."""
+    """Validations since the lowest one."""
 
 
 def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress) -> Path:
-    """Writes `directory/step-N`; after a crash at any moment it is either whole or not there."""
+    """Writes `directory/step-N`; after a crash at any moment it is either complete or absent."""
     final = directory / f"step-{progress.step:08d}"
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
     try:
@@ -50,18 +50,16 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
         draft.rename(final)
         sync(directory)
     except OSError as error:
-        before = f"; {found(directory)[-1]} is whole" if found(directory) else ""
+        last = f"; {saved(directory)[-1]} is complete" if saved(directory) else ""
         reason = error.strerror or error
-        raise OSError(
-            f"could not save step {progress.step}: {reason}; free some space, then --resume{before}"
-        ) from None
+        raise OSError(f"could not save step {progress.step}: {reason}; free some space, then --resume{last}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return final
 
 
 def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Progress:
-    """Puts model, optimizers and the random state back to what they were."""
+    """Restores model, optimizers and random state from a checkpoint; returns its progress."""
     try:
         load_weights(path, model)
         tensors = load_file(path / "optimizer.safetensors")
@@ -76,6 +74,7 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
+    """Copies the weights of a checkpoint into the model."""
     stored = load_file(path / "model.safetensors")
     own = trained_tensors(model)
     if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
@@ -85,8 +84,8 @@ def load_weights(path: Path, model: nn.Module) -> None:
             tensor.copy_(stored[name])
 
 
-def found(directory: Path) -> list[Path]:
-    """Complete checkpoints, oldest first."""
+def saved(directory: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
     return sorted(directory.glob("step-*"))
 
 
@@ -94,7 +93,7 @@ def prune(directory: Path, keep: int) -> None:
     """Keeps the newest `keep` checkpoints, all but the last two without optimizer state; removes broken drafts."""
     for draft in directory.glob(".draft-*"):
         shutil.rmtree(draft, ignore_errors=True)
-    kept = found(directory)
+    kept = saved(directory)
     for path in kept[:-keep]:
         _remove(path)
     for path in kept[-keep:-2]:
@@ -102,13 +101,13 @@ def prune(directory: Path, keep: int) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Deletes a checkpoint; under another name first, so that half of one never looks like a whole."""
+    """Deletes a checkpoint under another name, so that a partly deleted one is never read."""
     if path.exists():
         shutil.rmtree(path.rename(path.with_name(f".draft-{path.name}-{os.getpid()}")))
 
 
 def average(paths: list[Path], model: nn.Module) -> None:
-    """Gives the model the mean of several checkpoints' weights."""
+    """Sets the model's weights to the mean of several checkpoints."""
     sums: dict[str, Tensor] = {}
     for path in paths:
         for name, value in load_file(path / "model.safetensors").items():
@@ -119,7 +118,7 @@ def average(paths: list[Path], model: nn.Module) -> None:
 
 
 def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    """The tensors of the optimizers' state by `optimizer/parameter/name`, and what is left as plain numbers."""
+    """The optimizers' state: tensors by `optimizer/parameter/name`, and the plain numbers of each optimizer."""
     tensors: dict[str, Tensor] = {}
     numbers = []
     for o, optimizer in enumerate(optimizers):
@@ -137,6 +136,7 @@ def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor]
 def _restore(
     optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]
 ) -> None:
+    """Loads what `_flatten` returned back into the optimizers."""
     if len(optimizers) != len(numbers):
         raise ValueError("the run was trained with another optimizer; leave out --train.optimizer")
     for o, (optimizer, plain) in enumerate(zip(optimizers, numbers, strict=True)):

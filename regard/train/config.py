@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""The settings of a training run."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """Budget, optimisation, and what is kept."""
+    """Budget, optimisation, checkpoints and validation of a run."""
 
     steps: int = 100_000
     """Updates of the weights."""
@@ -23,7 +23,7 @@ class TrainConfig:
     lr: float | None = None
     """Peak learning rate (none: (dim · warmup)^−½, the 2017 paper's)."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "trapezoid", "constant"] = "inverse-sqrt"
-    """What follows the warm-up."""
+    """Learning rate after the warm-up."""
     warmup: int = 4000
     """Steps of linear warm-up."""
     beta1: float = 0.9
@@ -45,9 +45,9 @@ class TrainConfig:
     patience: int = 0
     """Stop after this many validations without improvement; 0 never stops early."""
     watch: int = 50
-    """Steps between the doctor's looks at gradients, updates and attention; 0 never looks."""
+    """Steps between the doctor's measurements of gradients, updates and attention; 0 measures none."""
     seed: int = 0
-    """Of the weights, the order of batches and dropout."""
+    """Random seed of the weights, the order of batches and dropout."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "average"):

@@ -16,34 +16,34 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sets.batches import Batch
-from regard.doctor.findings import Finding, as_dict
-from regard.doctor.watch import Watch
 from regard.train import checkpoint
 from regard.train.board import Board
 from regard.train.checkpoint import Progress
 from regard.train.config import TrainConfig
+from regard.train.observer import Observer, Row
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
-from regard.train.schedule import SCHEDULES
+from regard.train.schedule import SCHEDULES, peak_rate
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """Endless batches, from any place on."""
+    """An endless source of batches that can start at any batch of any epoch."""
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]: ...
 
 
 Objective = Callable[..., tuple[Tensor, int]]
+"""(model, batch, smoothing=…) → the summed loss, and the number of targets in the sum."""
 
 
 class Interrupted(Exception):  # noqa: N818  nothing went wrong
-    """Ctrl-C or SIGTERM, after everything was saved."""
+    """Raised on Ctrl-C or SIGTERM, after everything was saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """How a run ended: its last step, its training seconds and the validation loss of the weights it kept."""
+    """The outcome of a run: its last step, its training seconds and the validation loss of the weights it kept."""
 
     step: int
     seconds: float
@@ -59,93 +59,95 @@ def fit(
     out: Path,
     *,
     publish: Callable[[], None],
+    observer: Observer | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> Fitted:
     """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
-    new lowest validation loss, or once at the end with the mean of the last checkpoints."""
+    new lowest validation loss, or once at the end with the mean of the last checkpoints. `observer` reads along."""
     torch.manual_seed(config.seed)
-    line, saved = Line(quiet), out / "checkpoints"
-    peak = config.lr or (model.config.dim * config.warmup) ** -0.5
+    line, folder, observer = Line(quiet), out / "checkpoints", observer or Observer()
+    peak = peak_rate(config, model)
     optimizers = build_optimizers(
         model, name=config.optimizer, lr=peak, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
     )
-    at = Progress()
-    if resume and (existing := checkpoint.found(saved)):
-        at = checkpoint.load(existing[-1], model, optimizers)
-        line.say(f"resuming {out} at step {at.step}")
-    batches = stream.batches(at.epoch, at.index)
+    state = Progress()
+    if resume and (existing := checkpoint.saved(folder)):
+        state = checkpoint.load(existing[-1], model, optimizers)
+        line.say(f"resuming {out} at step {state.step}")
+    batches = stream.batches(state.epoch, state.index)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    started, speed = time.monotonic() - at.seconds, Speed()
+    started, speed = time.monotonic() - state.seconds, Speed()
 
     def used() -> float:
         """The share of the budget that is used up."""
-        return at.step / config.steps if config.minutes is None else at.seconds / (60 * config.minutes)
+        return state.step / config.steps if config.minutes is None else state.seconds / (60 * config.minutes)
 
     def finished() -> bool:
-        return used() >= 1 or 0 < config.patience <= at.waited
+        return used() >= 1 or 0 < config.patience <= state.waited
 
-    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", at.step) as metrics:
-        watch = Watch(model, objective, config, metrics.past)
+    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as metrics:
+        observer.resume(metrics.past)
         while not finished():
-            step = at.step + 1
-            rate = peak * SCHEDULES[config.schedule](step, config.warmup, used())
+            step = state.step + 1
+            lr = peak * SCHEDULES[config.schedule](step, config.warmup, used())
             for group in [group for optimizer in optimizers for group in optimizer.param_groups]:
-                group["lr"] = rate * group.get("pace", 1.0)
+                group["lr"] = lr * group.get("pace", 1.0)
 
             model.train()
             loss, counted, tokens = 0.0, 0, 0
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
-                watch.read(epoch, index, batch)
+                observer.on_batch(epoch, index, batch)
                 summed, count = objective(model, batch, smoothing=config.smoothing)
-                check_finite("loss", summed.item(), step, epoch, index, batch, watch, metrics)
+                check_finite("loss", summed.item(), step, epoch, index, batch, observer, metrics)
                 summed.backward()
                 loss, counted, tokens = loss + summed.item(), counted + count, tokens + batch.tokens
             torch._foreach_div_([p.grad for p in parameters if p.grad is not None], counted)
             loss /= counted
-            watch.before(step)
+            observer.on_gradients(step)
             norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-            check_finite("gradient norm", norm, step, epoch, index, batch, watch, metrics)
+            check_finite("gradient norm", norm, step, epoch, index, batch, observer, metrics)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
 
-            at = replace(at, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
+            state = replace(state, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
             speed.add(tokens)
-            metrics.add(step=step, loss=loss, lr=rate, norm=norm, tokens=tokens, seconds=round(at.seconds, 3))
-            for row in watch.after(step, loss, rate):
-                metrics.add(**row)
-                if "finding" in row:
-                    line.say(f"doctor: {Finding(**row['finding'])}")
-            unit = "pictures" if "pixels" in batch.inputs else "tokens"
+            seconds = round(state.seconds, 3)
+            metrics.add({"step": step, "loss": loss, "lr": lr, "norm": norm, "tokens": tokens, "seconds": seconds})
+            for row, message in observer.on_update(step, loss, lr):
+                metrics.add(row, message)
+                if message:
+                    line.say(f"doctor: {message}")
+            left = clock(state.seconds * (1 - used()) / max(used(), 1e-9))
             line.show(
-                f"step {step:>6}  loss {loss:6.3f}  lr {rate:.2e}  grad norm {norm:5.2f}"
-                f"  {speed.tokens:>7,.0f} {unit}/s  {clock(at.seconds * (1 - used()) / max(used(), 1e-9))} left"
+                f"step {step:>6}  loss {loss:6.3f}  lr {lr:.2e}  grad norm {norm:5.2f}"
+                f"  {speed.tokens:>7,.0f} {batch.unit}/s  {left} left"
             )
             if step % config.eval_every == 0 or finished():
                 value = evaluate(model, valid(), objective)
-                metrics.add(step=step, valid_loss=value, seconds=round(at.seconds, 3))
-                line.say(f"step {step:>6}  validation loss {value:.4f}  {clock(at.seconds)}")
-                at = replace(at, waited=at.waited + 1)
-                if at.best is None or value < at.best:
-                    at = replace(at, best=value, waited=0)
+                metrics.add({"step": step, "valid_loss": value, "seconds": seconds})
+                line.say(f"step {step:>6}  validation loss {value:.4f}  {clock(state.seconds)}")
+                state = replace(state, waited=state.waited + 1)
+                if state.best is None or value < state.best:
+                    state = replace(state, best=value, waited=0)
                     publish()
             if step % config.save_every == 0 or finished() or interrupted():
-                checkpoint.save(saved, model, optimizers, at)
-                checkpoint.prune(saved, keep=max(2, config.average))
+                checkpoint.save(folder, model, optimizers, state)
+                checkpoint.prune(folder, keep=max(2, config.average))
             if interrupted() and not finished():
                 raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
     if config.average > 1:
-        checkpoint.average(checkpoint.found(saved)[-config.average :], model)
+        checkpoint.average(checkpoint.saved(folder)[-config.average :], model)
         publish()
-        return Fitted(at.step, at.seconds, evaluate(model, valid(), objective))
-    return Fitted(at.step, at.seconds, at.best if at.best is not None else math.nan)
+        return Fitted(state.step, state.seconds, evaluate(model, valid(), objective))
+    return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan)
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -> float:
-    """Mean loss a token, without smoothing."""
+    """The mean loss per token in evaluation mode, without label smoothing."""
     model.eval()
     loss, tokens = 0.0, 0
     for batch in batches:
@@ -155,22 +157,22 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -
 
 
 def check_finite(
-    what: str, value: float, step: int, epoch: int, index: int, batch: Batch, watch: Watch, metrics: "Metrics"
+    quantity: str, value: float, step: int, epoch: int, index: int, batch: Batch, observer: Observer, metrics: "Metrics"
 ) -> None:
-    """Stops a run that has gone wrong, before it spoils weights or checkpoints, and says who did it."""
+    """Stops a run whose loss or gradient norm is not finite before it spoils weights or checkpoints."""
     if not math.isfinite(value):
         examples = ", ".join(map(str, batch.examples[:5])) + (" …" if len(batch.examples) > 5 else "")
-        found = watch.blame(what, value, step, batch)
-        metrics.add(step=step, finding=as_dict(found))
+        row, message = observer.explain(quantity, value, step, batch)
+        if row:
+            metrics.add(row, message)
         raise ValueError(
-            f"the {what} is {value} at step {step} (epoch {epoch}, batch {index}, examples {examples}); "
-            f"{found.cause}: {found.sentence}; "
-            f"{found.cure} and go on with --resume: the last checkpoint is untouched"
+            f"the {quantity} is {value} at step {step} (epoch {epoch}, batch {index}, examples {examples}); "
+            f"{message} and go on with --resume: the last checkpoint is untouched"
         )
 
 
 class Speed:
-    """Tokens a second over the last steps."""
+    """Tokens per second over the last 50 steps."""
 
     def __init__(self) -> None:
         self.recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)], maxlen=50)
@@ -185,8 +187,8 @@ class Speed:
 
 
 class Metrics:
-    """`metrics.jsonl`: a line a step, and the doctor's. On resuming, lines past the checkpoint are dropped, as they
-    come again."""
+    """`metrics.jsonl`: a row per step, and those of the observer. On resuming, rows past the checkpoint are dropped,
+    since their steps are repeated."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.past = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []
@@ -195,14 +197,14 @@ class Metrics:
         draft.replace(path)
         self.file, self.board = path.open("a", buffering=1), Board(path.parent)
 
-    def add(self, **row: Any) -> None:
+    def add(self, row: Row, message: str = "") -> None:
         try:
             self.file.write(json.dumps(row) + "\n")
         except OSError as error:
             raise OSError(
                 f"could not write {self.file.name}: {error.strerror}; free some space, then --resume"
             ) from None
-        self.board.add(row)
+        self.board.add(row, message)
 
     def __enter__(self) -> "Metrics":
         return self
@@ -212,8 +214,8 @@ class Metrics:
         self.board.close()
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every complete line; a run that was killed may have left half of one."""
+def read_metrics(path: Path) -> list[Row]:
+    """Every complete row; a run that was killed may have left half of one."""
     rows = []
     for text in path.read_text().splitlines():
         try:
@@ -225,20 +227,20 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C or SIGTERM into a wish that the loop grants after the step; the second one kills."""
-    asked: list[int] = []
+    """Defers the first Ctrl-C or SIGTERM until the loop asks for it after a step; the second one interrupts at once."""
+    received: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
-        if asked:
+    def receive(number: int, frame: Any) -> None:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

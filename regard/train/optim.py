@@ -29,14 +29,14 @@ class Muon(torch.optim.Muon):
         buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
         updates = torch._foreach_lerp(grads, buffers, momentum) if group["nesterov"] else buffers
-        turned = orthogonalize(torch.stack(updates), group["ns_coefficients"], group["ns_steps"], group["eps"])
+        orthogonal = orthogonalize(torch.stack(updates), group["ns_coefficients"], group["ns_steps"], group["eps"])
         # 0.2·√max matches the size of AdamW's updates, so that one learning rate serves both.
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_sub_(params, turned.unbind(), alpha=group["lr"] * 0.2 * max(shape) ** 0.5)
+        torch._foreach_sub_(params, orthogonal.unbind(), alpha=group["lr"] * 0.2 * max(shape) ** 0.5)
 
 
 def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """Newton–Schulz: each matrix of the batch with its singular values brought near 1."""
+    """Each matrix of the batch with its singular values brought near 1, by Newton–Schulz iterations."""
     a, b, c = coefficients
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
@@ -45,23 +45,23 @@ def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: in
         for _ in range(steps):
             gram = x @ x.mT
             x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    else:  # a step is x ← P x with a polynomial P of x xᵀ, so the small square matrices can go through all steps alone
-        gram, turn = x @ x.mT, None
+    else:  # a step is x ← P x with a polynomial P of x xᵀ, so all steps can be taken on the small square matrices
+        gram, product = x @ x.mT, None
         for step in range(steps):
             factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
             factor.diagonal(dim1=-2, dim2=-1).add_(a)
-            turn = factor if turn is None else factor @ turn
+            product = factor if product is None else factor @ product
             gram = factor @ gram @ factor if step < steps - 1 else gram
-        x = x if turn is None else turn @ x
+        x = x if product is None else product @ x
     return x.mT if tall else x
 
 
 def build_optimizers(
     model: nn.Module, *, name: str, lr: float, betas: tuple[float, float], weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """AdamW for everything, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay.
+    """AdamW for all parameters, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay.
 
-    A parameter with a `pace` learns so many times as fast: its values are of another size than those of matrices.
+    The learning rate of a parameter with an attribute `pace` is multiplied by it: its values are of another scale.
     """
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     inside = [p for n, p in named if ".blocks." in f".{n}"]

@@ -1,18 +1,18 @@
-"""One line that says how a run is doing: rewritten in place on a terminal, now and then elsewhere."""
+"""A progress line on stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
 
 import sys
 import time
 
 
 class Line:
-    """Progress on stderr."""
+    """Progress of a run or another long command on stderr."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet, self.terminal = quiet, sys.stderr.isatty()
         self.shown, self.width = 0.0, 0
 
     def show(self, text: str, *, final: bool = False) -> None:
-        """Shows the newest state; skipped when one was shown a moment ago."""
+        """Shows the current state; skipped when another was shown a moment ago."""
         now = time.monotonic()
         if self.quiet or (not final and now - self.shown < (0.1 if self.terminal else 10.0)):
             return
@@ -25,7 +25,7 @@ class Line:
         sys.stderr.flush()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays on the screen."""
         if self.quiet:
             return
         sys.stderr.write(("\r" + text.ljust(self.width) if self.terminal else text) + "\n")
@@ -34,6 +34,7 @@ class Line:
 
 
 def clock(seconds: float) -> str:
+    """A duration as m:ss or h:mm:ss."""
     minutes, seconds = divmod(int(max(0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

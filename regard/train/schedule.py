@@ -2,19 +2,31 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
+
+from regard.train.config import TrainConfig
 
 
 def inverse_sqrt(step: int, *, dim: int, warmup: int) -> float:
-    """d^−½ · min(step^−½, step · warmup^−3⁄2) (Vaswani et al., 2017): the learning rate itself."""
+    """The learning rate d^−½ · min(step^−½, step · warmup^−3⁄2) (Vaswani et al., 2017)."""
     return dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
+def peak_rate(config: TrainConfig, model: Any) -> float:
+    """The learning rate at the end of the warm-up: the configured one, or the highest of `inverse_sqrt`."""
+    dim = getattr(model.config, "dim", None)
+    if config.lr is None and dim is None:
+        raise ValueError(f"{type(model.config).__name__} has no dim, which the default rate depends on; set --train.lr")
+    return config.lr or (dim * config.warmup) ** -0.5
+
+
 def warm(step: int, warmup: int) -> float:
+    """The factor of a linear warm-up."""
     return min(1.0, step / max(1, warmup))
 
 
 def _since_warmup(step: int, warmup: int, progress: float) -> float:
-    """The share of what comes after the warm-up, from the share of everything: decay starts at the peak."""
+    """The used share of the budget that follows the warm-up, so that decay starts at the peak."""
     warming = progress * min(1.0, warmup / step)
     return min(1.0, (progress - warming) / max(1 - warming, 1e-9))
 

@@ -3,15 +3,15 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub import save_generation, save_model
-from regard.hub.images import save_preparation
+from regard.hub.preprocessor import save_preprocessing
 from regard.models import CLIP, GPT, Captioner
 from regard.models.captioner import CaptionerConfig
 from regard.models.clip import CLIPConfig
 from regard.models.gpt import GPTConfig
 from regard.nn.patches import sides
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, detr, swin, vit
 from tests.serve.made import make_models, model_of, save, tokenizer
@@ -34,8 +34,8 @@ def make_seen(folder):
     for name, model in zip(SEE, sees, strict=False):
         save_model(model, folder / name)
         channels, size = model.config.channels, sides(model.config.image)
-        how = Preparation(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
-        save_preparation(folder / name, how)
+        how = Preprocessing(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
+        save_preprocessing(folder / name, how)
         models[name] = folder / name
     for name in ("captioner", "clip"):
         tokenizer().save(folder / name)
@@ -56,7 +56,7 @@ def captioner():
 
 def painter(path):
     """Paints 4 × 5 pixels in four greys."""
-    size = Pixels(rows=4, columns=5, channels=1, levels=4)
+    size = PixelTokenizer(rows=4, columns=5, channels=1, levels=4)
     how = dict(dim=12, heads=3, depth=2, ffn_dim=17, position="grid:columns=5", dropout=0.0)
     save_model(spread_out(GPT(GPTConfig(vocab_size=size.vocab_size, max_len=len(size), **how))), path)
     size.save(path)

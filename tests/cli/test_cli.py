@@ -38,9 +38,9 @@ def test_help_imports_no_torch():
 
 def test_public_names():
     assert regard.__all__ == [
-        "Attention", "AttentionConfig", "Engine", "Recipe", "Sampling", "Tokenizer", "Translation", "Translator",
-        "LanguageModel", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_model", "register_position",
-        "register_recipe",
+        "Attention", "AttentionConfig", "Engine", "LanguageModel", "Recipe", "Sampling", "Task", "Tokenizer",
+        "Translation", "Translator", "fit", "load", "look", "masks", "recipe", "register_kernel", "register_modality",
+        "register_model", "register_position", "register_recipe", "register_task",
     ]  # fmt: skip
     assert len(regard.__all__) <= 25
     first = {name: getattr(regard, name) for name in regard.__all__}
@@ -122,7 +122,7 @@ def test_commands_and_options_are_frozen():
             "--sides", "--window",
         ],
         "bench error": ["--draws", "--json", "--out"],
-        "bench pictures": [
+        "bench images": [
             "--by", "--json", "--minutes", "--models", "--out", "--quiet", "--runs", "--seeds", "--steps", "--values",
         ],
         "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],

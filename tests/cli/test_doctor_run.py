@@ -1,7 +1,7 @@
 """`regard doctor RUN` as a newcomer types it."""
 
 from tests.cli.calling import call, fails, rows, said
-from tests.train.test_history import FINDING, run_of
+from tests.doctor.test_history import FINDING, run_of
 
 
 def test_a_run_is_told_shown_and_given_as_json(tmp_path, capsys):

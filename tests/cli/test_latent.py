@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.checkpoint import save_model
-from regard.hub.images import save_preparation
+from regard.hub.preprocessor import save_preprocessing
 from regard.inside.latent import dictionary
 from tests.cli.calling import call, fails, rows, said
 from tests.inside import loaded as texts
@@ -21,7 +21,7 @@ def folder(tmp_path_factory):
         save_model(made.model, folder / name)
         made.tokenizer.save(folder / name)
     save_model(vit(), folder / "vit")
-    save_preparation(folder / "vit", Preparation(channels=1, size=(12, 20), mean=(0.5,), std=(0.5,)))
+    save_preprocessing(folder / "vit", Preprocessing(channels=1, size=(12, 20), mean=(0.5,), std=(0.5,)))
     lines = [(text, label) for text in texts.TEXTS for label in ("bank", "river")]
     table = "".join(f'"{text} {label} {i}",{label}\n' for i, (text, label) in enumerate(lines))
     (folder / "a.csv").write_text("text,label\n" + table)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.checkpoint import save_model
-from regard.hub.images import save_preparation
-from regard.serve import run, shelf
+from regard.hub.preprocessor import save_preprocessing
+from regard.serve import model_store, run
 from tests.cli.calling import call, fails, rows, said
 from tests.inside.seeing import detr, swin, vit
 from tests.serve.made import model_of, save
@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
         save_model(model, folder / name)
         side = model.config.image
         size = (side, side) if isinstance(side, int) else side
-        save_preparation(folder / name, Preparation(channels=1, size=size, mean=(0.5,), std=(0.5,)))
+        save_preprocessing(folder / name, Preprocessing(channels=1, size=size, mean=(0.5,), std=(0.5,)))
     pixels = np.random.default_rng(3).integers(0, 256, (37, 29, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "image.png")
     (folder / "text.png").write_text("no picture")
@@ -218,16 +218,16 @@ def test_a_kernel_without_weights_is_told_with_what_it_has(tmp_path, capsys):
 
 def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
     path = save(tmp_path / "gpt", model_of("gpt", 1, max_len=64), bos=1, eos=2)
-    count, shelves = [], []
-    monkeypatch.setattr(shelf, "load", lambda *words: count.append(words))
+    count, stores = [], []
+    monkeypatch.setattr(model_store, "load", lambda *words: count.append(words))
 
     def serve(models, settings, *, loaded, opening, **how):
-        shelves.append(shelf.Shelf(models, settings, loaded))
+        stores.append(model_store.ModelStore(models, settings, loaded))
         assert opening == ("a cat",)
 
     monkeypatch.setattr(run, "serve", serve)
     call("look", path, "a cat")
-    (served,) = shelves[0]
+    (served,) = stores[0]
     asyncio.run(served.load())
-    assert count == [] and served.speaker.tokenizer.decode(served.speaker.ids_of("a cat")) == "a cat"
-    assert served.engine is not None and served.engine.speaker is served.speaker
+    assert count == [] and served.task.tokenizer.decode(served.task.prompt_ids("a cat")) == "a cat"
+    assert served.engine is not None and served.engine.model is served.task.model

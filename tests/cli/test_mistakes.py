@@ -152,9 +152,9 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         (
             "bert",
             ["tag", "RUN", "x"],
-            "RUN embeds and fills in hidden words, it does not tag; regard finetune RUN --task tag",
+            "RUN fills in hidden words and embeds, it does not tag; regard finetune RUN --task tag",
         ),
-        ("classify", ["generate", "RUN", "x"], "RUN embeds and labels, it does not generate"),
+        ("classify", ["generate", "RUN", "x"], "RUN labels texts and embeds, it does not generate"),
         ("t5", ["answer", "RUN", "x", "--passage", "y"], "RUN translates and writes, it does not answer"),
         (
             "lm",
@@ -164,7 +164,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         (
             "lm",
             ["generate", "RUN", ""],
-            "the prompt is empty and this model knows no mark of a beginning; give it some text",
+            "the prompt is empty and this model has no BOS token; give it some text",
         ),
         ("lm", ["generate", "RUN", "x", "--temperature", "0"], "temperature=0.0 must be above 0"),
         ("bert", ["fill", "RUN", "no hole"], "text 1 has no [MASK]; write it where a word is to be filled in"),

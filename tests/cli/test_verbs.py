@@ -96,7 +96,7 @@ def test_fill(tiny, capsys):
     text = "The [MASK] cat sees a [MASK]."
     found = load(tiny.run("bert")).fill([text], count=3)[0]
     (row,) = rows(capsys, "fill", tiny.run("bert"), text, "--count", 3)
-    assert [[word["token"] for word in place] for place in row["places"]] == [[w.token for w in p] for p in found]
+    assert [[word["token"] for word in place] for place in row["positions"]] == [[w.token for w in p] for p in found]
     lines = said(capsys, "fill", tiny.run("bert"), text, "--count", 3)
     assert len(lines) == 2 and f"{found[0][0].token} {found[0][0].probability:.1%}" in lines[0]
 
@@ -106,7 +106,8 @@ def test_classify(tiny, capsys, tmp_path):
     ((best, *_),) = load(run).classify([TEXT])
     assert said(capsys, "classify", run, TEXT) == [f"{best.label}\t{best.probability:.1%}"]
     (row,) = rows(capsys, "classify", run, TEXT)
-    assert next(iter(row["labels"])) == best.label and sum(row["labels"].values()) == pytest.approx(1, abs=1e-4)
+    assert row["labels"][0]["label"] == best.label
+    assert sum(label["probability"] for label in row["labels"]) == pytest.approx(1, abs=1e-4)
     (tmp_path / "in").write_text(f"{TEXT}\nNo mouse.\n")
     lines = said(capsys, "classify", run, "--input", tmp_path / "in")
     assert [line.split("\t")[2] for line in lines] == [TEXT, "No mouse."]
@@ -221,7 +222,7 @@ def test_convert_writes_the_merged_model_for_transformers(adapter, tmp_path, cap
     framed = ours.frame([TEXT])[0]
     with torch.no_grad():
         logits = theirs(input_ids=torch.tensor([framed.ids]), token_type_ids=torch.tensor([framed.types])).logits[0]
-    torch.testing.assert_close(logits, ours.scores([framed])[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits, ours.logits([framed])[0], atol=1e-5, rtol=0)
     names = [theirs.config.id2label[i] for i in range(4)]
     assert names == list(ours.model.config.labels)
     assert load(tmp_path / "hf").classify([TEXT])[0][0].label == ours.classify([TEXT])[0][0].label

@@ -1,4 +1,4 @@
-"""Pictures that are varied: from the generator alone, and as it is said."""
+"""Images that are varied: from the generator alone, and as it is said."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from regard.data.sets.augment import Augmentation, mix
 B, C, Y, X = 5, 3, 11, 13
 
 
-def pictures(channels=C):
+def images(channels=C):
     return torch.rand(B, channels, Y, X, generator=torch.Generator().manual_seed(1)) * 255
 
 
@@ -21,7 +21,7 @@ ALL = dict(shift=0.2, zoom=0.2, turn=20.0, flip=True, colour=0.3)
 
 
 def test_nothing_asked_for_changes_nothing():
-    x, labels = pictures(), torch.arange(B)
+    x, labels = images(), torch.arange(B)
     assert Augmentation().change(x, rng()) is x
     assert mix(x, labels, 7, rng()) == (x, labels)
 
@@ -29,7 +29,7 @@ def test_nothing_asked_for_changes_nothing():
 @pytest.mark.parametrize("what", ALL)
 def test_only_the_generator_decides(what):
     one = Augmentation(**{what: ALL[what]})
-    x = pictures()
+    x = images()
     first = one.change(x, rng())
     torch.manual_seed(7)
     assert torch.equal(one.change(x, rng()), first)
@@ -38,7 +38,7 @@ def test_only_the_generator_decides(what):
 
 
 def test_flip():
-    x = pictures()
+    x = images()
     found = Augmentation(flip=True).change(x, rng(3))
     kinds = [
         (torch.allclose(a, b, atol=1e-2), torch.allclose(a, b.flip(-1), atol=1e-2))
@@ -69,14 +69,14 @@ def test_a_turn_keeps_shapes_in_pictures_that_are_not_square():
 
 
 def test_light():
-    x = pictures()
+    x = images()
     light = Augmentation(colour=0.5).change(x, rng())
     assert light.mean((1, 2, 3)).sub(x.mean((1, 2, 3))).abs().max() > 20
-    assert Augmentation(colour=0.5).change(pictures(1), rng()).shape == (B, 1, Y, X)
+    assert Augmentation(colour=0.5).change(images(1), rng()).shape == (B, 1, Y, X)
 
 
 def test_mixup_mixes_pictures_and_labels_alike():
-    x, labels = pictures(), torch.tensor([0, 1, 2, 3, 4])
+    x, labels = images(), torch.tensor([0, 1, 2, 3, 4])
     mixed, targets = mix(x, labels, 7, rng(), mixup=0.8)
     assert targets.shape == (B, 7) and torch.allclose(targets.sum(1), torch.ones(B))
     assert torch.allclose(mixed.flatten(1), targets[:, :5] @ x.flatten(1), atol=1e-3)
@@ -84,14 +84,14 @@ def test_mixup_mixes_pictures_and_labels_alike():
 
 
 def test_cutmix_counts_the_area():
-    x, labels = pictures(), torch.tensor([0, 1, 2, 3, 4])
+    x, labels = images(), torch.tensor([0, 1, 2, 3, 4])
     shares = []
     for seed in range(20):
         mixed, targets = mix(x, labels, 5, rng(seed), cutmix=1.0)
         kept = (mixed == x).all(1).float().mean((1, 2))
         assert torch.allclose(targets.diagonal(), kept, atol=1e-5)
         shares.append(kept[0].item())
-    assert max(shares) - min(shares) > 0.3 and torch.equal(x, pictures()), "the batch itself stays as it is"
+    assert max(shares) - min(shares) > 0.3 and torch.equal(x, images()), "the batch itself stays as it is"
 
 
 @pytest.mark.parametrize(("field", "value"), [("shift", -1.0), ("zoom", 1.0), ("colour", 1.5)])

@@ -1,4 +1,4 @@
-"""Pictures with boxes: scenes, COCO's and VOC's files, batches of unequal sizes; and everything that can be wrong."""
+"""Images with boxes: scenes, COCO's and VOC's files, batches of unequal sizes; and everything that can be wrong."""
 
 import json
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from regard.data.generated.scenes import SHAPES, scenes
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.boxes import Boxed, Boxes, BoxesConfig, BoxStream
+from regard.data.sets.boxed_images import BoxedImage, BoxedImages, BoxesConfig, BoxStream
 
 VOC = """<annotation><filename>{name}</filename><size><width>40</width></size>{objects}</annotation>"""
 OBJECT = """<object><name>{label}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin><xmax>{box[2]}</xmax>
@@ -22,7 +22,7 @@ def save_picture(path, rows=20, columns=40):
 
 
 def coco(folder, **changes):
-    """Two pictures, one with two things (one of them a crowd, one over the border), one with none."""
+    """Two images, one with two things (one of them a crowd, one over the border), one with none."""
     save_picture(folder / "images" / "a.png")
     save_picture(folder / "images" / "b.png", 30, 30)
     stored = {
@@ -43,7 +43,7 @@ def test_coco(tmp_path):
     for source in (coco(tmp_path), str(tmp_path)):
         boxes = BoxesConfig(coco=source, size=40).read(source)
         assert boxes.names == ("dog", "cat") and len(boxes) == 2
-        first, second = boxes.pictures
+        first, second = boxes.images
         assert first.pixels.shape == (34, 67, 3)  # twice the size, but for the longer side
         assert first.labels.tolist() == [1, 0] and len(second.labels) == 0 and second.boxes.shape == (0, 4)
         labels, around = first.crowds
@@ -55,12 +55,12 @@ def test_coco(tmp_path):
 
 def test_pictures_for_validation_may_lie_beside_their_own_file(tmp_path):
     train, valid = coco(tmp_path / "train"), coco(tmp_path / "valid")
-    (tmp_path / "train" / "images").rename(tmp_path / "pictures")
+    (tmp_path / "train" / "images").rename(tmp_path / "images")
     save_picture(tmp_path / "valid" / "images" / "c.png")
     stored = json.loads((tmp_path / "valid" / "boxes.json").read_text())
     stored["images"][0]["file_name"] = "c.png"
     (tmp_path / "valid" / "boxes.json").write_text(json.dumps(stored))
-    data = BoxesConfig(coco=train, images=str(tmp_path / "pictures"), valid=valid, test=valid)
+    data = BoxesConfig(coco=train, images=str(tmp_path / "images"), valid=valid, test=valid)
     assert [len(part) for part in data.split()] == [2, 2] and len(data.held_out()) == 2
 
 
@@ -84,10 +84,10 @@ def test_voc(tmp_path):
     objects = OBJECT.format(label="cat", box=(1, 1, 40, 20)) + OBJECT.format(label="ant", box=(11, 6, "20.0", 15))
     (tmp_path / "Annotations" / "a.xml").write_text(VOC.format(name="a.png", objects=objects))
     boxes = BoxesConfig(voc=str(tmp_path), size=20).read(str(tmp_path))
-    assert boxes.names == ("ant", "cat") and boxes.pictures[0].labels.tolist() == [1, 0]
-    # Their first column is 1, and the last belongs to the box: the cat fills the picture.
-    assert boxes.pictures[0].target()[0].tolist() == pytest.approx([1, 0.5, 0.5, 1, 1])
-    assert boxes.pictures[0].target()[1].tolist() == pytest.approx([0, 15 / 40, 10 / 20, 10 / 40, 10 / 20])
+    assert boxes.names == ("ant", "cat") and boxes.images[0].labels.tolist() == [1, 0]
+    # Their first column is 1, and the last belongs to the box: the cat fills the image.
+    assert boxes.images[0].target()[0].tolist() == pytest.approx([1, 0.5, 0.5, 1, 1])
+    assert boxes.images[0].target()[1].tolist() == pytest.approx([0, 15 / 40, 10 / 20, 10 / 40, 10 / 20])
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_voc(tmp_path):
          "annotation 5: a box is four numbers, got .1000"),
         (dict(categories=[{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]), "category 2: the name 'a' occurs twice"),
         (dict(images=[{"id": 7, "file_name": "c.png"}], annotations=[]),
-         "image 7: no such image: .*c.png; name the folder of the pictures: --data.images"),
+         "image 7: no such image: .*c.png; name the folder of the images: --data.images"),
         (dict(images=[{"id": 7}], annotations=[]), "image 7: no 'file_name'"),
         (dict(images=[{"id": 7, "file_name": "a.png"}] * 2), "image 7: the id occurs twice"),
         (dict(images=[{"id": 7, "file_name": "a.png", "width": 400, "height": 200}]),
-         "image 7: its boxes are for a picture of 400 × 200 pixels, but .*a.png has 40 × 20"),
+         "image 7: its boxes are for an image of 400 × 200 pixels, but .*a.png has 40 × 20"),
         (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [500, 0, 9, 9]}]), "not one box"),
     ],
 )  # fmt: skip
@@ -156,7 +156,7 @@ def test_files_that_are_none(tmp_path):
                 objects="<size><width>40</width><height>40</height></size>"
                 + OBJECT.format(label="x", box=(1, 2, 3, 4)),
             ),
-            "for a picture of 40 × 40 pixels, but .*a.png has 40 × 20",
+            "for an image of 40 × 40 pixels, but .*a.png has 40 × 20",
         ),
     ],
 )
@@ -199,18 +199,18 @@ def test_settings_that_do_not_fit(fields, message):
 def test_scenes_are_the_drawn_ones():
     train, _ = BoxesConfig(scenes=5, things=3).split()
     drawn = scenes("train", 5, 64, 3)
-    for one, scene in zip(train.pictures, drawn, strict=True):
+    for one, scene in zip(train.images, drawn, strict=True):
         assert np.array_equal(one.pixels, scene.pixels)
-        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.things]
-        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.things]))
+        assert [SHAPES[i] for i in one.labels] == [thing.shape for thing in scene.objects]
+        assert np.array_equal(one.boxes, np.array([thing.box for thing in scene.objects]))
 
 
 def blocks(rows=24, columns=36):
-    """A picture that is black but for white boxes, so that boxes can be read off it again."""
+    """An image that is black but for white boxes, so that boxes can be read off it again."""
     pixels, boxes = np.zeros((rows, columns, 3), np.uint8), np.array([[2, 3, 11, 9], [20, 10, 36, 24]], float)
     for left, top, right, bottom in boxes.astype(int):
         pixels[top:bottom, left:right] = 255
-    return Boxed(pixels, np.array([0, 1]), boxes)
+    return BoxedImage(pixels, np.array([0, 1]), boxes)
 
 
 def around(pixels):
@@ -229,7 +229,7 @@ def test_what_training_does_to_pictures_it_does_to_boxes():
         assert around(changed.pixels) == hull
     assert one.cropped(9, 0, 36, 24).labels.tolist() == [1]  # less than four tenths of the first is left
     data = BoxesConfig(crop=0.5, colour=0.3)
-    stream = BoxStream(Boxes([one] * 8, ("a", "b")), data, data.preparation, 4)
+    stream = BoxStream(BoxedImages([one] * 8, ("a", "b")), data, data.preprocessing, 4)
     epoch, index, batch = next(stream.batches())
     assert (epoch, index) == (0, 1) and "sizes" in batch.inputs and batch.tokens == 4
     again = next(stream.batches(0, 0))[2]
@@ -242,10 +242,10 @@ def test_what_training_does_to_pictures_it_does_to_boxes():
 
 def test_batches_of_one_size_say_no_sizes_and_targets_are_filled_up():
     one = blocks()
-    empty = Boxed(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
+    empty = BoxedImage(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
     data = BoxesConfig(flip=False)
-    stream = BoxStream(Boxes([one, empty], ("a", "b")), data, data.preparation, 2)
-    (batch,) = stream.once(stream.boxes)
+    stream = BoxStream(BoxedImages([one, empty], ("a", "b")), data, data.preprocessing, 2)
+    (batch,) = stream.once(stream.images)
     assert "sizes" not in batch.inputs and batch.targets.shape == (2, 2, 5)
     assert batch.targets[0].tolist()[0] == pytest.approx([0, 6.5 / 36, 6 / 24, 9 / 36, 6 / 24])
     assert (batch.targets[1, :, 0] == IGNORE).all()
@@ -258,7 +258,7 @@ def test_every_tenth_picture_is_held_out(tmp_path):
         (tmp_path / f"{number:02}.xml").write_text(VOC.format(name=f"{number:02}.png", objects=box))
     data = BoxesConfig(voc=str(tmp_path), size=10)
     train, valid = data.split()
-    assert (len(train), [one.pixels.shape[1] for one in valid.pictures]) == (10, [11, 17])
+    assert (len(train), [one.pixels.shape[1] for one in valid.images]) == (10, [11, 17])
     assert len(data.held_out()) == 2
     (tmp_path / "one").mkdir()
     with pytest.raises(ValueError, match="cannot be split"):

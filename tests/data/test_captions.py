@@ -6,17 +6,18 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import scenes
-from regard.data.readers.images import Preparation
+from regard.data.readers.image_lists import list_captioned
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.captions import Captioned, CaptionsConfig, CaptionStream, list_captions
+from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "images").mkdir()
     for number in range(12):
-        Image.new("RGB", (10, 8), (20 * number, 0, 0)).save(tmp_path / "pictures" / f"{number}.png")
+        Image.new("RGB", (10, 8), (20 * number, 0, 0)).save(tmp_path / "images" / f"{number}.png")
     return tmp_path
 
 
@@ -26,45 +27,45 @@ def table(folder, name, text):
 
 
 WAYS = {
-    "a.csv": 'image,caption\npictures/0.png,"one, two"\npictures/1.png,three\npictures/0.png,four\n',
-    "b.csv": 'Caption_1,id,File_Name,caption 2\n"one, two",7,pictures/0.png,four\nthree,8,pictures/1.png,\n',
-    "c.tsv": "pictures/0.png\tone, two\npictures/1.png\tthree\npictures/0.png\tfour\n",
-    "d.tsv": "pictures/0.png\tone, two\tfour\npictures/1.png\tthree\t\n",
-    "e.jsonl": '{"path": "pictures/0.png", "captions": ["one, two", "four"]}\n\n'
-    '{"filename": "pictures/1.png", "text": "three"}\n',
-    "g.csv": 'title,path,captions,caption2\nbad,pictures/0.png,"one, two",four\nworse,pictures/1.png,three,\n',
-    "h.jsonl": '{"comment": "bad", "path": "pictures/0.png", "captions": ["one, two", "four"]}\n'
-    '{"title": "worse", "path": "pictures/1.png", "text": "three"}\n',
-    "f.csv": '\ufeffpath,sentence\r\npictures/0.png,"one, two"\r\npictures/1.png,three\r\npictures/0.png,four\r\n',
+    "a.csv": 'image,caption\nimages/0.png,"one, two"\nimages/1.png,three\nimages/0.png,four\n',
+    "b.csv": 'Caption_1,id,File_Name,caption 2\n"one, two",7,images/0.png,four\nthree,8,images/1.png,\n',
+    "c.tsv": "images/0.png\tone, two\nimages/1.png\tthree\nimages/0.png\tfour\n",
+    "d.tsv": "images/0.png\tone, two\tfour\nimages/1.png\tthree\t\n",
+    "e.jsonl": '{"path": "images/0.png", "captions": ["one, two", "four"]}\n\n'
+    '{"filename": "images/1.png", "text": "three"}\n',
+    "g.csv": 'title,path,captions,caption2\nbad,images/0.png,"one, two",four\nworse,images/1.png,three,\n',
+    "h.jsonl": '{"comment": "bad", "path": "images/0.png", "captions": ["one, two", "four"]}\n'
+    '{"title": "worse", "path": "images/1.png", "text": "three"}\n',
+    "f.csv": '\ufeffpath,sentence\r\nimages/0.png,"one, two"\r\nimages/1.png,three\r\nimages/0.png,four\r\n',
 }
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_tables(folder, name):
-    listed, captions = list_captions(table(folder, name, WAYS[name]))
+    listed, captions = list_captioned(table(folder, name, WAYS[name]))
     assert [one.path.name for one in listed] == ["0.png", "1.png"]
     assert captions == [("one, two", "four"), ("three",)]
 
 
 WRONG = {
-    "a.csv": ("image,caption\npictures/0.png,one\npictures/77.png,two\n", "line 3: no such image: .*77.png; paths are"),
-    "b.csv": ("image,caption\npictures/0.png,one\npictures/1.png,  \n", "line 3: the caption is empty; fill it"),
-    "c.csv": ("image,caption\n", "not one picture; a header alone is no data"),
+    "a.csv": ("image,caption\nimages/0.png,one\nimages/77.png,two\n", "line 3: no such image: .*77.png; paths are"),
+    "b.csv": ("image,caption\nimages/0.png,one\nimages/1.png,  \n", "line 3: the caption is empty; fill it"),
+    "c.csv": ("image,caption\n", "not one image; a header alone is no data"),
     "d.csv": ("", "the file is empty"),
-    "e.csv": ("image,label\npictures/0.png,one\n", "line 1: the header has no caption, only 'image', 'label'; call"),
-    "f.csv": ("where,caption\npictures/0.png,one\n", "line 1: the header has no path, only 'where', 'caption'; call"),
+    "e.csv": ("image,label\nimages/0.png,one\n", "line 1: the header has no caption, only 'image', 'label'; call"),
+    "f.csv": ("where,caption\nimages/0.png,one\n", "line 1: the header has no path, only 'where', 'caption'; call"),
     "g.csv": (
-        "image,caption\npictures/0.png,one, two\n",
+        "image,caption\nimages/0.png,one, two\n",
         "line 2: got 3 columns, but 2 in the first line; put captions",
     ),
-    "h.csv": ("pictures/0.png\n", "line 1: got one column; give the path and the caption"),
-    "i.jsonl": ('{"path": "pictures/0.png"}\n', "line 1: no caption, only 'path'; call its column caption or text"),
+    "h.csv": ("images/0.png\n", "line 1: got one column; give the path and the caption"),
+    "i.jsonl": ('{"path": "images/0.png"}\n', "line 1: no caption, only 'path'; call its column caption or text"),
     "j.jsonl": ('{"caption": "one"}\n', "line 1: no path, only 'caption'"),
-    "k.jsonl": ('{"path": "pictures/0.png", "caption": 3}\n', "line 1: a caption is a text or a list of texts"),
-    "l.jsonl": ('{"path": "pictures/0.png", "caption": []}\n', "line 1: the caption is empty"),
+    "k.jsonl": ('{"path": "images/0.png", "caption": 3}\n', "line 1: a caption is a text or a list of texts"),
+    "l.jsonl": ('{"path": "images/0.png", "caption": []}\n', "line 1: the caption is empty"),
     "m.jsonl": ("[1]\n", "line 1: not an object"),
-    "n.txt": ("x", "pictures with captions are a table"),
-    "o.csv": ('image,caption\npictures/0.png,"one\n', "line 2: not CSV"),
+    "n.txt": ("x", "images with captions are a table"),
+    "o.csv": ('image,caption\nimages/0.png,"one\n', "line 2: not CSV"),
 }
 
 
@@ -73,7 +74,7 @@ def test_bad_tables(folder, name):
     text, message = WRONG[name]
     path = table(folder, name, text)
     with pytest.raises(ValueError, match=message) as error:
-        list_captions(path)
+        list_captioned(path)
     assert str(path) in str(error.value)
 
 
@@ -81,13 +82,13 @@ def test_no_table_and_no_picture(folder):
     with pytest.raises(ValueError, match="nowhere.csv: no such file; check the path"):
         CaptionsConfig(images="nowhere.csv").shape()
     (folder / "bad.png").write_text("text")
-    path = table(folder, "p.csv", "image,caption\nbad.png,one\npictures/1.png,two\n")
+    path = table(folder, "p.csv", "image,caption\nbad.png,one\nimages/1.png,two\n")
     with pytest.raises(ValueError, match=r"p.csv, line 2: .*bad.png is no image"):
         CaptionsConfig(images=str(path)).split()
 
 
 def test_own_pictures_are_split_by_picture(folder):
-    lines = [f"pictures/{n}.png,about {n}\npictures/{n}.png,again {n}\n" for n in range(12)]
+    lines = [f"images/{n}.png,about {n}\nimages/{n}.png,again {n}\n" for n in range(12)]
     config = CaptionsConfig(images=str(table(folder, "all.csv", "path,caption\n" + "".join(lines))))
     assert config.shape() == (8, 10, 3) and not config.embedded
     train, valid = config.split()
@@ -97,18 +98,18 @@ def test_own_pictures_are_split_by_picture(folder):
     sized = CaptionsConfig(images=config.images, test=config.images, size=16, channels=1)
     assert sized.held_out().pixels.shape == (12, 16, 16, 1)
     assert CaptionsConfig(images=config.images, valid=config.images).split()[1].pixels.shape == (12, 8, 10, 3)
-    alone = table(folder, "one.csv", "path,caption\npictures/0.png,one\n")
-    with pytest.raises(ValueError, match="one picture cannot be split; give --data.valid"):
+    alone = table(folder, "one.csv", "path,caption\nimages/0.png,one\n")
+    with pytest.raises(ValueError, match="one image cannot be split; give --data.valid"):
         CaptionsConfig(images=str(alone)).split()
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(valid="x.csv"), "validation pictures without training pictures"),
+        (dict(valid="x.csv"), "validation images without training images"),
         (dict(channels=2), "channels=2 must be 1"),
         (dict(count=1), "count must be at least 2"),
-        (dict(most=7), "most=7: a scene has 1 to 6 things"),
+        (dict(most=7), "most=7: a scene has 1 to 6 objects"),
         (dict(zoom=1.5), "zoom=1.5 must be below 1"),
     ],
 )
@@ -119,21 +120,21 @@ def test_bad_settings(fields, message):
 
 def test_scenes():
     config = CaptionsConfig(size=32, most=2, count=30)
-    train = config.drawn("train", 30)
+    train = config.read(None)
     assert config.embedded and train.pixels.shape == (30, 32, 32, 3) and train.pixels.dtype == np.uint8
     wanted = scenes("train", 30, 32, 2)
     assert train.captions == [(one.caption,) for one in wanted]
     assert np.array_equal(train.pixels[7], wanted[7].pixels)
-    assert {*train.captions} - {*config.drawn("test", 30).captions}
-    assert CaptionsConfig(size=32, channels=1).drawn("valid", 3).pixels.shape == (3, 32, 32, 1)
+    assert {*train.captions} - {*config.read(None, "test").take(slice(30)).captions}
+    assert CaptionsConfig(size=32, channels=1).read(None, "valid").pixels.shape == (500, 32, 32, 1)
     assert CaptionsConfig().shape() == (64, 64, 3)
 
 
 def stream(count=7, rows=3, **more):
     pixels = np.random.default_rng(2).integers(0, 256, (count, 6, 5, 3)).astype(np.uint8)
     ids = [[[10 + i] * (1 + i % 3), [20 + i]] for i in range(count)]
-    found = Captioned(pixels, [("a", "b")] * count)
-    return CaptionStream(found, ids, Preparation(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
+    found = CaptionedImages(pixels, [("a", "b")] * count)
+    return CaptionStream(found, ids, Preprocessing(size=(6, 5)), Augmentation(**more), (1, 2, 0), rows=rows, seed=3)
 
 
 def test_a_batch_has_pictures_and_shifted_captions():
@@ -147,7 +148,7 @@ def test_a_batch_has_pictures_and_shifted_captions():
             said = write[: write.index(2)]
             assert said in one.ids[number] and read[: len(said) + 1] == [1, *said]
             assert set(read[len(said) + 1 :]) <= {0} and set(write[len(said) + 1 :]) <= {IGNORE}
-            shown = torch.from_numpy(one.pictures.pixels[number]).movedim(-1, 0) / 255
+            shown = torch.from_numpy(one.images.pixels[number]).movedim(-1, 0) / 255
             torch.testing.assert_close(batch.inputs["pixels"][row], shown)
 
 
@@ -162,6 +163,6 @@ def test_it_goes_on_where_it_stood():
 
 def test_each_caption_once_for_validation():
     one = stream()
-    batches = list(one.once(one.pictures, one.ids))
+    batches = list(one.once(one.images, one.ids))
     assert sum(len(batch.targets) for batch in batches) == 14
     assert batches[0].examples[:4] == (0, 0, 1, 1)

@@ -1,4 +1,4 @@
-"""Image files of every kind, good and bad: the right picture, or one line with the path."""
+"""Image files of every kind, good and bad: the right image, or one line with the path."""
 
 import struct
 import warnings
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from regard.data.readers import images
-from regard.data.readers.images import Preparation, centre, read_image, short_side
+from regard.data.readers import image_files as images
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing, centre, short_side
 
 
 def smooth(rows=23, columns=37):
-    """A picture that survives JPEG: a different ramp in each channel."""
+    """An image that survives JPEG: a different ramp in each channel."""
     y, x = np.mgrid[0:rows, 0:columns]
     channels = [y * 255 / (rows - 1), x * 255 / (columns - 1), (y + x) * 255 / (rows + columns - 2)]
     return np.stack(channels, axis=-1).astype(np.uint8)
@@ -34,7 +35,7 @@ def test_formats(tmp_path, suffix):
 
 @pytest.mark.parametrize("turn", range(1, 9))
 def test_upright(tmp_path, turn):
-    """EXIF's eight ways to hold a camera: whatever is stored, the same picture is seen."""
+    """EXIF's eight ways to hold a camera: whatever is stored, the same image is seen."""
     upright = Image.fromarray(smooth())
     ways = {
         1: [], 2: [Image.Transpose.FLIP_LEFT_RIGHT], 3: [Image.Transpose.ROTATE_180],
@@ -109,9 +110,9 @@ def test_grey_stays_grey(tmp_path):
 
 
 def test_a_thread_of_pixels_is_refused(tmp_path):
-    how, thread = Preparation(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
+    how, thread = Preprocessing(shortest=224, crop=(224, 224)), Image.new("L", (60_000, 1))
     wanted = " of 1 × 60,000 pixels would become one of 224 × 13,440,000, at most .*; cut it"
-    with pytest.raises(ValueError, match=f"^a picture{wanted}"):
+    with pytest.raises(ValueError, match=f"^an image{wanted}"):
         how(thread)
     with pytest.raises(ValueError, match=f"long.png{wanted}"):
         how(read_image(saved(tmp_path / "long.png", thread)))
@@ -144,11 +145,11 @@ def test_a_bomb_of_notes(tmp_path):
 def test_one_bit_and_one_pixel(tmp_path):
     assert read_image(saved(tmp_path / "a.png", Image.new("1", (9, 7), 1))).getpixel((3, 3)) == 255
     assert read_image(saved(tmp_path / "b.png", Image.new("RGB", (1, 1), "red"))).getpixel((0, 0)) == (255, 0, 0)
-    assert Preparation(size=(5, 3))(read_image(tmp_path / "b.png")).shape == (3, 5, 3)
+    assert Preprocessing(size=(5, 3))(read_image(tmp_path / "b.png")).shape == (3, 5, 3)
 
 
 def png_that_claims(rows, columns):
-    """A few bytes that say they are a picture of this size."""
+    """A few bytes that say they are an image of this size."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -161,7 +162,7 @@ def png_that_claims(rows, columns):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("text.png", b"no picture at all\n", "is no image in a format that is known"),
+        ("text.png", b"no image at all\n", "is no image in a format that is known"),
         ("script.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "is no image in a format"),
         ("empty.png", b"", "is no image in a format that is known"),
         ("bomb.png", png_that_claims(60_000, 60_000), "has too many pixels, at most 134,217,728 are read"),
@@ -227,4 +228,4 @@ def test_sizes():
     with pytest.raises(ValueError, match="1 channel .* or 3 .*, the model reads 2"):
         images.as_array(Image.new("L", (2, 2)), 2)
     with pytest.raises(ValueError, match="not both"):
-        Preparation(size=(2, 2), shortest=3)
+        Preprocessing(size=(2, 2), shortest=3)

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from regard.data.sets.batches import IGNORE
-from regard.data.sets.masking import MaskedConfig, hide, pair_up, sentences, stretches
+from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.recipes import recipe
-from regard.recipes.bert import hidden
 from regard.runs.fit import prepare
 from regard.tokens import Tokenizer
+from regard.tokens.encoding import mask_texts
 from regard.train.progress import Line
 
 MASK, ORDINARY = 3, np.arange(4, 104)
@@ -91,7 +91,7 @@ def tokenizer():
 def test_frames_keep_their_marks_and_tell_the_two_sides_apart(tokenizer):
     data = MaskedConfig(rate=0.5)
     parts = ["the unseen words", "of the book", "are they seen?", "the words"]
-    for one in hidden(parts, tokenizer, data, 40, np.random.default_rng(0)):
+    for one in mask_texts(parts, tokenizer, data, 40, np.random.default_rng(0)):
         true = [seen if target == IGNORE else target for seen, target in zip(one.framed.ids, one.targets, strict=True)]
         second = tokenizer.decode([id for id, side in zip(true, one.framed.side, strict=True) if side == 1])
         assert true[0] == tokenizer.bos and true[-1] == tokenizer.eos and one.framed.types[-1] == 1
@@ -108,7 +108,7 @@ def test_random_tokens_are_never_special_wherever_the_mask_stands(tokenizer, tmp
     assert last.mask == len(last) - 1
     for tokens in (tokenizer, last):
         rng, strange = np.random.default_rng(0), set()
-        for one in hidden(["the unseen words of the book"] * 300, tokens, data, 40, rng):
+        for one in mask_texts(["the unseen words of the book"] * 300, tokens, data, 40, rng):
             for seen, target in zip(one.framed.ids, one.targets, strict=True):
                 strange |= {seen} if target not in (IGNORE, seen) and seen != tokens.mask else set()
         assert len(strange) > 50 and not strange & {tokens.pad, tokens.bos, tokens.eos, tokens.mask}

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from regard.data.sets.pairs import PairsConfig, read_pairs
+from regard.data.readers.text_files import read_pairs
+from regard.data.sets.text_pairs import PairsConfig
 
 KEYS = ("source", "target")
 

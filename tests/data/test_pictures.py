@@ -1,4 +1,4 @@
-"""Sets of labelled pictures: folders, tables, arrays, digits; and batches that resume."""
+"""Sets of labelled images: folders, tables, arrays, digits; and batches that resume."""
 
 import itertools
 import tracemalloc
@@ -10,10 +10,11 @@ import torch
 from PIL import Image
 
 from regard.data.readers import arrays
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.captions import CaptionsConfig
-from regard.data.sets.images import ImagesConfig, Pictures, PictureStream, digits, preparation_for
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import ImagesConfig, ImageStream, LabelledImages, digits
 
 
 def paint(path, colour, size=(9, 7), mode="RGB"):
@@ -26,7 +27,7 @@ def folder(tmp_path):
     for number in range(12):
         paint(tmp_path / "set" / "red" / f"{number:02}.png", (200 + number, 0, 0))
         paint(tmp_path / "set" / "blue" / "more" / f"{number:02}.jpg", (0, 0, 200 + number))
-    (tmp_path / "set" / "red" / "notes.txt").write_text("no picture")
+    (tmp_path / "set" / "red" / "notes.txt").write_text("no image")
     (tmp_path / "set" / ".hidden").mkdir()
     return tmp_path / "set"
 
@@ -53,7 +54,7 @@ def test_folders_of_folders_are_no_classes(folder, tmp_path):
         (tmp_path / "all" / part / "red").symlink_to(folder / "red")
         paint(tmp_path / "all" / part / "blue" / "1.png", "blue")
     with pytest.raises(
-        ValueError, match=r"\(test, train\) hold folders, no pictures; .*--data.images .*test, and others"
+        ValueError, match=r"\(test, train\) hold folders, no images; .*--data.images .*test, and others"
     ):
         ImagesConfig(images=str(tmp_path / "all")).split()
 
@@ -103,7 +104,7 @@ def test_a_table_of_paths(folder, header):
         ("path,said\nred/00.png,warm\n", "line 1: the header has no label, only 'path', 'said'; call its column label"),
         ("path,label\nred/00.png,\n", "line 2: the label is empty; fill it, or leave out the line"),
         ("red/00.png,warm,light\n", "line 1: got 3 columns; give the path and the label"),
-        ("path,label\n", "not one picture; a header alone is no data"),
+        ("path,label\n", "not one image; a header alone is no data"),
     ],
 )  # fmt: skip
 def test_bad_tables_speak_of_pictures(folder, text, message):
@@ -152,14 +153,14 @@ def test_arrays(tmp_path, layout, kind):
 def test_masks_are_black_and_white(tmp_path, kind):
     mask = np.random.default_rng(1).integers(0, 2, (6, 5, 7)).astype(kind)
     np.savez(tmp_path / "a.npz", x=mask, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), preprocessing=Preprocessing(channels=1))
     assert np.array_equal(found.pixels[..., 0], mask * 255.0)
 
 
 def test_fractions_may_be_a_rounding_above_one(tmp_path):
     x = np.linspace(0, 1.0001, 6 * 5 * 7).reshape(6, 5, 7)
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preparation(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), preprocessing=Preprocessing(channels=1))
     assert np.abs(found.pixels[..., 0] - x * 255).max() < 1
 
 
@@ -176,7 +177,7 @@ def test_arrays_are_decoded_once(tmp_path, monkeypatch):
     np.savez(path, x_train=x, y_train=np.arange(20) % 2, x_test=x[:7], y_test=np.arange(7) % 2)
     seen = []
     monkeypatch.setattr(arrays, "as_bytes", lambda x, of=arrays.as_bytes: seen.append(len(x)) or of(x))
-    assert len(ImagesConfig(images=str(path)).held_out(Preparation(channels=1, size=(6, 6)))) == 7 and seen == [7]
+    assert len(ImagesConfig(images=str(path)).held_out(Preprocessing(channels=1, size=(6, 6)))) == 7 and seen == [7]
 
 
 def test_arrays_with_a_test_set_and_names(tmp_path):
@@ -249,14 +250,14 @@ def bad(tmp_path, what):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("empty class", r"b holds no pictures \(.png.*; fill it or remove it"),
-        ("no classes", "has no folders; put the pictures of each class into a folder"),
-        ("beside", r"2 pictures lie beside its folders \(loose.png\); put each into the folder of its class"),
+        ("empty class", r"b holds no images \(.png.*; fill it or remove it"),
+        ("no classes", "has no folders; put the images of each class into a folder"),
+        ("beside", r"2 images lie beside its folders \(loose.png\); put each into the folder of its class"),
         ("one class", "has only the class 'a'"),
         ("text", r"2.png is no image"),
         ("missing file", r"list.csv, line 3: no such image: .*2.png"),
         ("nothing", "no such folder: .*nowhere"),
-        ("other kind", "set.tar: pictures are a folder"),
+        ("other kind", "set.tar: images are a folder"),
         ("no zip", "a.npz cannot be read as .npz"),
         ("one array", "a.npz cannot be read as .npz"),
         ("pickle", "a.npz: .*[Oo]bject arrays"),
@@ -281,7 +282,7 @@ def test_a_class_that_training_never_shows(folder, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(valid="x"), "validation pictures without training pictures"),
+        (dict(valid="x"), "validation images without training images"),
         (dict(tune="lora"), "needs weights to start from"),
         (dict(channels=2), "channels=2 must be 1"),
         (dict(size=0), "size=0 must be at least 1"),
@@ -296,9 +297,9 @@ def test_fields_that_cannot_be(fields, message):
 
 def stream(rows=50, **changes):
     data = ImagesConfig(**changes)
-    pictures = digits("valid")
+    images = digits("valid")
     mixing = dict(mixup=data.mixup, cutmix=data.cutmix)
-    return PictureStream(pictures, preparation_for(pictures), data, rows, seed=3, **mixing)
+    return ImageStream(images, preprocessing_for(images), data, rows, seed=3, **mixing)
 
 
 def first(one, count, **start):
@@ -322,7 +323,7 @@ def test_a_stream_resumes_to_the_same_batch(changes):
 
 def test_pictures_are_centred_and_validated_as_they_are():
     one = stream(shift=0.0, zoom=0.0)
-    everything = next(iter(one.once(one.pictures, 200)))
+    everything = next(iter(one.once(one.images, 200)))
     pixels = everything.inputs["pixels"]
     assert pixels.shape == (180, 1, 8, 8) and everything.tokens == 180
     assert abs(pixels.mean()) < 1e-2 and abs(pixels.std() - 1) < 1e-2
@@ -332,7 +333,7 @@ def test_pictures_are_centred_and_validated_as_they_are():
 
 
 def test_no_class_is_held_out_whole(tmp_path):
-    """Rows in any order, a class of one: each class keeps nine tenths, the only picture stays."""
+    """Rows in any order, a class of one: each class keeps nine tenths, the only image stays."""
     labels = np.array(([0] + [1, 2] * 30)[:61])
     labels = labels[np.random.default_rng(1).permutation(61)]
     np.savez(tmp_path / "a.npz", x=np.zeros((61, 4, 4), np.uint8), y=labels)
@@ -342,7 +343,7 @@ def test_no_class_is_held_out_whole(tmp_path):
     train, valid = ImagesConfig(images=str(tmp_path / "b.npz")).split()
     assert set(train.labels) == {0, 1, 2} and len(valid) == 2
     np.savez(tmp_path / "c.npz", x=np.zeros((3, 4, 4), np.uint8), y=np.arange(3))
-    with pytest.raises(ValueError, match="one picture of each class cannot be split; give --data.valid"):
+    with pytest.raises(ValueError, match="one image of each class cannot be split; give --data.valid"):
         ImagesConfig(images=str(tmp_path / "c.npz")).split()
 
 
@@ -357,22 +358,22 @@ def peak(function):
 
 
 def test_pictures_are_held_once():
-    most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).drawn("train", 300))
+    most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).read(None))
     assert most < 1.5 * drawn.pixels.nbytes + 500_000
     pixels = np.zeros((3000, 16, 16, 3), np.uint8)
-    pictures = Pictures(pixels, np.zeros(3000, np.int64), ("",))
-    one = PictureStream(pictures, preparation_for(pictures), Augmentation(), 8)
+    images = LabelledImages(pixels, np.zeros(3000, np.int64), ("",))
+    one = ImageStream(images, preprocessing_for(images), Augmentation(), 8)
     assert peak(lambda: first(one, 2))[0] < pixels.nbytes / 2
 
 
 def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
-    """Split by copying, pictures are there twice for a moment; arrays that are enlarged count as well."""
+    """Split by copying, images are there twice for a moment; arrays that are enlarged count as well."""
     bytes_ = 24 * 7 * 9 * 3
-    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_)
+    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_)
     assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
-    monkeypatch.setattr("regard.data.sets.images.ROOM", 2 * bytes_ - 1)
-    with pytest.raises(ValueError, match="24 pictures of 7 × 9 take .* GiB, more than .*; lower --data.size"):
+    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_ - 1)
+    with pytest.raises(ValueError, match="24 images of 7 × 9 take .* GiB, more than .*; lower --data.size"):
         ImagesConfig(images=str(folder)).split()
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)
-    with pytest.raises(ValueError, match="9 pictures of 64 × 64 take"):
+    with pytest.raises(ValueError, match="9 images of 64 × 64 take"):
         ImagesConfig(images=str(tmp_path / "a.npz"), size=64).split()

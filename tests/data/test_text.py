@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 from regard.data.generated.docs import documentation, documentation_hash
-from regard.data.sets.text import TextConfig, read_text
+from regard.data.readers.text_files import read_text
+from regard.data.sets.running_text import TextConfig
 
 
 def test_nothing_given_is_the_documentation():

@@ -1,4 +1,4 @@
-"""Pictures without labels: found wherever they lie, and batches that hide patches or show each picture twice."""
+"""Images without labels: found wherever they lie, and batches that hide patches or show each image twice."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,15 @@ import torch
 from PIL import Image
 
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.images import Pictures, preparation_for
-from regard.data.sets.unlabelled import HiddenStream, UnlabelledConfig, ViewStream
+from regard.data.sets.image_data import preprocessing_for
+from regard.data.sets.labelled_images import LabelledImages
+from regard.data.sets.unlabelled_images import HiddenStream, UnlabelledConfig, ViewStream
 
 
 @pytest.fixture
-def pictures():
+def images():
     pixels = np.random.default_rng(3).integers(0, 255, (11, 6, 9, 1), dtype=np.uint8)
-    return Pictures(pixels, np.zeros(11, dtype=np.int64), ("",))
+    return LabelledImages(pixels, np.zeros(11, dtype=np.int64), ("",))
 
 
 def test_where_pictures_come_from(tmp_path):
@@ -62,12 +63,12 @@ def test_mistakes(tmp_path):
     np.savez(tmp_path / "y.npz", y=np.zeros(3))
     np.savez(tmp_path / "one.npz", x=np.zeros((1, 4, 4), np.uint8))
     for fields, message in [
-        (dict(images=str(tmp_path / "empty")), "holds no pictures"),
+        (dict(images=str(tmp_path / "empty")), "holds no images"),
         (dict(images=str(tmp_path / "nowhere")), "no such folder"),
         (dict(images=str(tmp_path / "nowhere.npz")), "no such file"),
         (dict(images=str(tmp_path / "text.npz")), "cannot be read as .npz|allow_pickle|no array"),
         (dict(images=str(tmp_path / "y.npz")), "no array x, only y"),
-        (dict(images=str(tmp_path / "one.npz")), "one picture cannot be split"),
+        (dict(images=str(tmp_path / "one.npz")), "one image cannot be split"),
         (dict(valid="somewhere"), "give --data.images too"),
         (dict(channels=2), r"must be 1 \(grey\) or 3"),
         (dict(size=0), "must be at least 1"),
@@ -77,30 +78,30 @@ def test_mistakes(tmp_path):
             split(**fields)
 
 
-def test_patches_get_their_noise_anew_and_again(pictures):
-    stream = HiddenStream(pictures, preparation_for(pictures), Augmentation(), 4, patches=6)
+def test_patches_get_their_noise_anew_and_again(images):
+    stream = HiddenStream(images, preprocessing_for(images), Augmentation(), 4, patches=6)
     several = [batch for _, (_, _, batch) in zip(range(5), stream.batches(), strict=False)]
     noises = [batch.inputs["noise"] for batch in several]
     assert [noise.shape for noise in noises] == [(4, 6), (4, 6), (3, 6), (4, 6), (4, 6)]
     assert not any(torch.equal(noises[0], other) for other in (noises[1], noises[3]))
     _, _, again = next(stream.batches(1, 0))
     assert torch.equal(again.inputs["noise"], noises[3])
-    one, two = (torch.cat([batch.inputs["noise"] for batch in stream.once(pictures)]) for _ in range(2))
+    one, two = (torch.cat([batch.inputs["noise"] for batch in stream.once(images)]) for _ in range(2))
     assert one.shape == (11, 6) and torch.equal(one, two)
 
 
-def test_views_are_two_of_the_same_picture(pictures):
-    how = preparation_for(pictures)
-    same = ViewStream(pictures, how, Augmentation(), 4)
+def test_views_are_two_of_the_same_picture(images):
+    how = preprocessing_for(images)
+    same = ViewStream(images, how, Augmentation(), 4)
     _, _, batch = next(same.batches())
     first, second = batch.inputs["pixels"].chunk(2)
     assert torch.equal(first, second) and batch.tokens == 4
-    wanted = torch.from_numpy(how.numbers(pictures.pixels[list(batch.examples)]))
+    wanted = torch.from_numpy(how.numbers(images.pixels[list(batch.examples)]))
     torch.testing.assert_close(first, wanted)
-    changed = ViewStream(pictures, how, Augmentation(shift=0.2, colour=0.3), 4)
+    changed = ViewStream(images, how, Augmentation(shift=0.2, colour=0.3), 4)
     _, _, batch = next(changed.batches())
     first, second = batch.inputs["pixels"].chunk(2)
     assert not torch.equal(first, second) and not torch.equal(first, wanted)
-    for one, two in zip(changed.once(pictures), changed.once(pictures), strict=True):
+    for one, two in zip(changed.once(images), changed.once(images), strict=True):
         assert torch.equal(one.inputs["pixels"], two.inputs["pixels"])
-    assert sum(len(batch.inputs["pixels"]) for batch in changed.once(pictures)) == 22
+    assert sum(len(batch.inputs["pixels"]) for batch in changed.once(images)) == 22

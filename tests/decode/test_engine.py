@@ -31,7 +31,7 @@ def run_all(engine):
 
 def beginning(one, max_len):
     """A plain request that reads the same and begins like another."""
-    return Request(prompt=[*one.prompt[:-1], 1], source=one.source, pixels=one.pixels, max_len=max_len)
+    return Request(prompt=[*one.prompt[:-1], 1], inputs=one.inputs, max_len=max_len)
 
 
 def forget(engine):
@@ -58,14 +58,14 @@ def kind_of(job):
 
 def watch_waiting(engine):
     """The kinds of requests that are put aside in the middle of their texts, because memory runs out."""
-    suspend, kinds = engine.suspend, set()
+    suspend, kinds = engine.scheduler.suspend, set()
 
     def suspended(job):
         if job.ticket.ids or job.searching:
             kinds.add(kind_of(job))
         suspend(job)
 
-    engine.suspend = suspended
+    engine.scheduler.suspend = suspended
     return kinds
 
 
@@ -73,12 +73,12 @@ def interrupt(engine):
     """All have to wait. Returns their kinds."""
     jobs = engine.running[::-1]
     for job in jobs:
-        type(engine).suspend(engine, job)
+        type(engine.scheduler).suspend(engine.scheduler, job)
     return {kind_of(job) for job in jobs}
 
 
 def pages_needed(asked, page):
-    return max(r.beams * -(-(len(r.prompt) + r.max_len) // page) + -(-len(r.source or ()) // page) for r in asked)
+    return max(r.beams * -(-(len(r.prompt) + r.max_len) // page) + -(-r.source_length // page) for r in asked)
 
 
 # Ways to serve the same requests

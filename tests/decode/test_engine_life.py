@@ -11,7 +11,16 @@ from regard.decode import Sampling
 from regard.decode.engine import Engine
 from regard.decode.requests import Cancelled, Full, Request
 from tests.decode.test_engine import interrupt, run_all
-from tests.decode.texts import VOCAB, check_empty, engine_for, model_of, requests_for, written_by
+from tests.decode.texts import (
+    VOCAB,
+    check_empty,
+    check_equal,
+    engine_for,
+    model_of,
+    requests_for,
+    source_of,
+    written_by,
+)
 
 
 def ask(*prompt, max_len=8, **how):
@@ -72,7 +81,7 @@ def test_who_has_to_wait_goes_before_all_who_came_later():
     assert [job.ticket for job in engine.waiting] == tickets
     engine.step()
     assert [job.ticket for job in engine.running] == tickets[:3]
-    engine.suspend(engine.running[-1])
+    engine.scheduler.suspend(engine.running[-1])
     assert [job.ticket for job in engine.waiting] == tickets[2:]
     run_all(engine)
     check_empty(engine)
@@ -89,7 +98,7 @@ def test_a_search_that_waits_goes_on_where_it_was():
     for _ in range(4):
         assert not ticket.done
         engine.step()
-    assert ticket.result() == want.result()
+    check_equal([request], [ticket], [want.result()])
     check_empty(engine)
 
 
@@ -111,26 +120,34 @@ def test_the_queue_is_bounded():
 REFUSED = [
     ("gpt-1", dict(prompt=[1] * 30, max_len=20), "needs 13 pages, there are 12; raise memory"),
     ("gpt-1", dict(prompt=[1] * 9, max_len=8, beams=3), "needs 15 pages, there are 12; raise memory"),
-    ("transformer-0", dict(prompt=[1], max_len=20, source=[1] * 29), "needs 14 pages, there are 12; raise memory"),
+    (
+        "transformer-0",
+        dict(prompt=[1], max_len=20, inputs=source_of([1] * 29)),
+        "needs 14 pages, there are 12; raise memory",
+    ),
     ("gpt-1", dict(prompt=[1], max_len=2, beams=6), "beams=6 is more than max_batch=5"),
     ("gpt-0", dict(prompt=[1] * 30, max_len=9), "have 39 tokens, the model's longest is 37; shorten"),
-    ("transformer-1", dict(prompt=[1], max_len=3, source=[1] * 38), "source has 38 tokens.*longest is 37; split"),
+    (
+        "transformer-1",
+        dict(prompt=[1], max_len=3, inputs=source_of([1] * 38)),
+        "source has 38 tokens.*longest is 37; split",
+    ),
     ("gpt-1", dict(prompt=[1, VOCAB], max_len=3), f"prompt has the token {VOCAB}, the vocabulary has {VOCAB}"),
     ("gpt-1", dict(prompt=[-1, 2], max_len=3), "prompt has the token -1"),
     ("gru-0", dict(prompt=[1], max_len=3, forbidden=(VOCAB,)), f"forbidden has the token {VOCAB}"),
-    ("t5-0", dict(prompt=[1], max_len=3, source=[2, 99]), "source has the token 99"),
+    ("t5-0", dict(prompt=[1], max_len=3, inputs=source_of([2, 99])), "source has the token 99"),
     ("gpt-1", dict(prompt=[1], max_len=3, forbidden=tuple(range(VOCAB))), "all tokens are forbidden"),
-    ("gpt-1", dict(prompt=[1], max_len=3, source=[1]), "reads no source; put it into the prompt"),
-    ("transformer-0", dict(prompt=[1], max_len=3), "reads a source; give one"),
-    ("seq2seq-0", dict(prompt=[1], max_len=3, source=[]), "reads a source; give one"),
-    ("gru-0", dict(prompt=[1], max_len=3, propose=lambda ids: [1]), "guesses are checked in one step"),
+    ("gpt-1", dict(prompt=[1], max_len=3, inputs=source_of([1])), "this model reads nothing, got source; set inputs"),
+    ("transformer-0", dict(prompt=[1], max_len=3), "this model reads source, got nothing; set inputs"),
+    ("seq2seq-0", dict(prompt=[1], max_len=3, inputs=source_of([])), "source is empty; give at least one token"),
+    ("gru-0", dict(prompt=[1], max_len=3, propose=lambda ids: [1]), "cannot verify guesses in one step"),
 ]
 
 
 @pytest.mark.parametrize("case, request_, message", REFUSED, ids=range(len(REFUSED)))
 def test_what_can_never_be_served_is_refused_and_nobody_notices(case, request_, message):
     engine = engine_for(model_of(case), page=4, pages=12, max_batch=5)
-    source = dict(source=[1, 2]) if hasattr(engine.model, "encoder") else {}
+    source = dict(inputs=source_of([1, 2])) if engine.model.reads else {}
     running = engine.submit(ask(1, **source))
     engine.step()
     with pytest.raises(ValueError, match=message):
@@ -279,6 +296,8 @@ def test_write_yields_tokens_and_may_be_left():
     tokens = list(engine.write(ask()))
     assert [token.id for token in tokens] == ids
     np.testing.assert_allclose([token.log_prob for token in tokens], log_probs, atol=1e-9)
+    *_, ticket = engine.watch(ask())
+    assert ticket.done and ticket.ids == ids
     writing = engine.write(ask())
     assert next(writing).id == ids[0] and engine.pages.held
     writing.close()

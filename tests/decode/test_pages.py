@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from regard.decode.pages import Pages, Tables, name_after, names_of
+from regard.decode.pages import Pages, Tables, chain_hash, page_hashes
 
 SLOTS, LONGEST = 5, 12
 slots = st.integers(0, SLOTS - 1)
@@ -46,14 +46,14 @@ class Life(RuleBasedStateMachine):
             assert self.pages.holders[page] == 1, "what others read is not written into"
             self.written[page] = [*self.written.get(page, [])[: position % 2], token]
             text.append(token)
-        for place, name in enumerate(names_of(text, 2)):
-            self.pages.name(self.pages_of(slot)[place], name)
+        for place, name in enumerate(page_hashes(text, 2)):
+            self.pages.register(self.pages_of(slot)[place], name)
 
     @rule(slot=slots, tokens=st.lists(st.integers(0, 1), max_size=LONGEST))
     def begin(self, slot, tokens):
         """As something that was there before, if it still is."""
         self.tables.release([slot])
-        known = self.pages.find(names_of(tokens, 2))
+        known = self.pages.find(page_hashes(tokens, 2))
         self.tables.hold(slot, known)
         self.texts[slot] = tokens[: 2 * len(known)]
 
@@ -106,8 +106,8 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def names_are_true(self):
         pages = self.pages
-        assert pages.names == {page: name for name, page in pages.found.items()}
-        assert not set(pages.free) & set(pages.names) and set(pages.idle) <= set(pages.names)
+        assert pages.hashes == {page: name for name, page in pages.by_hash.items()}
+        assert not set(pages.free) & set(pages.hashes) and set(pages.idle) <= set(pages.hashes)
 
     @invariant()
     def texts_are_in_their_pages(self):
@@ -123,19 +123,20 @@ TestLife = Life.TestCase
 
 def test_names_tell_all_that_stands_before():
     text = list(range(12))
-    names = names_of(text, 4)
-    assert len(names) == 3 == len(names_of([*text, 1, 2, 3], 4)) and names == names_of([*text, 1, 2, 3], 4)
-    assert names_of(text, 4)[2] != names_of([5, *text[1:]], 4)[2], "a page behind another beginning"
-    assert not set(names) & set(names_of(text, 4, before=b"source"))
-    assert names[1] == name_after(names[0], text[4:8]) and names_of(text[:3], 4) == []
-    assert names_of([1, 256], 2) != names_of([1 + 256, 0], 2) and names_of([-1, 2], 2) != names_of([255, 2], 2)
+    names = page_hashes(text, 4)
+    assert len(names) == 3 == len(page_hashes([*text, 1, 2, 3], 4)) and names == page_hashes([*text, 1, 2, 3], 4)
+    assert page_hashes(text, 4)[2] != page_hashes([5, *text[1:]], 4)[2], "a page behind another beginning"
+    assert not set(names) & set(page_hashes(text, 4, prefix=b"source"))
+    assert names[1] == chain_hash(names[0], text[4:8]) and page_hashes(text[:3], 4) == []
+    assert page_hashes([1, 256], 2) != page_hashes([1 + 256, 0], 2)
+    assert page_hashes([-1, 2], 2) != page_hashes([255, 2], 2)
 
 
 def test_the_longest_unused_is_forgotten_first():
     pages = Pages(3, 1)
-    names = [name_after(b"", [number]) for number in range(3)]
+    names = [chain_hash(b"", [number]) for number in range(3)]
     for name in names:
-        pages.name(pages.take(), name)
+        pages.register(pages.take(), name)
     pages.drop(np.array([1]))
     pages.drop(np.array([0]))
     pages.drop(np.array([2]))
@@ -149,10 +150,10 @@ def test_the_longest_unused_is_forgotten_first():
 def test_the_first_page_of_a_content_keeps_the_name():
     pages = Pages(3, 1)
     first, second = pages.take(), pages.take()
-    pages.name(first, b"a")
-    pages.name(second, b"a")
-    pages.name(first, b"b")
-    assert pages.found == {b"a": first}
+    pages.register(first, b"a")
+    pages.register(second, b"a")
+    pages.register(first, b"b")
+    assert pages.by_hash == {b"a": first}
     pages.drop(np.array([second, first]))
     assert second in pages.free and first in pages.idle
 

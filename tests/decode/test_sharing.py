@@ -9,7 +9,7 @@ from regard.native.program import Batch
 from regard.native.record import record_decoder
 from tests.decode.test_engine import count_rows
 from tests.decode.test_engine_life import ask
-from tests.decode.texts import VOCAB, check_empty, engine_for, model_of, requests_for, written_by
+from tests.decode.texts import VOCAB, check_empty, engine_for, model_of, requests_for, source_of, written_by
 
 
 @pytest.mark.parametrize("case", ["gpt-1", "gru-0", "gpt+linear:chunk=4"])
@@ -45,10 +45,10 @@ def test_a_source_is_read_once_for_all_beams_and_requests():
     engine = engine_for(model_of("transformer-0"), page=4)
     read, encode = [], engine.runner.encode
     engine.runner.encode = lambda jobs, tables: read.extend(jobs) or encode(jobs, tables)
-    source = list(range(13))
-    tickets = engine.serve([ask(1, source=source, beams=3)])
-    tickets += engine.serve([ask(2, source=source), ask(1, source=source[:-1])])
-    tickets += engine.serve([ask(1, source=source, beams=3)])
+    source, shorter = source_of(range(13)), source_of(range(12))
+    tickets = engine.serve([ask(1, inputs=source, beams=3)])
+    tickets += engine.serve([ask(2, inputs=source), ask(1, inputs=shorter)])
+    tickets += engine.serve([ask(1, inputs=source, beams=3)])
     assert [job.ticket for job in read] == [tickets[0], tickets[2]]
     assert tickets[3].result() == tickets[0].result()
 
@@ -65,7 +65,7 @@ def test_pages_hold_tokens_and_nothing_else():
         held = []
         while engine.running or engine.waiting:
             engine.step()
-            filled = [[job.computed] * len(job.slots) + [len(job.request.source)] for job in engine.running]
+            filled = [[job.computed] * len(job.slots) + [job.request.source_length] for job in engine.running]
             held.append((engine.pages.held, sum(-(-tokens // 4) for tokens in sum(filled, []))))
         assert all(pages <= needed for pages, needed in held)
         if not searches:

@@ -12,7 +12,7 @@ from regard.decode.requests import Cancelled, Request
 from regard.decode.speculative import Lookup
 from regard.models import build, preset
 from regard.native import compiled
-from tests.decode.texts import check_empty, engine_for
+from tests.decode.texts import check_empty, engine_for, source_of
 
 WORDS = 31
 
@@ -34,8 +34,8 @@ def some_requests(model, count, random):
         given = dict(beams=int(random.integers(2, 5))) if how == "beams" else {}
         if how == "drawn" or (how == "guesses" and row % 2):
             given |= dict(sampling=Sampling(seed=5, temperature=0.9, top_p=0.95), row=row)
-        if hasattr(model, "encoder"):
-            given |= dict(source=prompt[: random.integers(1, 30)])
+        if model.reads:
+            given |= dict(inputs=source_of(prompt[: random.integers(1, 30)]))
         if how == "guesses" and hasattr(model, "parts"):
             given |= dict(propose=Lookup(3, shortest=1))
         made.append(Request(prompt=prompt, max_len=int(random.integers(1, 25)), ends=(5,), forbidden=(7,), **given))
@@ -83,8 +83,8 @@ def test_storm(family, count):
     before = memory_used()
 
     asked = some_requests(model, count, random)
-    suspended, suspend = [], engine.suspend
-    engine.suspend = lambda job: suspended.append(job) or suspend(job)
+    suspended, suspend = [], engine.scheduler.suspend
+    engine.scheduler.suspend = lambda job: suspended.append(job) or suspend(job)
     most, step = [], engine.step
     engine.step = lambda: step() or most.append(sum(len(job.slots) for job in engine.running))
     tickets = storm(engine, asked, random)

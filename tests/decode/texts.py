@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from regard.decode import Hypothesis, Sampling
-from regard.decode.engine import Engine
 from regard.decode.requests import Request
-from regard.decode.sample import draw, filter_scores, until
+from regard.decode.sample import filter_logits, sample_token, until
 from regard.nn.patches import sides
 from regard.registry import models
+from regard.tasks.streaming import Engine
 from tests.laws.cases import SMALL, make
 
 VOCAB, ENDS, FORBIDDEN = 31, (5,), (7, 23)
@@ -60,15 +60,21 @@ def model_of(case: str, dtype: torch.dtype = torch.float64):
 
 
 def reads_source(model) -> bool:
-    return hasattr(model, "encoder")
+    return "source" in model.reads
+
+
+def source_of(ids) -> dict:
+    """The inputs of a request with this source."""
+    return {"source": torch.tensor(ids, dtype=torch.long)}
 
 
 def picture_for(model, noise: np.random.Generator) -> dict:
     """A picture, if the model reads one."""
-    if not hasattr(model, "eye"):
+    if "pixels" not in model.reads:
         return {}
     like, config = next(model.parameters()), model.config
-    return dict(pixels=torch.from_numpy(noise.standard_normal((config.channels, *sides(config.image)))).to(like))
+    pixels = torch.from_numpy(noise.standard_normal((config.channels, *sides(config.image)))).to(like)
+    return dict(inputs={"pixels": pixels})
 
 
 def requests_for(model, *, seed: int = 0) -> list[Request]:
@@ -90,7 +96,8 @@ def requests_for(model, *, seed: int = 0) -> list[Request]:
         prompt = [*common[: noise.integers(4, 9)], *ids(noise.integers(1, 9))] if number % 2 else ids(1 + number)
         given: dict = dict(prompt=prompt, ends=ENDS, forbidden=FORBIDDEN, max_len=int(noise.integers(4, 11)))
         if reads_source(model):
-            given |= dict(prompt=prompt[:5], source=source if number % 3 == 1 else ids(noise.integers(1, 11)))
+            own_source = source if number % 3 == 1 else ids(noise.integers(1, 11))
+            given |= dict(prompt=prompt[:5], inputs=source_of(own_source))
         given |= picture_for(model, np.random.default_rng(number % 3))  # some are the same
         made.append(Request(**given | own))
     return made
@@ -103,12 +110,12 @@ def scores_after(model, request: Request, written: list[list[int]]) -> torch.Ten
     Forbidden tokens have none.
     """
     texts = torch.tensor([[*request.prompt, *ids] for ids in written])
-    if request.pixels is not None:
-        scores = model(request.pixels.expand(len(texts), -1, -1, -1), texts)
-    elif request.source is None:
+    if "pixels" in request.inputs:
+        scores = model(request.inputs["pixels"].expand(len(texts), -1, -1, -1), texts)
+    elif "source" not in request.inputs:
         scores = model(texts)
     else:
-        source = torch.tensor([list(request.source)]).expand(len(texts), -1)
+        source = request.inputs["source"].expand(len(texts), -1)
         scores = model(source, torch.full((len(texts),), source.shape[1]), texts)
     log_probs = scores[:, len(request.prompt) - 1 :].double().log_softmax(dim=-1)
     log_probs[:, :, list(request.forbidden)] = -math.inf
@@ -118,8 +125,8 @@ def scores_after(model, request: Request, written: list[list[int]]) -> torch.Ten
 def pick(request: Request, log_probs: torch.Tensor, noise: float) -> int:
     if request.sampling is None:
         return int(log_probs.argmax())
-    kept = filter_scores(log_probs[None], request.sampling)
-    return int(draw(kept, torch.tensor([noise], dtype=torch.float64)))
+    kept = filter_logits(log_probs[None], request.sampling)
+    return int(sample_token(kept, torch.tensor([noise], dtype=torch.float64)))
 
 
 def noise_of(request: Request) -> np.ndarray:
@@ -224,5 +231,5 @@ def check_empty(engine: Engine) -> None:
     """Nobody is there, and nothing is held."""
     assert not engine.running and not engine.waiting and not engine.chooser.searches
     assert engine.pages.held == 0 and not engine.pages.holders.any() and not engine.tables.counts.any()
-    assert sorted(engine.free_slots) == list(range(engine.max_batch))
+    assert sorted(engine.scheduler.free_slots) == list(range(engine.max_batch))
     assert engine.runner.paged or not engine.runner.homes

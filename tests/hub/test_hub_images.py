@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.images import Preparation
-from regard.hub.images import PREPROCESSOR, PROCESSOR, load_preparation, save_preparation
+from regard.data.readers.preprocessing import Preprocessing
+from regard.hub.preprocessor import PREPROCESSOR, PROCESSOR, load_preprocessing, save_preprocessing
 from regard.models import ViTConfig
 
 transformers = pytest.importorskip("transformers")
@@ -47,14 +47,14 @@ CONFIG = ViTConfig(image=224)
 def test_pixels_are_theirs(tmp_path, name, changes, size):
     theirs, image = processor(name, **changes), picture(*size)
     theirs.save_pretrained(tmp_path)
-    ours = load_preparation(tmp_path, CONFIG)
+    ours = load_preprocessing(tmp_path, CONFIG)
     wanted = theirs(image, return_tensors="pt").pixel_values[0]
     found = torch.from_numpy(ours(image))
     assert found.shape == wanted.shape and found.dtype == torch.float32
     assert (found - wanted).abs().max() <= CLOSE
 
-    save_preparation(tmp_path / "again", ours)
-    assert load_preparation(tmp_path / "again", CONFIG) == ours
+    save_preprocessing(tmp_path / "again", ours)
+    assert load_preprocessing(tmp_path / "again", CONFIG) == ours
     kind = getattr(
         transformers, json.loads((tmp_path / "again" / PREPROCESSOR).read_text())["image_processor_type"] + "Pil"
     )
@@ -63,41 +63,41 @@ def test_pixels_are_theirs(tmp_path, name, changes, size):
 
 
 def test_grey(tmp_path):
-    ours = Preparation(channels=1, size=(17, 11), mean=(0.2,), std=(0.4,))
-    save_preparation(tmp_path, ours)
+    ours = Preprocessing(channels=1, size=(17, 11), mean=(0.2,), std=(0.4,))
+    save_preprocessing(tmp_path, ours)
     image = picture(40, 30, "L")
     theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)
     wanted = theirs(image, return_tensors="np").pixel_values[0]
     assert ours(image).shape == (1, 17, 11) and np.abs(ours(image) - wanted).max() <= CLOSE
-    assert load_preparation(tmp_path, ViTConfig(image=16, channels=1)) == ours
+    assert load_preprocessing(tmp_path, ViTConfig(image=16, channels=1)) == ours
 
 
 def test_colours_are_made_of_grey_and_grey_of_colours():
-    assert Preparation(channels=3)(picture(5, 7, "L")).shape == (3, 5, 7)
-    assert Preparation(channels=1)(picture(5, 7)).shape == (1, 5, 7)
+    assert Preprocessing(channels=3)(picture(5, 7, "L")).shape == (3, 5, 7)
+    assert Preprocessing(channels=1)(picture(5, 7)).shape == (1, 5, 7)
 
 
 @pytest.mark.parametrize(
     ("fields", "wanted"),
     [
         (dict(feature_extractor_type="ViTFeatureExtractor", size=384, resample=2),
-         Preparation(size=(384, 384), mean=(0.5,) * 3, std=(0.5,) * 3)),
+         Preprocessing(size=(384, 384), mean=(0.5,) * 3, std=(0.5,) * 3)),
         (dict(feature_extractor_type="CLIPFeatureExtractor", size=224, crop_size=224, image_mean=[0.1] * 3,
               image_std=[1] * 3),
-         Preparation(shortest=224, crop=(224, 224), filter="bicubic", mean=(0.1,) * 3, std=(1.0,) * 3)),
+         Preprocessing(shortest=224, crop=(224, 224), filter="bicubic", mean=(0.1,) * 3, std=(1.0,) * 3)),
         (dict(image_processor_type="ViTImageProcessorFast", image_mean=0.5, image_std=0.25),
-         Preparation(size=(224, 224), mean=(0.5,) * 3, std=(0.25,) * 3)),
-        (dict(size=[64, 48]), Preparation(size=(64, 48), mean=(0.5,) * 3, std=(0.5,) * 3)),
+         Preprocessing(size=(224, 224), mean=(0.5,) * 3, std=(0.25,) * 3)),
+        (dict(size=[64, 48]), Preprocessing(size=(64, 48), mean=(0.5,) * 3, std=(0.5,) * 3)),
     ],
 )  # fmt: skip
 def test_older_and_newer_files(tmp_path, fields, wanted):
     (tmp_path / PREPROCESSOR).write_text(json.dumps(fields))
-    assert load_preparation(tmp_path, CONFIG) == wanted
+    assert load_preprocessing(tmp_path, CONFIG) == wanted
 
 
 def test_without_a_file_the_model_says_its_size(tmp_path):
-    wanted = Preparation(channels=1, size=(8, 6), mean=(0.5,), std=(0.5,))
-    assert load_preparation(tmp_path, ViTConfig(image=(8, 6), patch=2, channels=1)) == wanted
+    wanted = Preprocessing(channels=1, size=(8, 6), mean=(0.5,), std=(0.5,))
+    assert load_preprocessing(tmp_path, ViTConfig(image=(8, 6), patch=2, channels=1)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_without_a_file_the_model_says_its_size(tmp_path):
 def test_what_cannot_be_read(tmp_path, fields, message):
     (tmp_path / PREPROCESSOR).write_text(json.dumps(fields))
     with pytest.raises(ValueError, match=f"{PREPROCESSOR}: .*{message}"):
-        load_preparation(tmp_path, CONFIG)
+        load_preprocessing(tmp_path, CONFIG)
 
 
 def test_a_part_that_is_no_object(tmp_path):
     (tmp_path / PROCESSOR).write_text(json.dumps(dict(image_processor="ViT")))
     with pytest.raises(ValueError, match=f"{PROCESSOR}: image_processor='ViT' is no object"):
-        load_preparation(tmp_path, CONFIG)
+        load_preprocessing(tmp_path, CONFIG)

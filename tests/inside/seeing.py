@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.models import DETR, CNNAttention, CNNAttentionConfig, DETRConfig, MViT, MViTConfig, Swin, SwinConfig, ViT
 from regard.models.captioner import Captioner, CaptionerConfig
 from regard.models.vit import ViTConfig
@@ -21,7 +21,9 @@ def picture(rows, columns, mode="L"):
 
 def loaded(model, size=None, kind=ImageEncoder):
     channels = model.config.channels
-    return kind(model.eval(), Preparation(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels))
+    return kind(
+        model.eval(), Preprocessing(channels=channels, size=size, mean=(0.5,) * channels, std=(0.5,) * channels)
+    )
 
 
 def vit(**changes):
@@ -54,6 +56,6 @@ def captions(**changes):
     sizes = dict(image=(12, 20), widths=(4, 6), dim=12, max_len=12, dropout=0.0)
     blocks = dict(decoder="transformer", depth=2, heads=3, ffn_dim=17) | changes
     model = spread_out(Captioner(CaptionerConfig(**sizes | blocks, vocab_size=len(tokenizer))))
-    how = Preparation(channels=3, size=(12, 20), mean=(0.5,) * 3, std=(0.5,) * 3)
+    how = Preprocessing(channels=3, size=(12, 20), mean=(0.5,) * 3, std=(0.5,) * 3)
     told = dict(num_beams=1, length_penalty=1.0, max_length=8, force_end=False)
     return ImageCaptioner(model.eval(), how, tokenizer, GENERATION | told)

@@ -14,7 +14,7 @@ from regard.models import CLIP, GPT, MAE, Captioner, CaptionerConfig, CLIPConfig
 from regard.nn.grids import PatchGrid
 from regard.tasks import PixelModel
 from regard.tasks.object_detector import ObjectDetector
-from regard.tokens.pixels import Pixels
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from tests.inside.loaded import spread_out
 from tests.inside.seeing import PATCHES, cnn, detr, loaded, mvit, picture, swin, vit
 
@@ -22,7 +22,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def test_one_that_paints_looks_back_at_its_pixels():
-    size = Pixels(rows=3, columns=4, channels=1, levels=4)
+    size = PixelTokenizer(rows=3, columns=4, channels=1, levels=4)
     model = spread_out(GPT(GPTConfig(vocab_size=5, max_len=12, dim=12, heads=3, depth=2, ffn_dim=8, dropout=0.0)))
     painter, image = PixelModel(model, size), picture(3, 4)
     ids = torch.tensor([[4, *size.encode(np.asarray(image)[None, :, :, None])[0]]])
@@ -257,5 +257,5 @@ def test_places_outside_and_families_unknown():
         with pytest.raises(ValueError, match="the image has 3 × 5, 0,0 to 2,4"):
             sight.maps(sight.layers[0], at)
     writer = Captioner(CaptionerConfig(vocab_size=9, widths=(4,), dim=8, heads=2, ffn_dim=9, channels=1))
-    with pytest.raises(ValueError, match="Eye has no attention to look at"):
+    with pytest.raises(ValueError, match="ConvStem has no attention to look at"):
         image_weights(loaded(writer).read(picture(12, 20)))

@@ -1,30 +1,28 @@
-"""A small config for each registered family, and example inputs for what its `forward` takes; settings of kernels.
+"""Small configs of the registered families, and settings of kernels.
 
-A new family needs one line in SMALL, and one in ARGUMENTS if it takes an argument that no other family has. A new
-kernel needs one in KERNELS if its own settings are larger than the examples.
-Sizes are unequal, and prime where they can be, so that no two axes can be confused.
+A family without a line in SMALL is tried with its first preset. A new kernel needs a line in KERNELS if its own
+settings are larger than the examples. Sizes are unequal, and prime where they can be, so that no two axes can be
+confused.
 """
 
 import dataclasses
-import inspect
-from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 import regard.models  # noqa: F401  registers the families
-from regard.nn.patches import sides
+from regard.doctor.families import VOCAB, Case, builder, example
+from regard.hub.checkpoint import load_model, save_model
 from regard.registry import kernels, models, positions
 
-VOCAB = 97
+__all__ = ["CASES", "KERNELS", "KERNEL_CASES", "PRODUCT", "SMALL", "VOCAB", "case_of", "example", "has", "make"]
 SIZES: dict[str, Any] = dict(dim=20, heads=3, head_dim=10, ffn_dim=29, max_len=37, dropout=0.0)
 """Of blocks; heads · head_dim is not dim."""
 ENCODER: dict[str, Any] = dict(SIZES, task="mask", pooler=False)
 """The pooled vector takes no part in that task."""
 RECURRENT: dict[str, Any] = dict(dim=14, dropout=0.0)
 IMAGE: dict[str, Any] = dict(image=(13, 19), channels=2, patch=3, labels=tuple("abcde"))
-"""Of families that see; the patch divides neither side."""
+"""Sizes of image models; the patch divides neither side."""
 MASKED: dict[str, Any] = dict(
     IMAGE, dim=24, heads=3, ffn_dim=29, decoder_dim=20, decoder_heads=2, decoder_ffn_dim=31, dropout=0.0
 )
@@ -40,9 +38,9 @@ FINDS: dict[str, Any] = dict(
     ffn_dim=29,
     dropout=0.0,
 )
-"""Of one that finds things. Contents that are zeros hide the first self-attention: see tests/models/test_detr.py."""
+"""Sizes of an object detector. Contents that are zeros hide the first self-attention: see tests/models/test_detr.py."""
 SEEN: dict[str, Any] = dict(vocab_size=VOCAB, image=(13, 19), channels=2, widths=(5, 6), dropout=0.0)
-"""Of a family that sees and writes."""
+"""Sizes of an image captioner."""
 COMPARED: dict[str, Any] = dict(
     image=(13, 19),
     channels=2,
@@ -58,10 +56,7 @@ COMPARED: dict[str, Any] = dict(
     embedding_dim=17,
     dropout=0.0,
 )
-"""Of a family that sees and reads."""
-COMPARES = ("clip",)
-"""Families that answer with a table of pictures by texts: tests/models/test_clip.py has the laws of its rows."""
-
+"""Sizes of an image-text matcher."""
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
         dict(SIZES, depth=2),
@@ -149,64 +144,25 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     ],
 }  # fmt: skip
 
-ARGUMENTS = {
-    "source": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
-    "lengths": lambda B, config: torch.tensor([4, 7, 2, 6, 5, 1, 3])[:B],
-    "target": lambda B, config: torch.randint(config.vocab_size, (B, 5)),
-    "ids": lambda B, config: torch.randint(config.vocab_size, (B, 7)),
-    "types": lambda B, config: torch.randint(max(1, config.types), (B, 7)),
-    "pixels": lambda B, config: torch.randn(B, config.channels, *sides(config.image)),
-    "sizes": lambda B, config: torch.tensor([[37, 53], [20, 41], [33, 17], [9, 53], [37, 8], [30, 30], [5, 5]])[:B],
-    "noise": lambda B, config: torch.rand(B, config.tokens - 1),
-}
-
-CASES = [(family, number) for family in models for number in range(len(SMALL.get(family, [])))]
-ROWS = [(family, number) for family, number in CASES if family not in COMPARES]
-"""Those that answer for each row of a batch by itself."""
+CASES = [(family, number) for family in models for number in range(len(SMALL.get(family, [{}])))]
 
 
 def make(family: str, number: int = 0, **changes: Any) -> nn.Module:
+    """A model of a family's small config; of one that has none here, of its first preset."""
+    if family not in SMALL:
+        return builder(family)(**changes)
     sizes = SMALL[family][number] | changes
-    if not sees(family):
+    if has(family, "vocab_size"):
         sizes = dict(vocab_size=VOCAB) | sizes
     return models[family](models[family].config_class(**sizes)).eval()
 
 
-def example(model: nn.Module, B: int = 3) -> dict[str, Tensor]:
-    names = inspect.signature(model.forward).parameters
-    missing = [name for name in names if name not in ARGUMENTS]
-    assert not missing, f"{type(model).__name__} takes {missing}; say in tests/laws/cases.py:ARGUMENTS what that may be"
-    found = {name: ARGUMENTS[name](B, model.config) for name in names}
-    like = next(model.parameters(), torch.empty(0))  # numbers come in the type of the weights, ids as they are
-    return {name: value.to(like) if value.is_floating_point() else value for name, value in found.items()}
-
-
-def sees(family: str) -> bool:
-    """Whether it reads images."""
-    return "pixels" in inspect.signature(models[family].forward).parameters
-
-
-def written(inputs: dict[str, Tensor]) -> str | None:
-    """The sequence that the model answers for, token by token; one that writes does so from left to right."""
-    return next((name for name in ("target", "ids") if name in inputs), None)
-
-
-def padded(inputs: dict[str, Tensor]) -> str | None:
-    """The sequence that `lengths` speaks of, where the model answers for it."""
-    return None if "lengths" not in inputs or "pixels" in inputs else "source" if "source" in inputs else "ids"
+def case_of(family: str, number: int = 0, **changes: Any) -> Case:
+    return Case(lambda **more: make(family, number, **changes | more), (save_model, load_model))
 
 
 def has(family: str, field: str) -> bool:
     return field in {f.name for f in dataclasses.fields(models[family].config_class)}
-
-
-def encoder_of(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """What gives a vector to each token of a text and sees both sides, if the model has such a part."""
-    if sees(models.name_of(type(model))):
-        return None
-    if hasattr(model, "encode"):
-        return lambda ids, lengths: model.encode(ids, lengths)[0]
-    return None if hasattr(model, "step") else lambda ids, lengths: model.features(ids, lengths)
 
 
 KERNELS: dict[str, list[str]] = {
@@ -227,8 +183,7 @@ KERNEL_CASES = [case for name in kernels for case in KERNELS.get(name, [name])]
 
 PRODUCT = [
     (family, kernel, position)
-    for family in models
-    if family in SMALL and has(family, "kernel") and has(family, "position") and (not sees(family) or family == "vit")
+    for family in ("bert", "gpt", "t5", "transformer", "vit")
     for kernel in KERNEL_CASES
     for position in positions
 ]

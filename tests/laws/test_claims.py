@@ -2,7 +2,8 @@
 
 import pytest
 
-from regard.doctor.kernels import LAWS, ask
+from regard.doctor.kernels import LAWS, missing
+from regard.doctor.verdicts import judge
 from regard.nn.kernels import build_kernel
 from regard.registry import kernels
 from tests.laws.cases import KERNELS
@@ -12,10 +13,12 @@ ELSEWHERE = ("future", "padding", "single", "cached")
 
 
 @pytest.mark.parametrize("name", [KERNELS.get(name, [name])[0] for name in kernels])
-@pytest.mark.parametrize("law", [each.name for each in LAWS if not any(word in each.name for word in ELSEWHERE)])
+@pytest.mark.parametrize(
+    "law", [law for law in LAWS if not any(word in law.name for word in ELSEWHERE)], ids=lambda law: law.name
+)
 def test_a_kernel_keeps_what_it_claims(law, name):
     def build(**sizes):
         return build_kernel(name, **sizes)
 
-    found = ask(next(each for each in LAWS if each.name == law), build(heads=2, head_dim=8), build)
-    assert found.verdict in ("ok", "not claimed"), found.found
+    outcome = judge(law, build, missing(law, build(heads=2, head_dim=8)))
+    assert outcome.verdict in ("ok", "not claimed"), outcome.found

@@ -70,7 +70,7 @@ def test_every_causal_kernel_has_a_mutant():
 
 @pytest.mark.parametrize("name", ["full", "linear"])
 def test_the_doctor_names_the_leak(name):
-    found = {each.law: each for each in doctor.examine(rolled(name), name, speed=False).findings}
+    found = {each.law: each for each in doctor.examine(rolled(name), name, speed=False).outcomes}
     for law in ("hides the future: outputs", "hides the future: gradients"):
         assert found[law].verdict == "broken" and "it leaks" in found[law].found
     assert found["nothing to see gives zeros"].verdict == "ok"

@@ -7,9 +7,9 @@ from regard.doctor.laws import close, differs
 from regard.inside.capture.weights import look
 from regard.models import DETR, DETRConfig
 from regard.native.quantized import quantize
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.lora import add_low_rank
-from regard.nn.places import PlacedAttention, waves_of
+from regard.nn.positioned import PositionedAttention, grid_sinusoids
 from tests.laws.cases import make
 
 SIZES = dict(
@@ -54,9 +54,11 @@ def test_what_fills_a_batch_up_changes_nothing():
 def test_places_are_shares_of_a_picture():
     """The middle of a picture has the same place at every resolution; rows and columns are told apart."""
     for side in (3, 9, 27):
-        waves = waves_of(torch.ones(1, side, side, dtype=torch.bool), 24, torch.float64).unflatten(1, (side, side))
+        waves = grid_sinusoids(torch.ones(1, side, side, dtype=torch.bool), 24, torch.float64).unflatten(
+            1, (side, side)
+        )
         last = waves[0, -1, -1]
-        close(last, waves_of(torch.ones(1, 1, 1, dtype=torch.bool), 24, torch.float64)[0, 0], "the last", 1e-5)
+        close(last, grid_sinusoids(torch.ones(1, 1, 1, dtype=torch.bool), 24, torch.float64)[0, 0], "the last", 1e-5)
         close(waves[0, -1, 0, :12], waves[0, -1, 1, :12], "two columns of a row")
         differs(waves[0, -1, 0, 12:], waves[0, -1, 1, 12:], "two columns")
         close(waves.transpose(1, 2)[..., :12], waves[..., 12:], "rows and columns exchanged")
@@ -77,8 +79,8 @@ def test_values_do_not_know_their_places():
     layer.query.weight.zero_()
     layer.query.bias.zero_()  # every query then looks everywhere alike
     x, places = pixels(2, 5, 24), pixels(1, 5, 24) + 1
-    close(layer(x, places=places), layer(x, places=0 * places), "other places, equal weights")
-    assert isinstance(layer, PlacedAttention)
+    close(layer(x, positions=places), layer(x, positions=0 * places), "other places, equal weights")
+    assert isinstance(layer, PositionedAttention)
 
 
 @torch.no_grad()
@@ -92,14 +94,14 @@ def test_a_matrix_that_cannot_be_cut_gives_the_same():
 
 
 def test_scores_and_boxes_are_taken_apart():
-    scores, boxes = apart(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0, -50.0, 50.0]]))
+    scores, boxes = split_predictions(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0, -50.0, 50.0]]))
     assert scores.tolist() == [[1, 2, 3]] and boxes.tolist() == [[0.5, 0.5, pytest.approx(0), pytest.approx(1)]]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(dim=30, heads=3), "places need a width divisible by 4, got dim=30; use 32"),
+        (dict(dim=30, heads=3), "positions need a width divisible by 4, got dim=30; use 32"),
         (dict(widths=(8,)), "must have a positive number a stage"),
         (dict(widths=(3, 8)), "bottlenecks are a quarter"),
         (dict(queries=0), "queries=0 must be at least 1"),

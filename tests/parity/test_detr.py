@@ -10,11 +10,11 @@ from PIL import Image
 from regard.cost import cost
 from regard.data.sets.batches import IGNORE
 from regard.hub import export_model, load_model
-from regard.hub.images import load_preparation, save_preparation
-from regard.inside.capture.weights import look
+from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.inside.capture import look
 from regard.models import preset
 from regard.models.detr import DETR, DETRConfig
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import generalized_iou, match, set_loss
 from tests.parity.peers import CLOSE, change_config, change_tensors, far, random_model, saved
 
@@ -54,7 +54,7 @@ def images(sizes=None, rows=53, columns=71):
 def check(ours, theirs, sizes=None):
     pixels, mask = images(sizes)
     told = theirs(pixels, pixel_mask=mask)
-    scores, boxes = apart(ours(pixels, sizes))
+    scores, boxes = split_predictions(ours(pixels, sizes))
     assert far(scores, told.logits) <= CLOSE and (boxes - told.pred_boxes).abs().max() <= CLOSE
     assert far(ours.features(pixels, sizes), told.last_hidden_state) <= CLOSE
 
@@ -82,7 +82,7 @@ def test_a_model_whose_norms_learned_opens_there(tmp_path):
     theirs, info = transformers.AutoModelForObjectDetection.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     with torch.no_grad():
-        told, (scores, boxes) = theirs.eval()(images()[0]), apart(ours(images()[0]))
+        told, (scores, boxes) = theirs.eval()(images()[0]), split_predictions(ours(images()[0]))
     assert (scores - told.logits).abs().max() <= CLOSE and (boxes - told.pred_boxes).abs().max() <= CLOSE
     assert load_model(tmp_path).config.frozen
 
@@ -166,7 +166,7 @@ def test_the_loss_and_the_matching(tmp_path):
         wanted = theirs(pixels, pixel_mask=mask, labels=told).loss
         last = set_loss(ours.answers(states[-1:]), targets)
         assert last.item() == pytest.approx(wanted.item(), abs=CLOSE)
-        scores, boxes = apart(ours.answers(states))
+        scores, boxes = split_predictions(ours.answers(states))
         config = theirs.config
         config.auxiliary_loss = True
         every, _, _ = losses.ForObjectDetectionLoss(scores[-1], told, "cpu", boxes[-1], config, scores, boxes)
@@ -244,12 +244,12 @@ def picture(rows, columns, seed=3):
 def test_pixels_are_theirs(tmp_path, changes, size):
     theirs, image = transformers.DetrImageProcessorPil(**changes), picture(*size)
     theirs.save_pretrained(tmp_path)
-    ours = load_preparation(tmp_path, DETRConfig())
+    ours = load_preprocessing(tmp_path, DETRConfig())
     wanted = theirs(image, return_tensors="pt").pixel_values[0]
     found = torch.from_numpy(ours(image))
     assert found.shape == wanted.shape and (found - wanted).abs().max() <= CLOSE
-    save_preparation(tmp_path / "again", ours)
-    assert load_preparation(tmp_path / "again", DETRConfig()) == ours
+    save_preprocessing(tmp_path / "again", ours)
+    assert load_preprocessing(tmp_path / "again", DETRConfig()) == ours
     again = transformers.DetrImageProcessorPil.from_pretrained(tmp_path / "again")
     assert (again(image, return_tensors="pt").pixel_values[0] - wanted).abs().max() <= CLOSE
 
@@ -257,5 +257,5 @@ def test_pixels_are_theirs(tmp_path, changes, size):
 def test_an_older_file(tmp_path):
     told = dict(feature_extractor_type="DetrFeatureExtractor", size=800, max_size=1333, format="coco_detection")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    ours = load_preparation(tmp_path, DETRConfig())
+    ours = load_preprocessing(tmp_path, DETRConfig())
     assert (ours.shortest, ours.longest, ours.mean[0]) == (800, 1333, 0.485)

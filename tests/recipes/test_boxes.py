@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe
@@ -107,13 +107,13 @@ def test_a_wrong_test_set_is_known_before_the_training(folder, tmp_path):
 
 
 def test_boxes_are_not_probed(capsys, run):
-    assert "has no vector for a picture; a probe is for encoders" in fails(capsys, "eval", run, "--probe")
+    assert "has no vector for an image; a probe is for encoders" in fails(capsys, "eval", run, "--probe")
 
 
 def test_at_the_command_line(capsys, run, folder, tmp_path):
     one, two = folder / "0.png", folder / "1.png"
     found = rows(capsys, "detect", run, one, two, "--threshold", "0", "--out", tmp_path / "drawn")
-    assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["things"]) == 3 for row in found)
+    assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["objects"]) == 3 for row in found)
     assert found[0]["things"][0].keys() == {"label", "score", "box"}
     assert read_image(tmp_path / "drawn" / "1.png").size == (540, 450)
     lines = said(capsys, "detect", run, one, "--threshold", "0", "--out", tmp_path / "boxes.png")
@@ -173,7 +173,7 @@ def test_scenes_and_other_labels_from_trained_weights(run, tmp_path):
 
 def test_more_things_than_queries(folder, tmp_path):
     plan = recipe("detr", SMALL | {"data.coco": str(folder / "boxes.json"), "model.queries": 1})
-    with pytest.raises(ValueError, match="some picture shows 2 things, but queries=1 .* use --model.queries 4"):
+    with pytest.raises(ValueError, match="some image has 2 objects, but queries=1 .* use --model.queries 4"):
         fit(plan, tmp_path, quiet=True)
 
 

@@ -6,13 +6,12 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import COLOURS, SHAPES, scenes
-from regard.data.sets.captions import CaptionsConfig
-from regard.eval.scores import data_of, evaluate, render
+from regard.eval.scores import chosen_data, evaluate
 from regard.hub import load_model
 from regard.inside.views.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageCaptioner, load
-from regard.tasks.scores import caption_scores
+from regard.tasks.metrics import caption_scores
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -67,13 +66,14 @@ def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
     assert loaded.embed(files).shape == (3, 16)
     with pytest.raises(ValueError, match="put a single one in brackets"):
         loaded.caption("a.png")
-    with pytest.raises(ValueError, match="sampling draws one caption"):
+    with pytest.raises(ValueError, match="sampling returns one caption"):
         from regard.decode import Sampling
 
         loaded.caption(files, sampling=Sampling(), n_best=2)
-    scores = evaluate(runs / decoder, {}).scores
+    scored = evaluate(runs / decoder, {})
+    scores = scored.scores
     assert scores["pictures"] == 3 and scores["exact_match"] == 100 and scores["bleu_4"] == 100
-    assert "BLEU-4 100.00   exact match 100.0 %" in render(scores) and "gain" not in scores
+    assert "BLEU-4 100.00   exact match 100.0 %" in scored.render() and "gain" not in scores
     again = table.with_name("again.csv")
     again.write_text(table.read_text())
     assert evaluate(runs / decoder, {"data.images": str(again)}, limit=20).scores["pictures"] == 20
@@ -81,10 +81,10 @@ def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
 
 def test_other_data_is_read_as_the_run_reads(tmp_path):
     plan = recipe("captioner", {"data.lowercase": False, "data.max_len": 30})
-    plan.with_data(images="own.csv", valid="valid.csv").save(tmp_path / "recipe.toml")
-    other = data_of(tmp_path, CaptionsConfig, {"data.images": "other.csv"})
+    own = plan.with_data(images="own.csv", valid="valid.csv").data
+    other = chosen_data(own, None, {"data.images": "other.csv"})
     assert (other.images, other.valid, other.lowercase, other.max_len) == ("other.csv", None, False, 30)
-    assert data_of(tmp_path, CaptionsConfig, {"data.images": "./own.csv"}).valid == "valid.csv"
+    assert chosen_data(own, None, {"data.images": "./own.csv"}).valid == "valid.csv"
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -153,8 +153,7 @@ def test_captions_that_are_too_long_are_left_out(table, tmp_path, capsys):
 
 
 def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
-    for module in ("regard.data.sets.captions", "regard.recipes.captioner"):
-        monkeypatch.setattr(f"{module}.HELD_OUT", 4)
+    monkeypatch.setattr("regard.data.sets.captioned_images.HELD_OUT", 4)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items() if name != "model.widths"]
     call("train", "captioner", "--out", tmp_path, "--model.widths", "6,8", "--data.count", 24, "--data.size", 16,
          "--data.most", 1,
@@ -165,7 +164,7 @@ def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
 
 
 def test_a_gain_is_the_share_of_attention_by_the_share_of_the_picture():
-    scene = next(one for one in scenes("train", 40) if len(one.things) == 2)
+    scene = next(one for one in scenes("train", 40) if len(one.objects) == 2)
     words = scene.caption.replace(",", " ,").split()
     even = np.full((len(words), 8, 8), 1 / 64)
     assert gains(words, even, scene, 8) == pytest.approx([1] * 4)

@@ -9,17 +9,17 @@ from PIL import Image
 
 from regard.cli.verbs import spread
 from regard.data.generated.scenes import scenes
-from regard.data.readers.images import Preparation
-from regard.data.sets import captions
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets import captioned_images as captions
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.captions import Captioned
-from regard.data.sets.paired import LABELS, PairedConfig, PairStream
+from regard.data.sets.captioned_images import CaptionedImages
+from regard.data.sets.image_text_pairs import LABELS, PairedConfig, PairStream
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
 from regard.inside.capture.weights import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.clip import END, recall
+from regard.recipes.clip import END
 from regard.tasks import ImageTextMatcher, load
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
@@ -66,23 +66,23 @@ def test_scenes_are_named_fully_and_briefly(monkeypatch):
     monkeypatch.setattr(captions, "HELD_OUT", 5)
     data = PairedConfig(count=9, size=32)
     train, valid = data.split()
-    first = next(one for one in scenes("train", 9, 32, 3) if len(one.things) == 2)
+    first = next(one for one in scenes("train", 9, 32, 3) if len(one.objects) == 2)
     full, brief, *each = train.captions[scenes("train", 9, 32, 3).index(first)]
-    assert each == [f"a {thing.colour} {thing.shape}" for thing in first.things] and brief == " and ".join(each)
+    assert each == [f"a {thing.colour} {thing.shape}" for thing in first.objects] and brief == " and ".join(each)
     assert full == first.caption
     assert all(len(texts) == 1 for texts in valid.captions)
-    alone, labels = data.alone(7)
+    alone, labels = data.single_objects(7)
     assert labels == LABELS and len(set(labels)) == 40
     assert len(alone) == 7 and all(texts[0] in labels for texts in alone.captions)
     wanted = scenes("test", 7, 32, 1)[3]
-    assert np.array_equal(alone.pixels[3], wanted.pixels) and wanted.things[0].colour in alone.captions[3][0]
+    assert np.array_equal(alone.pixels[3], wanted.pixels) and wanted.objects[0].colour in alone.captions[3][0]
 
 
 def test_a_batch_says_which_texts_are_right_for_which_pictures():
     red, all_red, blue, green = [1, 5, 4], [1, 6, 7, 5, 4], [1, 8, 4], [1, 9, 4]
     ids = [[red, all_red], [blue], [red], [green, blue]]
-    nothing = Captioned(np.zeros((4, 8, 8, 3), np.uint8), [("",)] * 4)
-    stream = PairStream(nothing, ids, Preparation(), Augmentation(), (1, 4, 0), rows=4)
+    nothing = CaptionedImages(np.zeros((4, 8, 8, 3), np.uint8), [("",)] * 4)
+    stream = PairStream(nothing, ids, Preprocessing(), Augmentation(), (1, 4, 0), rows=4)
     batch = stream.collate(torch.zeros(4, 3, 8, 8), [all_red, blue, red, green], [0, 1, 2, 3])
     assert batch.inputs["ids"].tolist() == [[1, 6, 7, 5, 4], [1, 8, 4, 0, 0], [1, 5, 4, 0, 0], [1, 9, 4, 0, 0]]
     assert batch.inputs["lengths"].tolist() == [5, 3, 3, 3] and batch.tokens == 4
@@ -129,7 +129,7 @@ def test_search_by_words_or_by_a_picture(run, folder, tmp_path):
         loaded.search("red", tmp_path)
     skipped = []
     assert loaded.search("red", tmp_path, skipped=skipped) == [] and "bad.png is no image" in skipped[0]
-    with pytest.raises(ValueError, match="holds no pictures"):
+    with pytest.raises(ValueError, match="holds no images"):
         (tmp_path / "empty").mkdir()
         loaded.search("red", tmp_path / "empty")
 
@@ -144,7 +144,9 @@ def test_scores(run, folder):
     loaded, data = load(run), PairedConfig(images=str(folder / "table.csv"))
     pictures = data.read(data.images)
     wrong = type(pictures)(pictures.pixels[::-1].copy(), [("something pink",)] * 59 + [("something red",)])
-    assert recall(loaded, wrong)[0]["picture_recall_at_1"] <= 50
+    texts = ["something pink", "something red"]
+    found = recall_scores(loaded.embed_arrays(wrong.pixels), loaded.embed_texts(texts), wrong.captions, texts)[0]
+    assert found["picture_recall_at_1"] <= 50
 
 
 def test_scores_of_scenes(tmp_path, monkeypatch):
@@ -180,7 +182,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     names = ["something red", "something blue"]
     assert said(capsys, "classify", run, red, "--zero-shot", *names)[0].startswith("something red\t")
     found = rows(capsys, "classify", run, "--zero-shot", names[0], "--zero-shot", names[1], red, blue)
-    assert [max(row["labels"], key=row["labels"].get) for row in found] == names
+    assert [row["labels"][0]["label"] for row in found] == names
     assert [row["text"] for row in found] == [str(red), str(blue)]
     found = rows(capsys, "embed", run, "--search", "something blue", "--in", folder, "--count", 2)
     assert len(found) == 2 and all(int(one["path"].rpartition("/")[2][:-4]) % 3 == 2 for one in found)
@@ -193,7 +195,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert scores["examples"] == 6
     assert "text recall at 1" in said(capsys, "eval", run)[0]
     (row,) = rows(capsys, "classify", run, red, "--quantize", "int8", "--zero-shot", *names)
-    assert max(row["labels"], key=row["labels"].get) == "something red"
+    assert row["labels"][0]["label"] == "something red"
 
 
 def test_mistakes(capsys, run, folder, tmp_path):
@@ -209,7 +211,7 @@ def test_mistakes(capsys, run, folder, tmp_path):
     search = ("embed", run, "--search", "a", "--in", folder)
     for words in ((red,), ("--input", folder / "table.csv"), ("--out", tmp_path / "vectors.npy")):
         assert "does not go with --search" in fails(capsys, *search, *words)
-    assert "holds no pictures" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
+    assert "holds no images" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_text("text")
     line = fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "broken")

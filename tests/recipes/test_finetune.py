@@ -37,7 +37,7 @@ def outputs(loaded, task):
         return loaded.model(torch.tensor([loaded.encode(TEXTS[0])]))
     if task == "embed":
         return loaded.embed(TEXTS)
-    return torch.cat([rows.flatten() for rows in loaded.scores(loaded.frame(TEXTS))])
+    return torch.cat([rows.flatten() for rows in loaded.logits(loaded.frame(TEXTS))])
 
 
 @pytest.mark.parametrize("how", ["all", "head", "lora"])
@@ -50,7 +50,7 @@ def test_what_is_trained_what_is_kept_and_that_it_loads(how, tiny, tmp_path):
     fit(plan, tmp_path / "run", quiet=True)
     assert (tmp_path / "run" / ADAPTER).exists() == (how != "all")
     assert (tmp_path / "run" / "model.safetensors").exists() == (how == "all")
-    newest = checkpoint.found(tmp_path / "run" / "checkpoints")[-1]
+    newest = checkpoint.saved(tmp_path / "run" / "checkpoints")[-1]
     stored = load_file(newest / "model.safetensors")
     assert set(stored) == {n for n, p in before.named_parameters() if p.requires_grad}, "checkpoints hold no more"
     loaded = load(tmp_path / "run")
@@ -217,7 +217,7 @@ def test_an_instruction_begins_as_the_base_begins_its_texts(tiny, tmp_path):
     """Llama's texts begin with <s>: so do the instructions that it learns."""
     from tokenizers.processors import TemplateProcessing
 
-    from regard.recipes.examples import encode_instructions
+    from regard.recipes.finetune import encode_instructions
 
     tokenizer = load(tiny.run("lm")).tokenizer
     tokenizer.inner.post_processor = TemplateProcessing(

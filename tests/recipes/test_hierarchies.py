@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from regard.cli.catalogue import show_fields
-from regard.data.readers.images import Preparation
-from regard.data.sets.images import digits
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model, save_model
-from regard.hub.images import save_preparation
-from regard.models import MAE, MAEConfig, ViT, build, preset
+from regard.hub.preprocessor import save_preprocessing
+from regard.models import MAE, MAEConfig, ViT, build, fitting, preset
 from regard.recipes import Recipe, fit, recipe
 from regard.registry import models
-from regard.runs.recipe import fitting
 from regard.tasks import load
 from tests.cli.calling import call, fails, options
 
@@ -108,7 +107,7 @@ def test_an_autoencoder_gives_its_encoder(larger, tmp_path, tune):
     base = MAE(MAEConfig(image=8, channels=1, patch=2, dim=16, depth=1, heads=2, ffn_dim=24, decoder_dim=8,
                          decoder_depth=1, decoder_heads=2, decoder_ffn_dim=16))  # fmt: skip
     save_model(base, tmp_path / "mae")
-    save_preparation(tmp_path / "mae", Preparation(channels=1, size=(8, 8)))
+    save_preprocessing(tmp_path / "mae", Preprocessing(channels=1, size=(8, 8)))
     fields = FEW | {"data.images": str(larger), "data.base": str(tmp_path / "mae"), "data.tune": tune, "data.size": 16}
     fit(recipe("vit", fields), tmp_path / "out", quiet=True)
     model = load(tmp_path / "out").model

@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.generated import docs
-from regard.data.sets import labelled, text
+from regard.data.sets import labelled_texts as labelled
+from regard.data.sets import running_text as text
+from regard.data.sets import text_pairs
 from regard.data.sets.batches import IGNORE, IdPair
 from regard.eval import scores
 from regard.eval.report import report
-from regard.recipes import Recipe, fit, lm, recipe, t5
-from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
+from regard.recipes import Recipe, fit, lm, recipe
+from regard.recipes.finetune import PROMPT_END, collate_instructions, encode_instructions
 from regard.runs.fit import prepare, with_steps
 from regard.tasks import load
 from regard.train import loop as loop_module
@@ -83,7 +85,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(name, tiny, tmp_path, monkeypatch):
 @pytest.fixture
 def little(monkeypatch):
     """The embedded data, but little of it."""
-    for module, name in ((labelled, "HELD_OUT"), (t5, "HELD_OUT"), (scores, "TEST_EXAMPLES")):
+    for module, name in ((labelled, "HELD_OUT"), (text_pairs, "HELD_OUT"), (scores, "TEST_EXAMPLES")):
         monkeypatch.setattr(module, name, 5)
     whole = labelled.EMBEDDED["classify"]  # finite: always all names
     monkeypatch.setitem(
@@ -239,7 +241,7 @@ def test_tags_stand_on_the_first_token_of_each_word(tiny, tmp_path):
 def test_answers_are_marked_by_their_first_and_last_token(tiny, tmp_path):
     job = job_of(tiny, "answer", tmp_path)
     data = job.recipe.data
-    tokenizer = job.tokenizer
+    tokenizer = job.readers["text"]
     for one, example in zip(job.stream.epoch(0), data.split()[0], strict=True):
         first, last = one.target
         if example.answer is None:
@@ -285,8 +287,8 @@ def test_hidden_words_are_masks_and_others_each_epoch(name, tiny, tmp_path):
         for seen, true in zip(one.frames[0].ids, other.frames[0].ids, strict=True) if seen != true
     ]  # fmt: skip
     total = sum(len(one.frames[0]) - 2 for one in plain)
-    assert {seen for seen, _ in changed} == {job.tokenizer.mask} and 0.2 < len(changed) / total < 0.4
-    assert not {true for _, true in changed} & {job.tokenizer.bos, job.tokenizer.eos}
+    assert {seen for seen, _ in changed} == {job.readers["text"].mask} and 0.2 < len(changed) / total < 0.4
+    assert not {true for _, true in changed} & {job.readers["text"].bos, job.readers["text"].eos}
     assert [one.target for one in epochs[0]] == [one.target for one in plain]
 
 
@@ -330,7 +332,7 @@ def test_tasks_start_from_a_pretrained_run(tiny, tmp_path):
     first = job.build(job.recipe)
     theirs = load(base)
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), theirs.model.parameters(), strict=True))
-    assert job.tokenizer.sentinels == theirs.tokenizer.sentinels
+    assert job.readers["text"].sentinels == theirs.tokenizer.sentinels
     fit(own, tmp_path / "run", quiet=True)
     with pytest.raises(ValueError, match="is a Bert; t5 starts from a T5"):
         recipe("t5", {"data.base": str(tiny.run("bert"))})

@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.data.readers.images import Preparation
-from regard.data.sets.images import digits
+from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
 from regard.hub.checkpoint import save_model
-from regard.hub.images import save_preparation
+from regard.hub.preprocessor import save_preprocessing
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageClassifier, ImageEncoder, load
@@ -124,7 +124,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     red, blue = (folder / name / "3.png" for name in ("red", "blue"))
     assert said(capsys, "classify", run, red)[0].startswith("red\t")
     found = rows(capsys, "classify", run, red, blue)
-    assert [max(row["labels"], key=row["labels"].get) for row in found] == ["red", "blue"]
+    assert [row["labels"][0]["label"] for row in found] == ["red", "blue"]
     scores = rows(capsys, "eval", run, "--data.images", folder)[0]
     assert scores["examples"] == 6 and scores["accuracy"] > 80
     (tmp_path / "text.png").write_text("text")
@@ -184,14 +184,14 @@ def test_a_checkpoint_without_labels_embeds_and_learns(tmp_path, folder):
 def test_pictures_are_read_as_by_what_one_starts_from(tmp_path, folder):
     """Resized and cut in its way, in proportion at another size."""
     model = ViT(ViTConfig(image=12, patch=4, dim=16, heads=2, depth=1, ffn_dim=24))
-    how = Preparation(shortest=16, crop=(12, 12), filter="bicubic", mean=(0.5,) * 3, std=(0.25,) * 3)
+    how = Preprocessing(shortest=16, crop=(12, 12), filter="bicubic", mean=(0.5,) * 3, std=(0.25,) * 3)
     save_model(model, tmp_path / "body")
-    save_preparation(tmp_path / "body", how)
+    save_preprocessing(tmp_path / "body", how)
     fields = {"data.images": str(folder), "data.base": str(tmp_path / "body"), "train.steps": 2, "train.warmup": 1}
     for size, wanted in ((None, how), (24, replace(how, shortest=32, crop=(24, 24)))):
         fit(recipe("vit", fields | ({"data.size": size} if size else {})), tmp_path / f"{size}", quiet=True)
         assert load(tmp_path / f"{size}").preparation == wanted
-    whole = Preparation(size=(8, 8), filter="lanczos")
+    whole = Preprocessing(size=(8, 8), filter="lanczos")
     assert whole.at((4, 6)) == replace(whole, size=(4, 6))
     assert replace(whole, crop=(6, 6)).at((12, 12)) == replace(whole, size=(16, 16), crop=(12, 12))
 

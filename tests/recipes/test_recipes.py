@@ -4,10 +4,9 @@ import sys
 
 import pytest
 
-from regard.eval.scores import held_out_pairs, score_pairs
+from regard.eval.scores import evaluate
 from regard.recipes import Recipe, fit, recipe
 from regard.registry import recipes
-from regard.tasks import load
 
 
 @pytest.mark.parametrize("name", list(recipes))
@@ -57,5 +56,5 @@ def test_own_data_has_defaults_of_its_own():
 def test_the_embedded_phrases_are_learned(tmp_path):
     """The demo's figure: 98 % of 1,000 held-out phrases, with a little room for another seed or machine."""
     fit(recipe("translate"), tmp_path, quiet=True)
-    scores = score_pairs(load(tmp_path), held_out_pairs(tmp_path, {}, None)).scores
+    scores = evaluate(tmp_path, {}).scores
     assert scores["sentences"] == 1000 and scores["exact_match"] >= 97

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.readers.images import Preparation, read_image
-from regard.data.sets.images import ImagesConfig
-from regard.eval.scores import evaluate, pictures_of
+from regard.data.readers.image_files import read_image
+from regard.data.readers.preprocessing import Preprocessing
+from regard.eval.scores import eval_set, evaluate
 from regard.hub import export_model
-from regard.hub.images import save_preparation
+from regard.hub.preprocessor import save_preprocessing
 from regard.models import DETR, DETRConfig, Swin, SwinConfig, ViT, ViTConfig
 from regard.recipes import fit, recipe
 from regard.tasks import load
@@ -46,7 +46,7 @@ def test_a_model_taught_larger_pictures_is_scored_at_its_own_size(tmp_path):
     folder, base = paint(tmp_path / "set", (32, 32)), vit(tmp_path / "base")
     fit(recipe("vit", FEW | {"data.images": str(folder), "data.base": str(base)}), tmp_path / "run", quiet=True)
     loaded = load(tmp_path / "run")
-    _, held = pictures_of(loaded, tmp_path / "run", ImagesConfig, {})
+    held = loaded.test_images(eval_set(loaded, tmp_path / "run", {}))
     assert held.pixels.shape == (2, 8, 8, 3)
     files = files_of(folder)[1::10]
     assert np.array_equal(held.pixels, [loaded.preparation.fit(read_image(path)) for path, _ in files])
@@ -59,11 +59,11 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     """Resized, then cut, by its filter; eval counts what classify says."""
     folder = paint(tmp_path / "set", (30, 24))
     model = vit(tmp_path / "model", labels=NAMES)
-    how = Preparation(shortest=12, crop=(8, 8), filter="bicubic", mean=(0.5,) * 3, std=(0.2,) * 3)
-    save_preparation(model, how)
+    how = Preprocessing(shortest=12, crop=(8, 8), filter="bicubic", mean=(0.5,) * 3, std=(0.2,) * 3)
+    save_preprocessing(model, how)
     loaded, files = load(model), files_of(folder)
     assert loaded.preparation == how
-    _, seen = pictures_of(loaded, model, ImagesConfig, {"data.images": str(folder)})
+    seen = loaded.test_images(eval_set(loaded, model, {"data.images": str(folder)}))
     assert np.array_equal(seen.pixels, [how.fit(read_image(path)) for path, _ in files])
     said = [best[0].label for best in loaded.classify([path for path, _ in files])]
     scored = evaluate(model, {"data.images": str(folder)})
@@ -72,7 +72,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "a.npz", x=x, y=np.array(NAMES * 2))
     assert np.array_equal(
-        pictures_of(loaded, model, ImagesConfig, {"data.images": str(tmp_path / "a.npz")})[1].pixels, x
+        loaded.test_images(eval_set(loaded, model, {"data.images": str(tmp_path / "a.npz")})).pixels, x
     )
 
 
@@ -124,8 +124,8 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     base = tmp_path / "base"
     sizes = {key.removeprefix("model."): value for key, value in SMALL.items() if key.startswith("model.")}
     export_model(DETR(DETRConfig(**sizes | dict(widths=(8,), blocks=(1,), image=24, labels=NAMES))), base)
-    how = Preparation(shortest=20, longest=50, scale=1 / 128, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
-    save_preparation(base, how)
+    how = Preprocessing(shortest=20, longest=50, scale=1 / 128, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    save_preprocessing(base, how)
     on = ("finetune", base, "--data.coco", boxes, "--quiet", *[w for k, v in FEW.items() for w in (f"--{k}", v)])
     call(*map(str, on), "--out", str(tmp_path / "same"))
     assert load(tmp_path / "same").preparation == how
@@ -133,7 +133,7 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     now = load(tmp_path / "larger").preparation
     assert (now.shortest, now.longest, now.mean, now.scale) == (30, 75, how.mean, how.scale)
     capsys.readouterr()
-    assert "reads pictures of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
+    assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
     assert "boxes are tuned whole; leave out --tune" in fails(capsys, *on, "--tune", "lora")
     assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
 
@@ -141,7 +141,7 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
 def test_what_a_base_does_not_do_is_refused(capsys, tmp_path):
     folder, base = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "base")
     on = ("finetune", base, "--data.images", folder)
-    assert "reads pictures of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
+    assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
     assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
     said = fails(capsys, "train", "swin", "--data.images", folder, "--data.base", base)
     assert f"is a vit, not a swin; use regard finetune {base}" in said

@@ -10,21 +10,21 @@ import torch.nn.functional as F
 from PIL import Image
 
 from regard.cost.pixels import PixelConfig, check_room, machine_memory
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch
-from regard.data.sets.images import digits
-from regard.data.sets.unlabelled import UnlabelledConfig
+from regard.data.sets.labelled_images import digits
+from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.eval.probe import features, probe
 from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.pixel import histogram_nats
 from regard.runs.fit import prepare
 from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
 from regard.tasks.image_restorer import BLANK
-from regard.tokens.pixels import Pixels
+from regard.tasks.metrics import histogram_nats
+from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.progress import Line
 from tests.cli.calling import call, fails, options, rows, said
 
@@ -137,7 +137,7 @@ def test_the_tower_of_a_larger_model_is_probed():
     config = preset(
         "clip", "tiny", image=8, patch=4, channels=1, dim=12, heads=2, depth=2, ffn_dim=8, text_depth=3, embedding_dim=5
     )
-    found = features(ImageEncoder(build("clip", config), Preparation(channels=1)), digits("test").pixels[:3])
+    found = features(ImageEncoder(build("clip", config), Preprocessing(channels=1)), digits("test").pixels[:3])
     assert {name: rows.shape[1] for name, rows in found.items()} == {
         "patches": 12, "block 1": 12, "block 2": 12, "vector": 5
     }  # fmt: skip
@@ -148,7 +148,7 @@ def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
     assert "add --probe" in fails(capsys, "eval", runs / "mae", "--labels", 10)
     assert "regard eval --probe" in fails(capsys, "eval", runs / "mae")
     words = ("train", "mae", "--probe", "--data.images", folder, "--out", tmp_path / "none")
-    assert "4 pictures lie beside its folders" in fails(capsys, *words, *options(STEPS))
+    assert "4 images lie beside its folders" in fails(capsys, *words, *options(STEPS))
     shutil.copytree(folder, tmp_path / "one" / "class")
     words = ("train", "mae", "--probe", "--data.images", tmp_path / "one", "--out", tmp_path / "none")
     assert "has no two classes to tell apart" in fails(capsys, *words, *options(STEPS))
@@ -157,7 +157,10 @@ def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
 
 
 def test_pixels_become_tokens_and_tokens_pixels(tmp_path):
-    for size in (Pixels(rows=3, columns=5, channels=1, levels=7), Pixels(rows=2, columns=3, channels=3, levels=4)):
+    for size in (
+        PixelTokenizer(rows=3, columns=5, channels=1, levels=7),
+        PixelTokenizer(rows=2, columns=3, channels=3, levels=4),
+    ):
         shape = (4, size.rows, size.columns, size.channels)
         pictures = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
         ids = size.encode(pictures)
@@ -168,9 +171,9 @@ def test_pixels_become_tokens_and_tokens_pixels(tmp_path):
         ends = np.stack([np.zeros(shape[1:], np.uint8), np.full(shape[1:], 255, np.uint8)])
         assert np.array_equal(size.decode(size.encode(ends)), ends)
         size.save(tmp_path)
-        assert Pixels.load(tmp_path) == size
+        assert PixelTokenizer.load(tmp_path) == size
     with pytest.raises(ValueError, match="1,000,000 colours"):
-        Pixels(rows=1, columns=1, channels=3, levels=100)
+        PixelTokenizer(rows=1, columns=1, channels=3, levels=100)
 
 
 @pytest.mark.parametrize("name", ["pixel", "lstm"])
@@ -195,14 +198,14 @@ def test_a_picture_is_completed(runs, name):
 
 def test_bits_per_dimension_are_the_models_own(runs):
     scores = evaluate(runs / "pixel", {}, limit=20).scores
-    painter, pictures = load(runs / "pixel"), UnlabelledConfig().held_out().draw(20, 0).pixels
+    painter, pictures = load(runs / "pixel"), UnlabelledConfig().held_out().sample(20, 0).pixels
     ids = torch.from_numpy(painter.pixels.encode(pictures))
     start = torch.full((20, 1), painter.pixels.start)
     with torch.no_grad():
         told = painter.model(torch.cat([start, ids[:, :-1]], dim=1)).log_softmax(-1)
     bits = -told.gather(2, ids[:, :, None]).mean().item() / np.log(2)
     assert scores["bits_per_dimension"] == pytest.approx(bits, abs=1e-4) and scores["examples"] == 20
-    size = Pixels(rows=1, columns=2, channels=1, levels=2)  # by hand: 3 of 4, then 1 of 2
+    size = PixelTokenizer(rows=1, columns=2, channels=1, levels=2)  # by hand: 3 of 4, then 1 of 2
     known, new = np.array([[0, 0], [0, 0], [1, 1]]), np.array([[0, 1]])
     assert histogram_nats(known, new, size) == pytest.approx(-(np.log(2.5 / 4) + np.log(1.5 / 4)) / 2)
 
@@ -225,13 +228,15 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
     with pytest.raises(ValueError, match="says nothing of pixels"):
-        Pixels.load(tmp_path / "broken")
+        PixelTokenizer.load(tmp_path / "broken")
 
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_hidden_patches_are_guessed_and_the_others_stay(normalized):
     config = preset("mae", "tiny", image=(9, 12), channels=3, dim=16, heads=2, ffn_dim=24, normalized=normalized)
-    restorer = ImageRestorer(build("mae", config), Preparation(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))
+    restorer = ImageRestorer(
+        build("mae", config), Preprocessing(size=(9, 12), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    )
     given = np.random.default_rng(1).integers(100, 255, (2, 9, 12, 3), dtype=np.uint8)  # not as dark as blanks
     found = restorer.complete(given, count=3, seed=5)
     for picture, pairs in zip(given, found, strict=True):
@@ -250,7 +255,7 @@ def test_hidden_patches_are_guessed_and_the_others_stay(normalized):
 def test_perfect_guesses_give_the_picture_back():
     """Whatever a patch's mean and variance, and whatever the numbers that a model reads."""
     config = preset("mae", "tiny", image=8, channels=3, normalized=True)
-    how = Preparation(size=(8, 8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+    how = Preprocessing(size=(8, 8), mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
     restorer = ImageRestorer(build("mae", config), how)
     restorer.model.forward = lambda pixels, noise: restorer.model.targets(pixels)
     given = np.random.default_rng(1).integers(0, 255, (1, 8, 8, 3), dtype=np.uint8)

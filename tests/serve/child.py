@@ -1,11 +1,11 @@
-"""The command in a process that was forked from one in which everything is imported already."""
+"""The command in a process forked from one that has imported everything already."""
 
 import os
 import sys
 
 
 def work(words: list[str], before: str, environment: dict[str, str], log: str) -> None:
-    """`regard` with some words; what it says goes to a file. `before` is Python that runs first."""
+    """Run `regard` with these arguments; its output goes to a file. `before` is Python that runs first."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)

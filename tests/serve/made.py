@@ -18,7 +18,7 @@ TEXTS = [
 SIZES = dict(dim=24, heads=3, depth=2, ffn_dim=29, dropout=0.0)
 CONTEXT = 64
 LONG = 2048
-"""Of the model that never ends by itself: for streams that someone leaves."""
+"""The context of the model that never generates EOS, for streams that a client leaves."""
 LABELS = ["bad", "good", "so-so"]
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ '<user>' if message.role == 'user' else '<other>' }}"
@@ -32,7 +32,7 @@ def tokenizer() -> Tokenizer:
 
 
 def model_of(family: str, seed: int, **fields):
-    """Weights so large that every token of the past matters."""
+    """A random model with weights so large that every earlier token matters."""
     torch.manual_seed(seed)
     model = build(family, preset(family, "tiny", **SIZES | {"vocab_size": len(tokenizer())} | fields))
     with torch.no_grad():
@@ -51,7 +51,7 @@ def save(folder: Path, model, **generation) -> Path:
 
 
 def make_models(folder: Path) -> dict[str, Path]:
-    """By name: writers (one of them endless, one that chats), encoder–decoders, and readers."""
+    """Directories by name: language models (one without EOS, one that chats), encoder–decoders, and encoders."""
     readers = dict(max_len=CONTEXT, position="learned")
     models = {
         "gpt": (model_of("gpt", 1, max_len=CONTEXT), dict(bos=1, eos=2)),
@@ -60,13 +60,14 @@ def make_models(folder: Path) -> dict[str, Path]:
         "t5": (model_of("t5", 7, max_len=CONTEXT), dict(bos=0, eos=2)),
         "embed": (model_of("bert", 4, task="none", **readers), {}),
         "classify": (model_of("bert", 5, task="classify", labels=LABELS, **readers), {}),
+        "qa": (model_of("bert", 8, task="answer", **readers), {}),
     }
-    made = {name: save(folder / name, model, **how) for name, (model, how) in models.items()}
+    made = {name: save(folder / name, model, **generation) for name, (model, generation) in models.items()}
     return made | {"chat": make_chat(folder / "chat")}
 
 
 def make_chat(folder: Path) -> Path:
-    """A llama as others store it, with its chat template among the settings of its tokenizer."""
+    """A Llama in the Hugging Face layout, with a chat template in the settings of its tokenizer."""
     llama = dict(norm="rms", activation="swiglu", bias=False, tie=False, kv_heads=1, max_len=CONTEXT)
     export_model(model_of("gpt", 6, **llama), folder, kind="llama", bos=1, eos=2, pad=0)
     tokenizer().save(folder)

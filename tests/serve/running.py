@@ -1,6 +1,12 @@
-"""Servers for tests, as a process of their own or as a thread of this one, and how to talk to them byte by byte."""
+"""Servers for tests, as a process of their own or in a thread of this one, and a client for single bytes.
 
+Nothing here waits for a time to pass: tests wait for a condition, hold an engine (`held`), or move a server's clock
+(`serving_here(clock=True)`, `skip`), so that the speed of the machine changes no result.
+"""
+
+import asyncio
 import http.client
+import itertools
 import json
 import multiprocessing
 import os
@@ -10,25 +16,29 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import openai
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from regard.serve import run
 from regard.serve.settings import Settings
 from tests.serve.child import work
 
-PATIENCE = 60.0
-"""Seconds after which something is taken for hung; nothing here should need them."""
+PATIENCE = 240.0
+"""Seconds after which something is taken for hung; a quiet machine needs a few."""
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["regard.cli", "regard.serve.run", "regard.tasks"])  # a start takes seconds otherwise
+FORKS.set_forkserver_preload(["regard.cli", "regard.serve.run", "regard.tasks"])  # imports take seconds
+CALM = "from regard.serve import guard, metrics, run\nguard.BODY_SECONDS = run.BODY_SECONDS = metrics.WINDOW = 3600.0\n"
+"""Put before a server's own code: no limit that a busy machine could reach."""
 
 
 class Answer:
-    """What came back: status, headers by lower-case name, and the body."""
+    """A response: status, headers by lower-case name, and the body."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status, self.body = response.status, response.read()
@@ -40,7 +50,7 @@ class Answer:
 
     @property
     def error(self):
-        """What is wrong, in the form that every error has."""
+        """The error, after a check of its form."""
         error = self.json["error"]
         assert set(self.json) == {"error"} and set(error) == {"message", "type", "param", "code"}, self.json
         assert error["message"] and "\n" not in error["message"]
@@ -48,7 +58,7 @@ class Answer:
 
     @property
     def events(self):
-        """Server-sent events, up to [DONE]."""
+        """The server-sent events before [DONE]."""
         assert self.headers["content-type"].startswith("text/event-stream")
         return events_of(self.body)
 
@@ -60,10 +70,12 @@ def events_of(body: bytes) -> list[dict]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
-class Speaks:
-    """A server at an address."""
+class Address:
+    """A server at an address, and a client for it."""
 
     address: str
+    headers: Mapping[str, str] = {}
+    """Sent with every request."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -71,11 +83,12 @@ class Speaks:
         return parts.hostname, parts.port
 
     def ask(self, method: str, path: str, body=None, headers=(), **fields) -> Answer:
-        """One request; `fields` are a JSON body."""
+        """The response to a request; `fields` are its JSON body."""
         sent = {"Content-Type": "application/json"} if body is not None or fields else {}
+        sent |= {**self.headers, **dict(headers)}
         connection = http.client.HTTPConnection(*self.place, timeout=PATIENCE)
         try:
-            connection.request(method, path, json.dumps(fields) if fields else body, sent | dict(headers))
+            connection.request(method, path, json.dumps(fields) if fields else body, sent)
             return Answer(connection.getresponse())
         finally:
             connection.close()
@@ -99,38 +112,38 @@ class Speaks:
         return connection
 
     def send(self, path: str, buffer: int | None = None, **fields) -> socket.socket:
-        """A request whose answer the test reads itself, or leaves."""
+        """A connection on which a request was sent, and whose response nobody has read."""
         body, connection = json.dumps(fields).encode(), self.connect(buffer)
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
         connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         return connection
 
-    def figures(self, **headers: str) -> dict[str, float]:
+    def figures(self) -> dict[str, float]:
         """The metrics as name{labels} → value."""
-        answer = self.get("/metrics", **headers)
+        answer = self.get("/metrics")
         assert answer.status == 200, answer.body
         families = list(text_string_to_metric_families(answer.body.decode()))
         return {
-            one.name + "".join(f"[{value}]" for _, value in sorted(one.labels.items())): one.value
+            sample.name + "".join(f"[{value}]" for _, value in sorted(sample.labels.items())): sample.value
             for family in families
-            for one in family.samples
+            for sample in family.samples
         }
 
-    def wait_until_idle(self, *models: str, **headers: str) -> None:
-        """Nobody waits, nothing is written, no page is held."""
+    def wait_until_idle(self, *models: str) -> None:
+        """Return when no request waits or runs, and no cache page is held."""
         kinds = ("batch_size", "requests_waiting", "cache_pages_held")
         names = [f"regard_{kind}[{model}]" for kind in kinds for model in models]
-        eventually(lambda: not any(map(self.figures(**headers).get, names)))
+        eventually(lambda: not any(map(self.figures().get, names)))
 
-    def client(self, key: str = "none", **how) -> openai.OpenAI:
-        return openai.OpenAI(base_url=self.address + "/v1", api_key=key, max_retries=0, timeout=PATIENCE, **how)
+    def client(self, key: str = "none", **options) -> openai.OpenAI:
+        return openai.OpenAI(base_url=self.address + "/v1", api_key=key, max_retries=0, timeout=PATIENCE, **options)
 
 
 def eventually(holds) -> None:
-    """Waits until something is so."""
+    """Return when a condition holds."""
     until = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "the condition never held"
         time.sleep(0.02)
 
 
@@ -138,41 +151,41 @@ def words_for(models: dict[str, Path]) -> list[str]:
     return [f"{name}={path}" for name, path in models.items()]
 
 
-class Process(Speaks):
-    """`regard serve` as a user starts it; `before` is Python that runs first."""
+class Process(Address):
+    """`regard serve` in a process of its own; `before` is Python that runs first."""
 
     def __init__(self, models: dict[str, Path], *options: str, before: str = "", **environment: str) -> None:
         words = ["serve", *words_for(models), "--port", "0", *map(str, options)]
         handle, self.file = tempfile.mkstemp(suffix=".log")
         os.close(handle)
-        self.process = FORKS.Process(target=work, args=(words, before, environment, self.file))
+        self.process = FORKS.Process(target=work, args=(words, CALM + before, environment, self.file))
         self.process.start()
         eventually(lambda: "http://" in self.log or not self.process.is_alive())
-        found = re.search(r"http://[^/]+:\d+", self.log)
-        assert found, self.log
-        self.address, self.told = found[0], False
+        match = re.search(r"http://[^/]+:\d+", self.log)
+        assert match, self.log
+        self.address, self.signalled = match[0], False
 
     @property
     def log(self) -> str:
         return Path(self.file).read_text()
 
     def signal(self, number: int) -> None:
-        self.told = True
+        self.signalled = True
         os.kill(self.process.pid, number)
 
     def end(self) -> int:
-        """Waits for its end; returns the exit code."""
+        """The exit code, when the process has ended."""
         self.process.join(PATIENCE)
         return self.process.exitcode
 
 
 @contextmanager
 def serving(models: dict[str, Path], *options: str, before: str = "", complaint: str = "", **environment: str):
-    """A server for a while. In the end it must go in peace, and have had nothing to complain of but one thing."""
+    """A server in a process, which must end without an error and log nothing unexpected but `complaint`."""
     server = Process(models, *options, before=before, **environment)
     try:
         yield server
-        if not server.told:  # twice would be once too often: at its very end it no longer listens
+        if not server.signalled:  # a second signal would kill it at its very end
             server.signal(signal.SIGTERM)
         assert server.end() == 0, server.log
         check_log(server.log, complaint)
@@ -185,15 +198,27 @@ EXPECTED = ("serving ", "page ", "loaded ", "stopping: ", "WARNING:  Invalid HTT
 
 
 def check_log(log: str, complaint: str = "") -> None:
-    """What a server tells of its life; no traceback, nothing else."""
+    """Check that a log has the usual lines and no others."""
     left = {line for line in log.splitlines() if not line.startswith(EXPECTED) and " cannot be loaded: " not in line}
     assert "serving " in log and left <= {complaint}, log
 
 
-class Thread(Speaks):
-    """The same server inside of this process, for tests of its limits: it is there at once."""
+class ClockLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be moved."""
 
-    def __init__(self, models: dict[str, Path], **settings) -> None:
+    offset = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.offset
+
+    def skip(self, seconds: float) -> None:
+        self.offset += seconds
+
+
+class Thread(Address):
+    """A server inside this process; with `clock`, `skip` moves its time."""
+
+    def __init__(self, models: dict[str, Path], *, clock: bool = False, preload: bool = False, **settings) -> None:
         ready, kept = threading.Event(), []
 
         class Kept(run.Server):
@@ -201,23 +226,48 @@ class Thread(Speaks):
                 super().__init__(*args)
                 kept.append(self)
 
-        def told(address: str, shelf) -> None:
-            self.address, self.shelf = address, shelf
+        def on_ready(address: str, store) -> None:
+            self.address, self.store, self.loop = address, store, asyncio.get_running_loop()
             ready.set()
 
         def work() -> None:
-            how = Settings(**dict(port=0, grace=0.0) | settings)
-            run.serve({name: str(path) for name, path in models.items()}, how, preload=False, ready=told)
+            chosen = Settings(**dict(port=0, grace=0.0) | settings)
+            run.serve({name: str(path) for name, path in models.items()}, chosen, preload=preload, ready=on_ready)
 
-        before, run.Server = run.Server, Kept
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "Server", Kept)
+            if clock:
+                patch.setattr(run.uvicorn.Config, "get_loop_factory", lambda self: ClockLoop)
             self.thread = threading.Thread(target=work, daemon=True)
             self.thread.start()
             assert ready.wait(PATIENCE)
             eventually(lambda: kept)
-        finally:
-            run.Server = before
         self.server = kept[0]
+
+    def skip(self, seconds: float) -> None:
+        """Let this much time pass for the server."""
+        self.loop.call_soon_threadsafe(self.loop.skip, seconds)
+
+    @contextmanager
+    def held(self, model: str, after: int = 3):
+        """Let the engine of a model do only this many steps in here, however fast the machine is."""
+        served = self.store.models[model]
+        if served.engine is None:
+            assert self.post("/v1/completions", model=model, prompt="a", max_tokens=1).status == 200
+            self.wait_until_idle(model)
+        engine, steps, go = served.engine, itertools.count(), threading.Event()
+
+        def step() -> None:
+            if next(steps) >= after:
+                go.wait(PATIENCE)
+            type(engine).step(engine)
+
+        engine.step = step
+        try:
+            yield
+        finally:
+            go.set()
+            del engine.step
 
     def close(self) -> None:
         self.server.should_exit = True

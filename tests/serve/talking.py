@@ -1,4 +1,4 @@
-"""What tests of guests and of endings say to a server, and how they read what it answers."""
+"""Requests that several tests send, and functions that read raw responses."""
 
 import socket
 
@@ -10,11 +10,11 @@ import time
 from regard.decode.engine import Engine
 step = Engine.step
 def slow(self):
-    time.sleep(0.01)
+    time.sleep(0.05)
     step(self)
 Engine.step = slow
 """
-"""Put before a server's own code: its texts take a while, so that something can happen meanwhile."""
+"""Put before a server's own code: a text of LONG tokens takes at least 100 seconds, so that it is open meanwhile."""
 GOOD = {
     "/v1/completions": dict(model="gpt", prompt="The cat", max_tokens=3),
     "/v1/chat/completions": dict(model="chat", messages=[{"role": "user", "content": "The cat"}]),
@@ -27,7 +27,7 @@ LONG_ONE = dict(model="endless", prompt="a", max_tokens=LONG, temperature=0)
 
 
 def refused(answer: Answer, status: int = 400) -> str:
-    """What a refusal says."""
+    """The message of an error."""
     assert answer.status == status, (answer.status, answer.body[:500])
     return answer.error["message"]
 
@@ -37,16 +37,13 @@ def still_serves(server) -> None:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    found = b""
-    while piece := connection.recv(65536):
-        found += piece
-    return found
+    return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def first_event(connection: socket.socket) -> bytes:
-    found = b""
-    while b"\n\n" not in found.partition(b"\r\n\r\n")[2]:
+    received = b""
+    while b"\n\n" not in received.partition(b"\r\n\r\n")[2]:
         piece = connection.recv(4096)
-        assert piece, found
-        found += piece
-    return found
+        assert piece, received
+        received += piece
+    return received

@@ -1,4 +1,4 @@
-"""Bad input and bad guests: each gets a clear answer, or is left alone; nobody else notices; nothing is logged."""
+"""Bad requests and bad clients: each gets a clear error; other clients notice nothing; nothing is logged."""
 
 import json
 import socket
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from regard.serve import answers, run
 from tests.serve.made import CONTEXT
-from tests.serve.running import eventually, serving
+from tests.serve.running import eventually, serving, serving_here
 from tests.serve.talking import GOOD, LONG_ONE, SLOW, first_event, read_all, refused, still_serves
 
 
 @pytest.fixture(scope="module")
 def slow(made):
-    """A server that writes a hundred tokens in a second, four texts at once, and lets four more wait."""
+    """A slow server that generates four texts at once, and lets four more wait."""
     models = {name: made[name] for name in ("endless", "gpt")}
     with serving(models, "--max-batch", 4, "--queue", 4, before=SLOW) as server:
         yield server
@@ -123,24 +124,24 @@ def test_wrong_types_of_every_field(server, path):
 
 
 def test_fields_that_are_not_known(server):
-    def said(path="/v1/completions", **fields):
+    def message_for(path="/v1/completions", **fields):
         answer = server.post(path, **GOOD[path] | fields)
         assert answer.error["param"].partition(".")[0] in fields
         return refused(answer)
 
-    assert said(temprature=1) == "unknown field 'temprature'; did you mean 'temperature'?"
-    assert said("/v1/translations", beam=2) == "unknown field 'beam'; did you mean 'beams'?"
-    assert said("/v1/chat/completions", top_logprob=2).endswith("did you mean 'top_logprobs'?")
-    assert said(Temperature=1) == "unknown field 'Temperature'; did you mean 'temperature'?"
-    assert said(**{"top[p]": 1}).startswith("unknown field 'top[p]'; ")
-    assert "known: " in said(zzz=1)
-    nested = said(stream_options={"include_use": True})
+    assert message_for(temprature=1) == "unknown field 'temprature'; did you mean 'temperature'?"
+    assert message_for("/v1/translations", beam=2) == "unknown field 'beam'; did you mean 'beams'?"
+    assert message_for("/v1/chat/completions", top_logprob=2).endswith("did you mean 'top_logprobs'?")
+    assert message_for(Temperature=1) == "unknown field 'Temperature'; did you mean 'temperature'?"
+    assert message_for(**{"top[p]": 1}).startswith("unknown field 'top[p]'; ")
+    assert "known: " in message_for(zzz=1)
+    nested = message_for(stream_options={"include_use": True})
     assert (
         nested.startswith("unknown field 'include_use'; did you mean 'include_usage'?") and "stream_options" in nested
     )
-    assert "not supported here" in said(best_of=3) and "not supported here" in said(suffix="a")
-    assert "messages.0.role" in said("/v1/chat/completions", messages=[{"role": "cat", "content": "a"}])
-    assert "messages.0.content" in said("/v1/chat/completions", messages=[{"role": "user"}])
+    assert "not supported here" in message_for(best_of=3) and "not supported here" in message_for(suffix="a")
+    assert "messages.0.role" in message_for("/v1/chat/completions", messages=[{"role": "cat", "content": "a"}])
+    assert "messages.0.content" in message_for("/v1/chat/completions", messages=[{"role": "user"}])
     for neutral in (dict(best_of=1, suffix=None, logit_bias={}, presence_penalty=0.0, user="me", frequency_penalty=0),):
         assert server.post("/v1/completions", **GOOD["/v1/completions"] | neutral).status == 200
 
@@ -238,10 +239,10 @@ def test_connections_that_say_nothing_or_half_a_word(server):
     still_serves(server)
 
 
-# ---- guests who leave -------------------------------------------------------------------------------------------
+# ---- clients who leave -------------------------------------------------------------------------------------------
 
 
-def test_one_who_disappears_while_it_is_streamed_to(slow):
+def test_a_client_that_leaves_a_stream(slow):
     connection = slow.send("/v1/completions", **LONG_ONE, stream=True, n=3)
     first_event(connection)
     assert slow.figures()["regard_batch_size[endless]"] == 3
@@ -249,8 +250,7 @@ def test_one_who_disappears_while_it_is_streamed_to(slow):
     slow.wait_until_idle("endless")
 
 
-def test_one_who_disappears_without_a_word(slow):
-    """No farewell: the connection is reset."""
+def test_a_client_that_resets_the_connection(slow):
     connection = slow.send("/v1/completions", **LONG_ONE, stream=True)
     first_event(connection)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
@@ -258,14 +258,14 @@ def test_one_who_disappears_without_a_word(slow):
     slow.wait_until_idle("endless")
 
 
-def test_one_who_disappears_before_the_answer(slow):
+def test_a_client_that_leaves_before_the_response(slow):
     connection = slow.send("/v1/completions", **LONG_ONE, n=2)
     eventually(lambda: slow.figures().get("regard_batch_size[endless]") == 2)
     connection.close()
     slow.wait_until_idle("endless")
 
 
-def test_one_who_disappears_from_the_queue(slow):
+def test_a_client_that_leaves_the_queue(slow):
     """Four are written, four wait, one more is refused; those who wait leave first."""
     running = slow.send("/v1/completions", **LONG_ONE, stream=True, n=4)
     first_event(running)
@@ -282,20 +282,6 @@ def test_one_who_disappears_from_the_queue(slow):
     slow.wait_until_idle("endless")
 
 
-NARROW = """
-import socket
-from regard.serve import answers, run
-answers.LAST_WORDS = 0.0
-listen = run.listen
-def narrow(settings):
-    listener = listen(settings)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    return listener
-run.listen = narrow
-"""
-"""A server that keeps little of what nobody reads."""
-
-
 def is_open(server, connection: socket.socket) -> bool:
     """Whether the server still holds its end."""
     ends = f":{server.place[1]:04X}", f":{connection.getsockname()[1]:04X}"
@@ -303,23 +289,33 @@ def is_open(server, connection: socket.socket) -> bool:
     return any(row[1].endswith(ends[0]) and row[2].endswith(ends[1]) and row[3] == "01" for row in rows)
 
 
-def test_one_who_stops_reading(made):
-    """Its answer is cut off when its time is over; meanwhile others are served, and nothing is held afterwards."""
+def test_a_client_that_stops_reading(made, monkeypatch):
+    """Its response is cut off when its time is over; meanwhile others are served, and nothing is held afterwards."""
+    monkeypatch.setattr(answers, "LAST_EVENT_SECONDS", 0.0)
+
+    def listen(settings, listen=run.listen):
+        listener = listen(settings)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # little is buffered that nobody reads
+        return listener
+
+    monkeypatch.setattr(run, "listen", listen)
     models = {"endless": made["endless"], "gpt": made["gpt"]}
-    with serving(models, "--timeout", "3", before=NARROW) as server:
+    with serving_here(models, clock=True, timeout=100.0) as server:
         much = LONG_ONE | dict(logprobs=20, n=4, stream=True)
         with server.send("/v1/completions", buffer=4096, **much) as connection:
             first_event(connection)
             for _ in range(3):
                 still_serves(server)
+            assert is_open(server, connection)
+            server.skip(100)
             eventually(lambda: not is_open(server, connection))
             server.wait_until_idle("endless")
             still_serves(server)
             try:
-                found = read_all(connection)
+                received = read_all(connection)
             except ConnectionError:
-                found = b""
-        assert b"data: [DONE]" not in found
+                received = b""
+        assert b"data: [DONE]" not in received
 
 
 def test_five_hundred_at_once(server):

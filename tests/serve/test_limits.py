@@ -1,16 +1,18 @@
-"""Locks and limits: who may ask, from where, how much, and how long."""
+"""Keys, hosts, origins and limits: who may send requests, from where, how large, and how long they may take."""
 
 import hmac
 import json
+import select
 import socket
 import threading
 
 import pytest
 
-from regard.serve import guard
+from regard.serve import answers, guard
 from regard.serve.settings import Settings
 from tests.serve.made import LONG
-from tests.serve.running import eventually, serving, serving_here
+from tests.serve.running import PATIENCE, eventually, serving, serving_here
+from tests.serve.talking import first_event, read_all
 
 ASKED = dict(model="gpt", prompt="The cat", max_tokens=3)
 LONG_ONE = dict(model="endless", prompt="a", max_tokens=LONG)
@@ -188,31 +190,34 @@ def test_headers_on_every_answer(locked, plain):
 # ---- time, size, queue ------------------------------------------------------------------------------------------
 
 
-def test_time(made):
-    with serving_here({"endless": made["endless"], "embed": made["embed"]}, timeout=0.3) as server:
-        server.post("/v1/completions", **LONG_ONE | dict(max_tokens=1))  # loads it
-        answer = server.post("/v1/completions", **LONG_ONE | dict(n=64))
-        assert answer.status == 408 and answer.error["code"] == "timeout"
-        assert "not done after 0.3 seconds" in answer.error["message"]
-        answer = server.post("/v1/completions", **LONG_ONE | dict(n=64, stream=True))
-        if answer.status == 200:  # else it was over before the first token
-            *_, last = answer.events
-            assert last["error"]["code"] == "timeout"
-        assert answer.status in (200, 408)
+def test_time(made, monkeypatch):
+    monkeypatch.setattr(answers, "LAST_EVENT_SECONDS", 1e6)
+    with serving_here({"endless": made["endless"]}, clock=True) as server:
+        with server.held("endless"), server.send("/v1/completions", **LONG_ONE) as connection:
+            eventually(lambda: server.figures()["regard_batch_size[endless]"] == 1)
+            server.skip(600)
+            head, _, body = read_all(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408") and json.loads(body)["error"]["code"] == "timeout"
+        assert "not done after 600 seconds" in json.loads(body)["error"]["message"]
+        with server.held("endless"), server.send("/v1/completions", **LONG_ONE, stream=True) as connection:
+            received = first_event(connection)
+            server.skip(600)
+            received += read_all(connection)
+        assert received.startswith(b"HTTP/1.1 200") and b'"code":"timeout"' in received and b"[DONE]" in received
         server.wait_until_idle("endless")
 
 
-def test_bodies_that_do_not_arrive(made, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.2)
-    with serving_here({"gpt": made["gpt"]}) as server, server.connect() as connection:
-        connection.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 50\r\n\r\n{"
-        )
-        found = b""
-        while piece := connection.recv(4096):
-            found += piece
-    assert found.startswith(b"HTTP/1.1 408") and b"did not arrive" in found
+def test_bodies_that_do_not_arrive(made):
+    start = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    health = b""
+    with serving_here({"gpt": made["gpt"]}, clock=True) as server, server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not health.endswith(b"}}"):  # so that the server has the connection
+            health += connection.recv(4096)
+        connection.sendall(start + b"Content-Length: 50\r\n\r\n{")
+        eventually(lambda: server.skip(60) or select.select([connection], [], [], 0.01)[0])
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 408") and b"did not arrive within 60 seconds" in received
 
 
 def test_size(made):
@@ -228,18 +233,18 @@ def test_size(made):
             assert answer.status == 413 and "more than 200 bytes" in answer.error["message"]
 
 
-def test_the_queue_of_readers(made):
-    """Encoders work in turn; a queue that is full says so."""
+def test_the_queue_of_the_worker(made):
+    """Encoders work one after the other; a full queue is an error."""
     with serving_here({"embed": made["embed"]}, queue=1) as server:
         asked = dict(model="embed", input="The cat")
         assert server.post("/v1/embeddings", **asked).status == 200
-        go, real = threading.Event(), server.shelf.models["embed"].speaker.embed
+        go, real = threading.Event(), server.store.models["embed"].task.embed
 
         def slow(texts):
-            go.wait(30)
+            go.wait(PATIENCE)
             return real(texts)
 
-        server.shelf.models["embed"].speaker.embed = slow
+        server.store.models["embed"].task.embed = slow
         first = threading.Thread(target=server.post, args=("/v1/embeddings",), kwargs=asked)
         first.start()
         eventually(lambda: server.figures()["regard_readings_waiting"] == 1)

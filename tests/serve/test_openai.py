@@ -8,7 +8,6 @@ import openai
 import pytest
 import torch
 
-import regard
 from regard.decode import Sampling
 from tests.serve.made import CONTEXT, LONG
 from tests.serve.running import serving_here
@@ -22,11 +21,6 @@ ASKED = [
     {"role": "assistant", "content": "a"},
     {"role": "user", "content": "more"},
 ]
-
-
-@pytest.fixture(scope="module")
-def loaded(made):
-    return {name: regard.load(path) for name, path in made.items()}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +78,7 @@ def test_several_prompts_and_ids(client, loaded):
     assert complete(client, prompt=encode(PROMPT)).choices[0].text == wanted[0]
 
 
-def test_an_empty_prompt_is_the_mark_of_the_beginning(client, loaded):
+def test_an_empty_prompt_is_bos(client, loaded):
     assert complete(client, prompt="").choices[0].text == loaded["gpt"].generate([""], max_new_tokens=12)[0]
 
 
@@ -101,7 +95,7 @@ def test_a_seed_gives_the_same_text(client, loaded):
     assert complete(client, **how, seed=-1).choices[0].text == complete(client, **how, seed=-1).choices[0].text
 
 
-def test_other_ways_to_draw(client, loaded):
+def test_other_ways_to_sample(client, loaded):
     for how in (dict(top_k=3), dict(min_p=0.2)):
         wanted = loaded["endless"].generate([PROMPT], max_new_tokens=12, sampling=Sampling(seed=3, **how))
         found = complete(client, model="endless", temperature=1, seed=3, extra_body=how)
@@ -128,7 +122,7 @@ def test_the_end_of_the_context_and_of_a_text(client, loaded):
     (choice,) = found.choices
     assert choice.finish_reason == "length" and found.usage.total_tokens == CONTEXT
     ended = complete(client, model="gpt", temperature=2, n=64, seed=1, max_tokens=50).choices
-    assert {one.finish_reason for one in ended} == {"stop", "length"}, "some reach the mark of the end"
+    assert {one.finish_reason for one in ended} == {"stop", "length"}, "some reach EOS"
 
 
 def log_softmax_along(loaded, ids, count):
@@ -346,9 +340,7 @@ def test_its_own_classes_of_errors(client):
     with pytest.raises(openai.NotFoundError, match="no model 'gtp' here; did you mean 'gpt'") as missing:
         complete(client, model="gtp")
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-    with pytest.raises(
-        openai.BadRequestError, match="can embed and be looked into, it cannot write; ask gpt or endless or t5"
-    ):
+    with pytest.raises(openai.BadRequestError, match="can embed and look, not generate; ask gpt or endless or t5"):
         complete(client, model="embed")
     with pytest.raises(openai.BadRequestError, match="context is 64; shorten it") as longer:
         complete(client, prompt="a 1 " * 50)
@@ -373,6 +365,7 @@ def test_errors_of_locks_limits_and_losses(made, tmp_path):
         (gone / file.name).write_bytes(file.read_bytes())
     models = {"gpt": made["gpt"], "gone": gone, "endless": made["endless"]}
     with serving_here(models, api_keys=("right",), queue=2, max_batch=1) as server:
+        server.headers = {"Authorization": "Bearer right"}
         with server.client("wrong") as stranger, pytest.raises(openai.AuthenticationError, match="API key is wrong"):
             stranger.models.list()
         (gone / "config.json").unlink()
@@ -380,7 +373,10 @@ def test_errors_of_locks_limits_and_losses(made, tmp_path):
             with pytest.raises(openai.InternalServerError, match="'gone' cannot be loaded: .*config.json") as lost:
                 complete(client, model="gone")
             assert lost.value.status_code == 503 and lost.value.code == "model_unavailable"
-            with complete(client, model="endless", n=2, max_tokens=LONG, stream=True) as running:
+            with (
+                server.held("endless"),
+                complete(client, model="endless", n=2, max_tokens=LONG, stream=True) as running,
+            ):
                 next(iter(running))
                 with pytest.raises(openai.RateLimitError, match="too many requests are waiting") as crowd:
                     complete(client, model="endless", n=2)

@@ -10,22 +10,17 @@ import torch
 import regard
 from regard.inside.capture.alignments import align
 from tests.serve.made import CONTEXT, LABELS
-from tests.serve.running import serving
+from tests.serve.running import serving, serving_here
 
 TEXTS = ["The cat sat on the mat", "größer, schöner", "  ", "a red bird"]
 QUANTIZED = ("gpt", "translate", "embed")
 
 
-@pytest.fixture(scope="module")
-def loaded(made):
-    return {name: regard.load(path) for name, path in made.items()}
-
-
 # ---- translations -----------------------------------------------------------------------------------------------
 
 
-def test_models_are_loaded_when_first_asked_for(made):
-    with serving({name: made[name] for name in QUANTIZED}) as server:
+def test_models_are_loaded_by_their_first_request(made):
+    with serving_here({name: made[name] for name in QUANTIZED}) as server:
         assert server.get("/health").json == {"status": "ok", "models": dict.fromkeys(QUANTIZED, "not loaded")}
         assert [one["loaded"] for one in server.get("/v1/models").json["data"]] == [False] * 3
         assert server.figures()["regard_model_loaded[gpt]"] == 0
@@ -36,7 +31,7 @@ def test_models_are_loaded_when_first_asked_for(made):
         assert server.figures()["regard_model_loaded[embed]"] == 1
 
 
-def test_preloaded_and_as_whole_numbers(made):
+def test_preloaded_and_quantized(made):
     with serving({name: made[name] for name in QUANTIZED}, "--preload", "--quantize", "int8") as server:
         assert set(server.get("/health").json["models"].values()) == {"loaded"}
         text = server.post("/v1/completions", model="gpt", prompt="The cat", max_tokens=9, temperature=0)
@@ -45,7 +40,7 @@ def test_preloaded_and_as_whole_numbers(made):
             == regard.load(made["gpt"], "int8").generate(["The cat"], max_new_tokens=9)[0]
         )
         found = server.post("/v1/translations", model="translate", input="The cat", alignment=True)
-        assert found.status == 200, "also with a look inside"
+        assert found.status == 200, "also with its attention"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +61,12 @@ def test_translations_are_those_of_python(server, loaded, how):
     assert usage == {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def test_drawn_translations(server):
+def test_sampled_translations(server):
     how = dict(model="translate", input="The cat", temperature=1.5, seed=3)
     first, again, other = (server.post("/v1/translations", **how | more).json for more in ({}, {}, dict(seed=4)))
     assert first["data"] == again["data"] != other["data"]
     answer = server.post("/v1/translations", **how, n=2)
-    assert answer.status == 400 and "sampling draws one translation" in answer.error["message"]
+    assert answer.status == 400 and "sampling gives one translation" in answer.error["message"]
 
 
 def test_more_texts_than_the_queue_takes(server, loaded):
@@ -83,7 +78,7 @@ def test_more_texts_than_the_queue_takes(server, loaded):
 
 
 def test_alignments_while_others_are_written(server, loaded):
-    """To look into a model never changes what others get from it, nor the other way round."""
+    """Recording attention changes no other request, and no other request changes the attention."""
     done, others = threading.Event(), []
 
     def translate():
@@ -129,7 +124,8 @@ def test_classifications_are_those_of_python(server, loaded, second):
         assert (one["index"], one["object"], one["label"]) == (index, "classification", want[0].label)
         assert [label["label"] for label in one["labels"]] == [label.label for label in want]
         told = [label["probability"] for label in one["labels"]]
-        assert told == pytest.approx([label.probability for label in want], abs=1e-5) and sum(told) == pytest.approx(1)
+        assert told == pytest.approx([label.probability for label in want], abs=1e-5)
+        assert sum(told) == pytest.approx(1, abs=1e-5)
         assert told == sorted(told, reverse=True) and one["probability"] == told[0]
         assert {label["label"] for label in one["labels"]} == set(LABELS)
     assert found["usage"]["prompt_tokens"] == sum(map(len, loaded["classify"].frame(TEXTS, second)))
@@ -229,6 +225,7 @@ def test_the_description_names_what_is_there(server):
     told = server.get("/openapi.json").json
     assert told["openapi"].startswith("3.1")
     wanted = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/translations", "/v1/classifications",
-              "/v1/tokenize", "/v1/pictures", "/v1/models", "/v1/models/{model}", "/health", "/metrics"}  # fmt: skip
+              "/v1/tokenize", "/v1/images", "/v1/answer", "/v1/models", "/v1/models/{model}", "/health",
+              "/metrics"}  # fmt: skip
     assert wanted == set(told["paths"])
     assert "422" not in json.dumps(told["paths"])

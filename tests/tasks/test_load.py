@@ -11,6 +11,7 @@ from regard.tasks import (
     QuestionAnswerer,
     TextClassifier,
     TextEncoder,
+    TextToText,
     Translator,
     load,
     load_for,
@@ -40,7 +41,7 @@ def test_an_encoder_is_loaded_for_its_task(task, tmp_path):
 
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("gpt", LanguageModel), ("gru", LanguageModel), ("t5", Translator), ("transformer", Translator)],
+    [("gpt", LanguageModel), ("gru", LanguageModel), ("t5", TextToText), ("transformer", Translator)],
 )
 def test_a_model_that_writes(family, kind, tmp_path):
     assert type(load(str(saved(tmp_path, family)))) is kind
@@ -52,9 +53,9 @@ def test_a_model_that_writes(family, kind, tmp_path):
         ("gpt", {}, "classify", "writes, it does not classify; choose another model"),
         ("t5", {}, "fill", "translates and writes, it does not fill; choose another model"),
         ("bert", {"task": "none"}, "tag", "embeds, it does not tag; regard finetune .* --task tag"),
-        ("bert", {"task": "mask"}, "answer", "embeds and fills in hidden words, it does not answer; regard finetune"),
+        ("bert", {"task": "mask"}, "answer", "fills in hidden words and embeds, it does not answer; regard finetune"),
         ("bert", {"task": "mask"}, "generate", "it does not generate; choose another model"),
-        ("bert", {"task": "answer"}, "fill", "embeds and answers questions, it does not fill; choose another model"),
+        ("bert", {"task": "answer"}, "fill", "answers questions and embeds, it does not fill; choose another model"),
     ],
 )
 def test_a_verb_that_the_model_does_not_know(family, fields, verb, message, tmp_path):

@@ -101,7 +101,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(small, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "next_token", objective)
     with pytest.raises(Interrupted, match="step 7, everything is saved; go on with --resume"):
         fit(small(), tmp_path, quiet=True)
-    assert [path.name for path in checkpoint.found(tmp_path / "checkpoints")] == ["step-00000007"]
+    assert [path.name for path in checkpoint.saved(tmp_path / "checkpoints")] == ["step-00000007"]
 
 
 def test_divergence_names_step_batch_and_cure(small, tmp_path, monkeypatch):
@@ -118,7 +118,7 @@ def test_divergence_names_step_batch_and_cure(small, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "next_token", poisoned)
     with pytest.raises(ValueError, match=r"loss is nan at step 12 \(epoch \d+, batch \d+, examples \d+.*lower"):
         fit(small(), tmp_path, quiet=True)
-    assert checkpoint.found(tmp_path / "checkpoints"), "the checkpoint of step 10 is untouched"
+    assert checkpoint.saved(tmp_path / "checkpoints"), "the checkpoint of step 10 is untouched"
 
 
 def test_accumulated_batches_equal_one_large_one(small, tmp_path):
@@ -148,7 +148,7 @@ def test_accumulated_batches_equal_one_large_one(small, tmp_path):
 
 def test_average_is_the_mean_of_the_last_checkpoints(small, tmp_path):
     fit(small(train__average=2), tmp_path, quiet=True)
-    paths = checkpoint.found(tmp_path / "checkpoints")
+    paths = checkpoint.saved(tmp_path / "checkpoints")
     stored = [load_file(path / "model.safetensors") for path in paths]
     assert len(stored) == 2
     for name, value in load_model(tmp_path).named_parameters():
@@ -165,7 +165,7 @@ def test_best_weights_are_kept_and_patience_stops(small, tmp_path):
     best = min(values, key=values.get)
     assert fitted.step == best + 2 < 200
     assert fitted.valid_loss == values[best]
-    newest = checkpoint.found(tmp_path / "checkpoints")[-1]
+    newest = checkpoint.saved(tmp_path / "checkpoints")[-1]
     kept, last = weights(tmp_path)["target_embedding.weight"], load_file(newest / "model.safetensors")
     assert not torch.equal(kept, last["target_embedding.weight"]), "the published weights are the best, not the last"
 
@@ -230,7 +230,7 @@ def kill_at_random(command, tmp_path, kills, steps, rng):
             run.send_signal(signal.SIGKILL)
             left -= 1
         _, errors = run.communicate()
-        for path in checkpoint.found(out / "checkpoints"):
+        for path in checkpoint.saved(out / "checkpoints"):
             readable(path)
         if (out / "model.safetensors").exists():
             load_model(out)

@@ -23,7 +23,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }  # fmt: skip
 GROUNDS = ("plain", "striped", "dotted", "checked")
 RADII: dict[Size, tuple[float, float]] = {"small": (0.085, 0.12), "large": (0.17, 0.23)}
-"""Smallest and largest radius, as a share of the picture's side."""
+"""Smallest and largest radius, as a share of the image's side."""
 VISIBLE = 0.55
 """Least share of a thing that the things in front of it leave free."""
 APART = 0.08
@@ -34,7 +34,7 @@ SEEDS = {"train": 1, "valid": 2, "test": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class SceneObject:
     """One shape of a scene; its box is left, top, right, bottom in pixels, whatever hides it."""
 
     shape: str
@@ -55,11 +55,11 @@ class Thing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """A picture and what it shows."""
+    """An image and what it shows."""
 
     pixels: np.ndarray
     """Bytes (rows, columns, 3)."""
-    things: tuple[Thing, ...]
+    objects: tuple[SceneObject, ...]
     """From left to right, as they are named."""
     masks: np.ndarray
     """Which pixels each thing shows (things, rows, columns)."""
@@ -68,22 +68,22 @@ class Scene:
 
     @property
     def caption(self) -> str:
-        *first, last = [thing.phrase for thing in self.things]
+        *first, last = [thing.phrase for thing in self.objects]
         return f"{', '.join(first)}{' and ' if first else ''}{last} on a {self.ground} ground"
 
     def questions(self) -> list[tuple[str, str]]:
         """What can be asked of it, and the answers."""
-        shapes = [thing.shape for thing in self.things]
+        shapes = [thing.shape for thing in self.objects]
         asked = [("how many things are there?", str(len(shapes)))]
         asked += [(f"how many {name_of_many(shape)} are there?", str(shapes.count(shape))) for shape in SHAPES]
         asked += [("what is the ground like?", self.ground)]
-        for i, thing in enumerate(self.things):
+        for i, thing in enumerate(self.objects):
             if shapes.count(thing.shape) > 1:
                 continue
             asked += [(f"what colour is the {thing.shape}?", thing.colour)]
             asked += [(f"how large is the {thing.shape}?", thing.size)]
             if i > 0:
-                asked += [(f"what is left of the {thing.shape}?", self.things[i - 1].phrase)]
+                asked += [(f"what is left of the {thing.shape}?", self.objects[i - 1].phrase)]
         return asked
 
 
@@ -152,7 +152,7 @@ def scene(rng: np.random.Generator, size: int = 64, most: int = 4, fewest: int =
             owner[mask] = i
             rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
             box = (columns[0] / FINE, rows[0] / FINE, (columns[-1] + 1) / FINE, (rows[-1] + 1) / FINE)
-            things.append(Thing(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
+            things.append(SceneObject(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
             whole.append(mask.sum())
         if all((owner == i).sum() >= VISIBLE * area for i, area in enumerate(whole)):
             break

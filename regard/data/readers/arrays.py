@@ -1,4 +1,4 @@
-"""Pictures as arrays: the parts of an .npz, as bytes with the channels last."""
+"""Images as arrays: the parts of an .npz, as bytes with the channels last."""
 
 import zipfile
 import zlib
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.readers.images import FRACTIONS
+from regard.data.readers.image_files import FRACTIONS
 
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
 SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
@@ -37,7 +37,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def has_test(source: str) -> bool:
-    """Whether pictures are arrays with a test set of their own."""
+    """Whether images are arrays with a test set of their own."""
     if not is_arrays(source):
         return False
     with opened(Path(source)) as stored:
@@ -45,7 +45,7 @@ def has_test(source: str) -> bool:
 
 
 def read_arrays(path: Path, part: str, *, labelled: bool = True) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Pictures, labels and names of an .npz, as bytes with the channels last."""
+    """Images, labels and names of an .npz, as bytes with the channels last."""
     with opened(path) as stored:
         x, y = names_in(stored.files, part, labelled)
         pixels = as_bytes(stored[x])
@@ -84,7 +84,7 @@ def as_bytes(x: Any) -> np.ndarray:
     if x.ndim == 4 and x.shape[-1] not in (1, 3) and x.shape[1] in (1, 3):
         x = np.moveaxis(x, 1, -1)
     if x.ndim != 4 or x.shape[-1] not in (1, 3) or not x.size:
-        raise ValueError(f"x has shape {x.shape}; pictures are (number, rows, columns) or (…, 1 or 3 channels)")
+        raise ValueError(f"x has shape {x.shape}; images are (number, rows, columns) or (…, 1 or 3 channels)")
     if x.dtype.kind not in "biuf" or not (x.min() >= 0 and x.max() <= 255):  # nor nan
         raise ValueError("x holds other numbers than 0 … 255 or fractions 0 … 1; scale it")
     if x.dtype.kind != "f":
@@ -98,7 +98,7 @@ def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.nda
     y = y.reshape(len(y), -1)[:, 0] if y.ndim and y.size == len(y) else y
     if y.ndim != 1 or len(y) != count or y.dtype.kind not in "iuU":
         raise ValueError(
-            f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} pictures"
+            f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} images"
         )
     if told and y.dtype.kind != "U":
         if not 0 <= y.min() <= y.max() < len(told):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
-from regard.data.sets.pairs import read_lines
+from regard.data.readers.text_files import read_lines
 
 
 @dataclass(frozen=True, slots=True)

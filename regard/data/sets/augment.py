@@ -1,4 +1,4 @@
-"""Pictures as they might have been taken otherwise: moved, turned, mirrored, in another light, mixed with others."""
+"""Images as they might have been taken otherwise: moved, turned, mirrored, in another light, mixed with others."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.readers.images import Preparation
+from regard.data.readers.preprocessing import Preprocessing
 
 GREYS = (0.299, 0.587, 0.114)
 """How bright each colour is to the eye."""
@@ -17,7 +17,7 @@ GREYS = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """What may be done to a picture in training; every draw comes from the generator that is handed over."""
+    """What may be done to an image in training; every draw comes from the generator that is handed over."""
 
     shift: float = 0.0
     """Largest move, as a share of the side."""
@@ -39,7 +39,7 @@ class Augmentation:
                 raise ValueError(f"{name}={getattr(self, name)} must be below 1")
 
     def change(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
-        """Each picture by itself; numbers from 0 to 255."""
+        """Each image by itself; numbers from 0 to 255."""
         if self.shift or self.zoom or self.turn or self.flip:
             pixels = self.move(pixels, rng)
         return self.relight(pixels, rng) if self.colour else pixels
@@ -76,7 +76,7 @@ def mix(
     pixels: Float[Tensor, "B C Y X"], labels: Int[Tensor, "B"], classes: int, rng: np.random.Generator, *,
     mixup: float = 0.0, cutmix: float = 0.0,
 ) -> tuple[Float[Tensor, "B C Y X"], Tensor]:  # fmt: skip
-    """Pictures mixed with others of the batch, and each class's share; without mixing, the labels as they are.
+    """Images mixed with others of the batch, and each class's share; without mixing, the labels as they are.
 
     Shares are drawn from Beta(x, x), where x is the one of `mixup` and `cutmix` that the dice choose.
     """
@@ -96,12 +96,12 @@ def mix(
     return pixels, share * known + (1 - share) * known[order]
 
 
-def centred(x: Tensor, how: Preparation) -> Tensor:
-    """Numbers from 0 to 255 as the model reads them."""
-    x = x * how.scale if how.scale is not None else x
-    if not how.mean:
+def normalized(x: Tensor, preprocessing: Preprocessing) -> Tensor:
+    """Pixels from 0 to 255 scaled and normalised for a model."""
+    x = x * preprocessing.scale if preprocessing.scale is not None else x
+    if not preprocessing.mean:
         return x
-    mean, std = (torch.tensor(one, dtype=x.dtype)[:, None, None] for one in (how.mean, how.std))
+    mean, std = (torch.tensor(row, dtype=x.dtype)[:, None, None] for row in (preprocessing.mean, preprocessing.std))
     return (x - mean) / std
 
 

@@ -28,8 +28,13 @@ class Batch:
     labels: Int[Tensor, "B"] | None = None
 
     @property
+    def unit(self) -> str:
+        """What `tokens` counts."""
+        return "images" if "pixels" in self.inputs else "tokens"
+
+    @property
     def tokens(self) -> int:
-        """Tokens written, or read where nothing is written; of pictures, their number."""
+        """Tokens written, or read where nothing is written; of images, their number."""
         if "pixels" in self.inputs:
             return len(self.targets)
         if "lengths" in self.inputs and "target" not in self.inputs:

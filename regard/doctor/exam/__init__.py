@@ -26,7 +26,7 @@ from regard.doctor.exam.guess import (
 )
 from regard.doctor.exam.subject import InapplicableError, Subject, rows_of
 from regard.doctor.findings import Finding, as_dict, shortlist
-from regard.doctor.kernels import told
+from regard.doctor.verdicts import in_one_line
 
 Verdict = Literal["ok", "broken", "not applicable"]
 SECONDS = 60.0
@@ -115,7 +115,7 @@ def make(module: ModuleType, attribute: str) -> Any:
             torch.manual_seed(0)
             return found()
     except Exception as error:  # whatever is in a user's function
-        raise ValueError(f"{module.__name__}:{attribute}() fails: {told(error)}") from None
+        raise ValueError(f"{module.__name__}:{attribute}() fails: {in_one_line(error)}") from None
 
 
 def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
@@ -127,7 +127,7 @@ def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verd
     except InapplicableError as reason:
         return "not applicable", reason
     except Exception as error:  # whatever the user's module does when it is asked like this
-        return "not applicable", f"it raised {told(error)}"
+        return "not applicable", f"it raised {in_one_line(error)}"
     return ("broken" if isinstance(found, Finding) else "ok"), found
 
 
@@ -139,7 +139,9 @@ def admit(made: Any, name: str) -> tuple[Subject, str]:
     try:
         model = copy.deepcopy(module).cpu().float().eval()
     except Exception as error:
-        raise ValueError(f"{name} cannot be copied: {told(error)}; keep no tensors of a forward pass in it") from None
+        raise ValueError(
+            f"{name} cannot be copied: {in_one_line(error)}; keep no tensors of a forward pass in it"
+        ) from None
     frozen = frozenset(n for n, p in model.named_parameters() if not p.requires_grad)
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
@@ -174,5 +176,5 @@ def take(subject: Subject, inputs: Any) -> str:
     try:
         find_vocabs(subject)
     except Exception as error:
-        raise ValueError(f"{subject.name} fails in forward: {told(error)}") from None
+        raise ValueError(f"{subject.name} fails in forward: {in_one_line(error)}") from None
     return described(subject)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.exam.subject import Inputs, Padding, Subject, is_content, is_tokens
-from regard.doctor.kernels import told
+from regard.doctor.verdicts import in_one_line
 
 ROWS = 3
 SIZES = ("vocab_size", "n_vocab", "num_tokens", "n_tokens", "ntoken")
@@ -42,7 +42,7 @@ def first_call(subject: Subject) -> str:
                 subject.answer()
             return f"{described(subject)} (guessed; otherwise {CURE})"
         except Exception as error:  # whatever the user's forward does with what it was not meant for
-            first = first or f": {told(error)}"
+            first = first or f": {in_one_line(error)}"
     raise ValueError(f"{subject.name}: no way was found to call forward({', '.join(names)}){first}; {CURE}")
 
 

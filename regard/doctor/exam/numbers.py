@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.doctor.exam.sight import part
 from regard.doctor.exam.subject import InapplicableError, Subject, cast, traced
 from regard.doctor.findings import Finding
-from regard.doctor.kernels import told
+from regard.doctor.verdicts import in_one_line
 
 DTYPES = (torch.float64, torch.bfloat16, torch.float16)
 
@@ -60,7 +60,7 @@ def dtypes(subject: Subject) -> str | Finding:
                 cannot.append(name)
                 continue
             cure = "make constants with dtype=x.dtype, and hide with float('-inf') or torch.finfo(x.dtype).min"
-            return Finding("dtype trap", f"model.to({name}) fails in its forward: {told(error)}", cure, weight)
+            return Finding("dtype trap", f"model.to({name}) fails in its forward: {in_one_line(error)}", cure, weight)
         if not out.isfinite().all():
             cure = "hide with float('-inf') or torch.finfo(x.dtype).min instead of a fixed large number"
             return Finding("dtype trap", f"in {name} its outputs are not finite", cure, weight)

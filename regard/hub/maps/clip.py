@@ -77,7 +77,7 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     for field, usual in ALIKE.items():
         one, other = (usual if part.get(field) is None else part[field] for part in parts.values())
         if one != other:
-            raise ValueError(f"{field} is {one!r} for pictures and {other!r} for texts; only one for both can be read")
+            raise ValueError(f"{field} is {one!r} for images and {other!r} for texts; only one for both can be read")
     return {}
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.data.readers.images import is_image
+from regard.data.readers.image_files import is_image
 from regard.data.sets.collection import Examples, find_examples
 from regard.models import parts
 from regard.nn.reversible import Streams
@@ -29,7 +29,7 @@ def examples_for(task: Any, source: str | Path | None) -> Examples:
     images, texts = ("image" in task.inputs), ("text" in task.inputs)
     if not images and not texts:
         raise ValueError("a model of single pixels reads neither texts nor whole images; choose another one")
-    return find_examples(source, sees=images, reads=texts)
+    return find_examples(source, task.inputs)
 
 
 def single(task: Any, item: str) -> Examples:

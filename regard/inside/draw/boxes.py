@@ -6,7 +6,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from regard.data.readers.images import SUFFIXES
+from regard.data.readers.image_files import SUFFIXES
 from regard.files import write_atomically
 
 SMALLEST = 512

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 from regard.data.generated.scenes import stream_scenes
-from regard.data.readers.images import as_array, centre, read_image
+from regard.data.readers.image_files import as_array, read_image
+from regard.data.readers.preprocessing import centre
 from regard.inside.draw.canvas import (
     FAINT,
     INK,

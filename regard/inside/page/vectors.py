@@ -94,7 +94,7 @@ def order_of(position: Any, added: bool) -> str:
     """A sentence that says where position enters."""
     if added:
         return "Position is a vector that is added here."
-    if position.turns:
+    if position.rotates:
         return "Position is not added here: it rotates q and k in every layer."
     if position.bias(causal=False) is not None:
         return "Position is not added here: it is a bias on the scores in every layer."

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.data.generated.scenes import COLOURS, SHAPES, Scene
-from regard.data.readers.images import read_image
+from regard.data.readers.image_files import read_image
 from regard.data.sets.batches import pad
 from regard.inside.capture.weights import cross_attention
 from regard.inside.draw.canvas import check_suffix

@@ -1,4 +1,4 @@
-"""How weights are computed: one file a kernel, all called the same way."""
+"""Attention kernels, which compute the weights and mix the values: one file each, all with one interface."""
 
 from regard.nn.kernels.additive import Additive
 from regard.nn.kernels.base import Kernel, Need, build_kernel

@@ -1,4 +1,4 @@
-"""What every kernel declares, and the check that a model asks for nothing else."""
+"""The interface of kernels, and the check that a kernel supports what a model needs."""
 
 from collections.abc import Collection
 from typing import ClassVar, Literal
@@ -16,7 +16,7 @@ NEEDS: dict[Need, str] = {
     "causal": "hide the future",
     "cached": "decode step by step",
     "biased": "take positions as a bias",
-    "crosses": "look from one sequence at another",
+    "crosses": "attend from one sequence to another",
     "drops": "drop weights (attention_dropout)",
 }
 
@@ -27,41 +27,52 @@ CURES: dict[Need, str] = {
 
 
 class Kernel(nn.Module):
-    """score → mask → softmax → mix. Subclasses say what they support and implement `forward`."""
+    """score → mask → softmax → mix. Subclasses declare what they support and implement `forward`."""
 
     exact: ClassVar[bool] = True
-    """Equals its plain formula under the same mask; otherwise `tolerance` states the error."""
+    """Whether it equals its plain formula under the same mask; otherwise `tolerance` states the error."""
     tolerance: ClassVar[float] = 0.0
     """Largest relative error of an approximation, on inputs of unit variance."""
     reference: ClassVar[bool] = True
-    """Its formula is scaled dot-product attention, so it may be compared with `full`."""
+    """Whether its formula is scaled dot-product attention, so that it can be compared with `full`."""
     causal: ClassVar[bool] = True
-    """Can hide the future."""
+    """Whether it can hide the future."""
     cached: ClassVar[bool] = True
-    """Works on keys and values that a cache holds, a query at a time."""
+    """Whether it works on cached keys and values, one query at a time."""
     biased: ClassVar[bool] = True
-    """Takes a bias on the scores (relative positions, ALiBi)."""
+    """Whether it takes a bias on the scores (relative positions, ALiBi)."""
     crosses: ClassVar[bool] = True
-    """Queries and keys may come from two sequences."""
+    """Whether queries and keys may come from two sequences (cross-attention)."""
     drops: ClassVar[bool] = True
-    """Can drop weights in training."""
+    """Whether it can drop weights in training."""
     weighs: ClassVar[bool] = True
-    """Can return its weights, and so be looked at."""
+    """Whether it can return its weights."""
     any_mask: ClassVar[bool] = True
-    """Takes every rule; otherwise those on keys, as padding, and `causal()` if it can hide the future."""
+    """Whether it takes every mask; otherwise only masks on keys, as padding, and `causal()` if it can hide the
+    future."""
+    dense: ClassVar[bool] = False
+    """Whether every visible key gets a weight; otherwise weights of zero mark keys that the kernel left out."""
+    plain_keys: ClassVar[bool] = False
+    """Whether a bias in the projection of keys would change the scores' meaning and is left out (cosines)."""
     shares: ClassVar[bool] = False
-    """Keys are the queries themselves: the layer projects no others."""
+    """Whether keys are the queries themselves: the layer then projects no others."""
 
     def __init__(self, *, heads: int, head_dim: int, max_len: int = 1024) -> None:
         super().__init__()
         self.heads, self.head_dim, self.max_len = heads, head_dim, max_len
 
     def rule(self) -> Mask:
-        """What it never looks beyond, whatever the mask."""
+        """Return the restriction that always applies, whatever the mask."""
         return everything()
 
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        """Return q, k and scale as the scores multiply them; or the scores themselves, where those are no product."""
+        return q, k, scale, None
+
     def memory(self, room: int) -> KeyValues:
-        """What it keeps between the steps of decoding."""
+        """Return a new, empty cache for decoding."""
         return KeyValues(room)
 
     def forward(
@@ -76,18 +87,18 @@ class Kernel(nn.Module):
         dropout: float = 0.0,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        """The mixed values, and the weights where asked. `scale` None is the kernel's own (1/√K for `full`)."""
+        """Return the mixed values, and the weights if requested. `scale` None is the kernel's own (1/√K for `full`)."""
         raise NotImplementedError
 
 
 def build_kernel(name: str, *, needs: Collection[Need] = (), **sizes: int) -> Kernel:
-    """The kernel of that name, if it can do what is asked of it."""
+    """Build a kernel by name, checked to support what is needed."""
     check_kernel(name, needs)
     return kernels.build(name, **sizes)
 
 
 def check_kernel(name: str, needs: Collection[Need]) -> None:
-    """An error that says which kernels could do what is asked, where this one cannot."""
+    """Raise an error that lists the kernels with the needed features, where this one lacks some."""
     missing = [need for need in NEEDS if need in needs and not getattr(kernels[name], need)]
     if missing:
         able = [other for other in kernels if all(getattr(kernels[other], need) for need in needs)]
@@ -96,15 +107,8 @@ def check_kernel(name: str, needs: Collection[Need]) -> None:
         raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cures}")
 
 
-def at_least(least: int, **settings: int | float | None) -> None:
-    """An error for a setting that is too small; one that is not given is fine."""
-    for name, value in settings.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name}={value} must be at least {least}")
-
-
 def causal_and_keys(mask: Mask | None, S: int, kernel: Kernel) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:
-    """A mask taken apart for a kernel without `any_mask`: does it hide the future, and which keys are there."""
+    """Split a mask for a kernel without `any_mask`: whether it is causal, and which keys are visible."""
     causal, keys = False, None
     for rule in [] if mask is None else conjuncts(mask):
         if rule.is_causal and kernel.causal:

@@ -1,4 +1,4 @@
-"""Long sequences in chunks whose insides are computed again in the backward pass, so that only their ends are kept."""
+"""Long sequences in chunks whose intermediates are recomputed in the backward pass: only chunk boundaries are kept."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 def again(function: Callable[..., Any], *inputs: Any, random: bool = False) -> Any:
-    """`function(*inputs)`, which keeps for the backward pass nothing but its inputs; `random` if it throws dice."""
+    """`function(*inputs)` with activation checkpointing: only its inputs are kept; `random` if it uses random
+    numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)
@@ -21,10 +22,11 @@ Step = Callable[..., tuple[Tensor, Tensor]]
 
 
 def scan(step: Step, size: int, state: Tensor, *sequences: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`step` over chunks of `size` along the third axis: all outputs, and the last state. Sequences may be missing.
+    """Run `step` over chunks of `size` along the third axis; return all outputs and the last state. Sequences may be
+    None.
 
-    Kept for the backward pass are the sequences and the state before each chunk. Gradients go to those alone: what else
-    `step` reads must not need one.
+    The sequences and the state before each chunk are kept for the backward pass. Only those get gradients: whatever
+    else `step` reads must not need one.
     """
     return _Scan.apply(step, size, state, *sequences)
 
@@ -46,10 +48,10 @@ class _Scan(torch.autograd.Function):
         for here, parts in chunks(size, sequences):
             if any(ctx.needs_input_grad):
                 states.append(state)
-            found, state = step(state, *parts)
+            chunk, state = step(state, *parts)
             if here.start == 0:
-                out = found.new_empty(*found.shape[:2], length_of(sequences), found.shape[3])
-            out[:, :, here] = found
+                out = chunk.new_empty(*chunk.shape[:2], length_of(sequences), chunk.shape[3])
+            out[:, :, here] = chunk
         ctx.save_for_backward(*states, *sequences)
         ctx.step, ctx.size, ctx.states = step, size, len(states)
         return out, state
@@ -64,10 +66,10 @@ class _Scan(torch.autograd.Function):
             with torch.enable_grad():
                 leaf = state.detach().requires_grad_()
                 leaves = [x.detach().requires_grad_() if want else x for x, want in zip(parts, wanted, strict=True)]
-                found = ctx.step(leaf, *leaves)
+                outputs = ctx.step(leaf, *leaves)
             inputs = [leaf, *(x for x, want in zip(leaves, wanted, strict=True) if want)]
             to_state, *to_parts = torch.autograd.grad(
-                found, inputs, (grad[:, :, here], to_state), materialize_grads=True
+                outputs, inputs, (grad[:, :, here], to_state), materialize_grads=True
             )
             for into, each in zip([x for x in grads if x is not None], to_parts, strict=True):
                 into[:, :, here] = each

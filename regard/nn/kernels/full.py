@@ -1,4 +1,4 @@
-"""Full attention: PyTorch's fused kernel for the output, ten plain lines where the weights are wanted."""
+"""Full attention: PyTorch's fused kernel for the output, ten plain lines where weights are requested."""
 
 import math
 
@@ -19,7 +19,7 @@ def attend(
     mask: Bool[Tensor, "#B #H T S"] | None = None,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"]]:
-    """mask → softmax → mix, and the weights. A query that may see nobody gets zeros."""
+    """mask → softmax → mix; return output and weights. A query without visible keys gets zeros."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     weights = scores.softmax(dim=-1)
@@ -30,18 +30,26 @@ def attend(
 
 
 def repeat_heads(x: Float[Tensor, "B G S K"], heads: int) -> Float[Tensor, "B H S K"]:
-    """Each key/value head for the H/G query heads that share it."""
+    """Repeat each key/value head for the H/G query heads that share it."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
 @register_kernel("full")
 class Full(Kernel):
-    """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot."""
+    """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot
+    product."""
+
+    dense = True
+
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        return *self.prepared(q, k, scale), None
 
     def prepared(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
     ) -> tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float]:
-        """What is multiplied, and by what: a subclass has another idea of it."""
+        """Return the factors of the scores: q, k and scale. Subclasses override this."""
         return q, k, q.shape[-1] ** -0.5 if scale is None else scale
 
     def forward(
@@ -79,5 +87,5 @@ class Full(Kernel):
 
 
 def sees_everything(mask: Mask, T: int, S: int) -> bool:
-    """One new query after all cached keys hides nothing: no mask tensor is needed."""
+    """Whether a mask hides nothing, as for one new query after all cached keys: no mask tensor is needed."""
     return mask.is_everything or (mask.is_causal and T == 1 and mask.start >= S - 1)

@@ -10,7 +10,7 @@ from regard.registry import register_kernel
 
 @register_kernel("general")
 class General(Full):
-    """softmax(q W kᵀ · scale) · v with a matrix for each head, and the identity at the start."""
+    """softmax(q W kᵀ · scale) · v with a matrix for each head, initialised to the identity."""
 
     reference = False
 

@@ -1,11 +1,12 @@
-"""Linformer: keys and values are mixed along the length into a few before anyone looks (Wang et al., 2020)."""
+"""Linformer: keys and values are projected along the length to a few (Wang et al., 2020)."""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel, causal_and_keys
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.registry import register_kernel
@@ -15,7 +16,7 @@ from regard.registry import register_kernel
 class Linformer(Kernel):
     """softmax(Q (E K)ᵀ · scale) (F V) with trained E and F, rank × max_len: O(n · rank) time, O(n) memory.
 
-    They begin as means of neighbouring positions. A slot mixes keys of all times, so it cannot hide the future.
+    Both are initialised to means of neighbouring positions. A slot mixes keys of all positions, so it cannot be causal.
     """
 
     exact = False
@@ -52,7 +53,7 @@ class Linformer(Kernel):
             raise ValueError(f"linformer has learned to mix {self.max_len} positions, got {S}; use a larger max_len")
         _, real = causal_and_keys(mask, S, self)
         mix, mix_values = self.mix_keys[:, :S], self.mix_values[:, :S]
-        used = mix.detach().ne(0).to(q.dtype)  # a slot that no key goes into is not there
+        used = mix.detach().ne(0).to(q.dtype)  # a slot without visible keys is hidden
         if real is None:
             slots = used.any(1)[None, None, None]
         else:
@@ -67,5 +68,5 @@ class Linformer(Kernel):
 
 
 def mixed(mix: Float[Tensor, "R S"], x: Float[Tensor, "B G S K"]) -> Float[Tensor, "B G R K"]:
-    """Along the length, all heads in one product."""
+    """Project along the length, all heads in one product."""
     return (mix @ x.transpose(1, 2).flatten(2)).unflatten(2, (x.shape[1], -1)).transpose(1, 2)

@@ -1,8 +1,8 @@
-"""Exact attention over a few stretches of keys for each query: no T × S matrix, memory in proportion to T.
+"""Exact attention over a few ranges of keys for each query: no T × S matrix, memory proportional to T.
 
-What a query may see is cut into *parts* that do not overlap, each a regular pattern of small tiles. Every tile runs on
-PyTorch's fused kernel; parts are joined by the logarithms of their sums, Σ exp(lseₚ − lse) · outₚ. The backward pass
-needs only q, k, v, the joined output and its lse, with which each tile's gradients come out right by themselves.
+The visible keys are divided into *parts* that do not overlap, each a regular pattern of small tiles. Every tile runs on
+PyTorch's fused kernel; parts are combined by their log-sum-exp, Σ exp(lseₚ − lse) · outₚ. The backward pass needs only
+q, k, v, the combined output and its lse, from which each tile's gradients follow.
 """
 
 import functools
@@ -48,13 +48,13 @@ class Group:
         return x.unfold(2, self.width, self.size).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
     def put_queries(self, into: Tensor, tiles: Tensor) -> None:
-        """The way back: what `queries` took, written."""
+        """Write the tiles of `queries` back: its inverse."""
         end = min(into.shape[2], self.query + self.count * self.size)
         rows = tiles.unflatten(0, (-1, self.count)).transpose(1, 2).flatten(2, 3)
         into[:, :, self.query : end] = rows[:, :, : end - self.query]
 
     def add_keys(self, into: Tensor, tiles: Tensor, origin: int) -> None:
-        """What `keys` took, added up where tiles overlap; `into` begins `origin` places before the first key."""
+        """Add the tiles of `keys` where they overlap; `into` begins `origin` positions before the first key."""
         tiles = tiles.unflatten(0, (-1, self.count)).transpose(1, 2)  # B G count width K
         step = self.size if self.count > 1 else self.width
         for offset in range(0, self.width, step):
@@ -65,7 +65,7 @@ class Group:
     def places(
         self, T: int, S: int, device: torch.device
     ) -> tuple[Int[Tensor, "N c 1"], Int[Tensor, "N 1 W"], Bool[Tensor, "N 1 W"]]:
-        """Of its queries and keys among T and S, kept inside; and which of those keys exist."""
+        """Return the positions of its queries and keys, clamped to T and S, and which of those keys exist."""
         tile, row, column = (torch.arange(n, device=device) for n in (self.count, self.size, self.width))
         i = self.query + tile[:, None] * self.size + row
         j = self.key + tile[:, None] * self.size + column
@@ -74,13 +74,13 @@ class Group:
 
     @property
     def end(self) -> int:
-        """Behind the last key that `add_keys` touches."""
+        """Return the position after the last key that `add_keys` touches."""
         step = self.size if self.count > 1 else self.width
         return self.key + -(-self.width // step) * step + (self.count - 1) * step
 
 
 def stretch(x: Tensor, first: int, end: int) -> Tensor:
-    """Places first … end of the third axis, zeros where there are none; no copy where all exist."""
+    """Return positions first … end of the third axis, zeros outside; no copy where all exist."""
     inside = x[:, :, max(first, 0) : max(end, 0)]
     before = min(max(-first, 0), end - first)
     behind = end - first - before - inside.shape[2]
@@ -90,11 +90,12 @@ def stretch(x: Tensor, first: int, end: int) -> Tensor:
 def band(
     T: int, S: int, *, start: int = 0, before: int, after: int, chunk: int | None = None, lanes: int = 1
 ) -> list[Group]:
-    """Query i, at position start + i, sees the keys from `before` places before it to `after` places behind it."""
+    """Groups for a band: query i, at position start + i, sees keys from `before` positions before it to `after` after
+    it."""
     size = max(1, min(T, chunk or max(32, min(before, 256))))
     together = max(1, TOGETHER // (size * lanes))
     tiles = -(-T // size)
-    if tiles == 1:  # nothing to repeat: no room is needed for keys that do not exist
+    if tiles == 1:  # nothing repeats: no room is needed for keys that do not exist
         first = max(0, start - before)
         return [Group(0, 1, T, first, min(S, start + T + after) - first)]
     return [
@@ -104,7 +105,7 @@ def band(
 
 
 def block(queries: int, keys: int) -> list[Group]:
-    """The first `queries` queries see the first `keys` keys."""
+    """Groups for a block: the first `queries` queries see the first `keys` keys."""
     size = max(1, min(queries, TOGETHER))
     return [Group(first, 1, min(size, queries - first), 0, keys) for first in range(0, queries, size)]
 
@@ -114,23 +115,23 @@ Rule = Callable[[Int[Tensor, "*A N c 1"], Int[Tensor, "*A N 1 W"]], Bool[Tensor,
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Groups of tiles, the rule within them (by positions of queries and keys), and the order in which they lie.
+    """Groups of tiles, the mask within them (by positions of queries and keys), and the order of their tokens.
 
-    `arrange` brings q, k, v into that order and `restore` takes results back, every number once; `place` says at which
-    position something stood. Where the order has several lanes, they are further rows of the batch.
+    `arrange` brings q, k, v into that order and `restore` inverts it; `position_of` maps an index to its position.
+    Where the order has several lanes, they are further rows of the batch.
     """
 
     groups: list[Group]
     rule: Rule
     arrange: Callable[[Tensor], Tensor] = lambda x: x
     restore: Callable[[Tensor], Tensor] = lambda x: x
-    place: Callable[[Tensor], Tensor] = lambda index: index
+    position_of: Callable[[Tensor], Tensor] = lambda index: index
 
     def tiles(self, q: Tensor, k: Tensor) -> Iterator[tuple[Group, Bool[Tensor, "B 1 c W"]]]:
-        """Each group with what may be seen in its tiles."""
+        """Yield each group with the mask of its tiles."""
         for group in self.groups:
             i, j, exists = group.places(q.shape[2], k.shape[2], q.device)
-            allowed = self.rule(self.place(i), self.place(j)) & exists  # (batch) (lanes) N c W
+            allowed = self.rule(self.position_of(i), self.position_of(j)) & exists  # (batch) (lanes) N c W
             if allowed.dim() == 5:
                 allowed = allowed.expand(len(q) // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
             yield group, allowed.expand(len(q), -1, -1, -1).flatten(0, 1)[:, None]
@@ -145,15 +146,15 @@ def attend_parts(
     scale: float,
     bias: Bias | None = None,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T"]]:
-    """The mixed values of all parts together, and the logarithm of each query's sum; −∞ where it sees nobody."""
-    if bias is None and q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
+    """Return the mixed values of all parts together, and each query's log-sum-exp; −∞ where it sees no key."""
+    if bias is None and q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]:
         return _Fused.apply(q, k, v, parts, scale)
     return joined(plain(part, q, k, v, scale, bias) for part in parts)
 
 
-def joined(found: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Outputs of separate sums as that of one; each is let go before the next is made."""
-    return functools.reduce(join, found)
+def joined(results: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Combine outputs of separate softmax sums into one; each is freed before the next is computed."""
+    return functools.reduce(join, results)
 
 
 def join(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -164,7 +165,7 @@ def join(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tens
 
 
 def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias | None) -> tuple[Tensor, Tensor]:
-    """One part by ordinary operations: for biases, which need a gradient, and where nothing is fused."""
+    """Compute one part with ordinary operations: for biases, which need a gradient, and without a fused kernel."""
     outs: list[Tensor] = []
     sums: list[Tensor] = []
     q, k, v = part.arrange(q), part.arrange(k), part.arrange(v)
@@ -173,7 +174,7 @@ def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias 
         scores = group.queries(q) @ kt.transpose(-1, -2) * scale
         if bias is not None:
             i, j, _ = group.places(q.shape[2], k.shape[2], q.device)
-            shift = bias.values(part.place(i) + bias.start, part.place(j)).movedim(0, -3)  # (lanes) N H c W
+            shift = bias.values(part.position_of(i) + bias.start, part.position_of(j)).movedim(0, -3)  # (lanes) N H c W
             shift = shift.flatten(0, -4)
             scores = scores + shift.repeat(len(scores) // len(shift), 1, 1, 1).to(scores.dtype)
         lse = scores.masked_fill(~allowed, -math.inf).logsumexp(-1, keepdim=True)
@@ -182,12 +183,12 @@ def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias 
         for kept, tiles in ((outs, weights @ vt), (sums, lse)):
             kept.append(tiles.unflatten(0, (-1, group.count)).transpose(1, 2).flatten(2, 3)[:, :, :end])
     out, total = torch.cat(outs, 2), torch.cat(sums, 2)
-    rest = (0, 0, 0, q.shape[2] - out.shape[2])  # queries that have nothing in this part
+    rest = (0, 0, 0, q.shape[2] - out.shape[2])  # queries without keys in this part
     return part.restore(F.pad(out, rest)), part.restore(F.pad(total, rest, value=-math.inf))[..., 0]
 
 
 class _Fused(torch.autograd.Function):
-    """Every tile by PyTorch's fused CPU kernel, there and back."""
+    """Every tile by PyTorch's fused CPU kernel, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[Part], scale: float) -> tuple[Tensor, Tensor]:
@@ -201,11 +202,11 @@ class _Fused(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, lse = ctx.saved_tensors
-        sums = lse.masked_fill(lse.isinf(), 0.0)[..., None]  # where nothing is seen, every exp(−∞ − 0) is 0
+        sums = lse.masked_fill(lse.isinf(), 0.0)[..., None]  # where nothing is visible, every exp(−∞ − 0) is 0
         total: tuple[Tensor, ...] = ()
         for part in ctx.parts:
-            found = fused_backward(part, grad, q, k, v, out, sums, ctx.scale)
-            total = tuple(map(torch.Tensor.add_, total, found)) if total else found
+            grads = fused_backward(part, grad, q, k, v, out, sums, ctx.scale)
+            total = tuple(map(torch.Tensor.add_, total, grads)) if total else grads
         return *total, None, None
 
 
@@ -216,7 +217,7 @@ def fused(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Te
     for group, allowed in part.tiles(q, k):
         kt, vt = (repeat_heads(group.keys(x), q.shape[1]) for x in (k, v))
         tiles, sums = FUSED(group.queries(q), kt, vt, attn_mask=as_numbers(allowed, q.dtype), scale=scale)
-        sums = sums.masked_fill(~allowed.any(-1), -math.inf)  # the fused kernel says 0 where nothing is seen
+        sums = sums.masked_fill(~allowed.any(-1), -math.inf)  # the fused kernel returns 0 where nothing is visible
         group.put_queries(out, tiles)
         group.put_queries(lse, sums[..., None])
     return part.restore(out), part.restore(lse)[..., 0]
@@ -249,12 +250,12 @@ def as_numbers(allowed: Bool[Tensor, "B 1 c W"], dtype: torch.dtype) -> Float[Te
 
 
 def rule_of(*masks: Mask | None, start: int = 0) -> Rule:
-    """All of some masks at once, for queries whose first stands at `start`."""
-    given = [mask for mask in masks if mask is not None]
+    """Return the conjunction of masks as a rule, for queries whose first is at `start`."""
+    rules = [mask for mask in masks if mask is not None]
 
     def rule(i: Int[Tensor, "*A N c 1"], j: Int[Tensor, "*A N 1 W"]) -> Bool[Tensor, "*B N c W"]:
         allowed = (i >= 0) & (j >= 0)
-        for mask in given:
+        for mask in rules:
             allowed = allowed & mask.allowed(i + start, j)
         return allowed
 

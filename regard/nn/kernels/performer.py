@@ -4,22 +4,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.kernels.base import at_least
+from regard.config import at_least
 from regard.nn.kernels.linear import Features, Linear
 from regard.nn.reversible import recomputes
 from regard.registry import register_kernel
 
 LARGEST = 40.0
-"""Exponent of a key's feature, so that sums of many stay numbers; only directions longer than √80 can reach it."""
+"""Largest exponent of a key's feature, so that sums stay finite; only directions longer than √80 can reach it."""
 FLOOR = 1e-12
-"""Added to the features of keys: where all would be too small for a number, every key counts alike."""
+"""Added to the features of keys: where all would underflow, every key counts equally."""
 
 
 @register_kernel("performer")
 class Performer(Linear):
-    """FAVOR+: exp(q·k) = E[exp(w·q − |q|²/2) · exp(w·k − |k|²/2)] over normal w, drawn orthogonal to each other.
+    """FAVOR+: exp(q·k) = E[exp(w·q − |q|²/2) · exp(w·k − |k|²/2)] over normal w, sampled orthogonal to each other.
 
-    All features are positive; the error falls with the root of their number. `redraw` draws new ones every so many
+    All features are positive; the error falls with the root of their number. `redraw` samples new ones every so many
     training passes (0: never).
     """
 
@@ -42,10 +42,10 @@ class Performer(Linear):
         return self.count
 
     def features(self, scale: float | None) -> Features:
-        """With today's directions, also if they are redrawn before the backward pass.
+        """Return φ with the current directions, even if they are redrawn before the backward pass.
 
-        Any factor of a query's features is divided out again, but not one of a key's; and dividing all keys' by the
-        largest would tell of the future.
+        A factor of a query's features cancels, but not one of a key's; and dividing by the maximum over all keys would
+        leak the future.
         """
         factor = (self.head_dim**-0.5 if scale is None else scale) ** 0.5
         directions = self.directions
@@ -59,15 +59,15 @@ class Performer(Linear):
 
         return phi
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, **how) -> tuple[Tensor, Tensor | None]:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, **options) -> tuple[Tensor, Tensor | None]:
         if self.training and self.redraw and not recomputes():
             if self.passes % self.redraw == self.redraw - 1:  # a new tensor: the backward pass may still need the old
                 self.directions = orthogonal(self.count, self.head_dim).to(self.directions)
             self.passes += 1
-        return super().forward(q, k, v, **how)
+        return super().forward(q, k, v, **options)
 
 
 def orthogonal(count: int, dim: int) -> Float[Tensor, "F K"]:
-    """Normal vectors, each block of `dim` orthogonal; lengths as normal ones have them."""
+    """Return normal vectors, orthogonal in blocks of `dim`, with the lengths of independent normal ones."""
     blocks = [torch.linalg.qr(torch.randn(dim, dim)).Q for _ in range(-(-count // dim))]
     return torch.cat(blocks)[:count] * torch.randn(count, dim).norm(dim=1, keepdim=True)

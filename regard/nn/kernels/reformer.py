@@ -1,10 +1,11 @@
-"""Reformer: queries meet only the keys that a hash puts into their own bucket (Kitaev et al., 2020)."""
+"""Reformer: queries attend only to keys that a hash puts into their own bucket (Kitaev et al., 2020)."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel, causal_and_keys
 from regard.nn.kernels.full import attend
 from regard.nn.kernels.parts import Part, attend_parts, band
 from regard.nn.masks import Mask
@@ -16,9 +17,9 @@ from regard.registry import register_kernel
 class Reformer(Kernel):
     """softmax over the keys of the same bucket, at most `reach` of its members away, in any of several rounds.
 
-    q and k are one projection, k of length 1, so that like vectors share a bucket; a token sees itself only where it
-    sees nobody else. Chunks of sorted tokens, as the paper has them, end where later tokens decide; counting the
-    members of one's own bucket does not, so the future stays hidden. O(n log n) time, O(n) memory.
+    q and k are one projection, k of length 1, so that similar vectors share a bucket; a token attends to itself only
+    where it sees no other. Chunks of sorted tokens, as in the paper, depend on later tokens; counting members of the
+    own bucket does not, so the mask stays causal. O(n log n) time, O(n) memory.
     """
 
     exact = False
@@ -44,9 +45,10 @@ class Reformer(Kernel):
 
     @torch.no_grad()
     def codes(self, k: Float[Tensor, "B H S K"]) -> tuple[Int[Tensor, "R B H S"], Int[Tensor, "R B H S"]]:
-        """Places in the order of buckets, and the order: two tokens meet where their places differ by ≤ `reach`.
+        """Return each token's index in bucket order, and the order: two tokens see each other where indices differ by ≤
+        `reach`.
 
-        Between buckets that many places stay empty, so one comparison tells bucket and distance.
+        Between buckets that many indices stay empty, so one comparison tests bucket and distance.
         """
         turned = torch.einsum("bhsk,rkn->rbhsn", k, self.rotations.to(k.dtype))
         bucket = torch.cat([turned, -turned], -1).argmax(-1)
@@ -73,11 +75,11 @@ class Reformer(Kernel):
         start = mask.start if mask is not None else 0
         if weights or start or q.shape[2] != k.shape[2]:
             meets = self.meets(codes, causal, real, start, q.shape[2])
-            out, found = attend(q @ k.transpose(-1, -2) * scale, v, mask=meets)
-            return out, found if weights else None
+            out, attention = attend(q @ k.transpose(-1, -2) * scale, v, mask=meets)
+            return out, attention if weights else None
         own = v if real is None else v * real[..., None]
         outs = []
-        # A head at a time: sorted copies of all would be the largest thing held.
+        # One head at a time: sorted copies of all would be the largest tensors.
         for h, (q_, k_, v_, own_) in enumerate(zip(*(x.split(1, 1) for x in (q, k, v, own)), strict=True)):
             parts = [self.sorted(r, codes[:, :, h], order[r, :, h], causal, real) for r in range(self.rounds)]
             out, lse = attend_parts(q_, k_, v_, parts, scale=scale)
@@ -87,7 +89,7 @@ class Reformer(Kernel):
     def meets(
         self, codes: Int[Tensor, "R B H S"], causal: bool, real: Bool[Tensor, "#B 1 S"] | None, start: int, T: int
     ) -> Bool[Tensor, "B H T S"]:
-        """Who sees whom, as a matrix: for a few queries behind a cache, and to look at."""
+        """Return the mask as a matrix: for a few queries on a cache, and for the weights."""
         i, j = (torch.arange(*ends, device=codes.device) for ends in ((start, start + T), (0, codes.shape[-1])))
         i = i[:, None]
         near = (codes[..., start : start + T, None] - codes[..., None, :]).abs() <= self.reach
@@ -101,7 +103,7 @@ class Reformer(Kernel):
         self, r: int, codes: Int[Tensor, "R B S"], order: Int[Tensor, "B S"], causal: bool,
         real: Bool[Tensor, "#B 1 S"] | None,
     ) -> Part:  # fmt: skip
-        """Round r of one head: in the order of buckets, those who meet stand near each other."""
+        """Return round r of one head: in bucket order, tokens that see each other are neighbours."""
         index, stood = order[:, None, :, None], order.int()
         places = codes.gather(-1, order.expand_as(codes))
         there = None if real is None else real[:, 0].expand_as(order).gather(-1, order)
@@ -114,7 +116,7 @@ class Reformer(Kernel):
 
         def rule(i: Int[Tensor, "N c 1"], j: Int[Tensor, "N 1 W"]) -> Bool[Tensor, "B N c W"]:
             allowed = stood[:, j] < stood[:, i] if causal else stood[:, j] != stood[:, i]
-            for other in range(r + 1):  # whoever met in an earlier round is counted there
+            for other in range(r + 1):  # pairs of an earlier round are counted there
                 near = (places[other][:, i] - places[other][:, j]).abs() <= self.reach
                 allowed = allowed & (near if other == r else ~near)
             return allowed if there is None else allowed & there[:, j]

@@ -1,4 +1,4 @@
-"""Full attention with another idea of how large a score is."""
+"""Full attention with other scales or norms of q and k."""
 
 import math
 
@@ -14,7 +14,7 @@ from regard.registry import register_kernel
 
 @register_kernel("dot")
 class Dot(Full):
-    """Plain products, without 1/√K (T5 has that factor in its first weights)."""
+    """Plain products, without 1/√K (T5 includes that factor in its initial weights)."""
 
     reference = False
 
@@ -26,9 +26,9 @@ class Dot(Full):
 
 @register_kernel("normalized")
 class Normalized(Full):
-    """q and k brought to length √K first (Henry et al., 2020): scores cannot grow with the weights.
+    """q and k normalised to length √K (Henry et al., 2020): scores cannot grow with the weights.
 
-    Rotary positions keep lengths, so it makes no difference that they come before.
+    Rotary positions keep lengths, so the order of rotation and norm does not matter.
     """
 
     reference = False
@@ -42,9 +42,9 @@ class Normalized(Full):
 
 @register_kernel("cosine")
 class Cosine(Full):
-    """The cosine of q and k times a learned scale for each head, 100 at most (Swin v2): large vectors win nothing."""
+    """Cosine similarity of q and k times a learned scale for each head, 100 at most (Swin v2)."""
 
-    reference = False
+    reference, plain_keys = False, True
     limit = math.log(100.0)
 
     def __init__(self, **sizes: int) -> None:
@@ -54,7 +54,7 @@ class Cosine(Full):
     def prepared(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None
     ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], float]:
-        eps = max(1e-12, torch.finfo(q.dtype).tiny)  # what fills a window up has keys of zero
+        eps = max(1e-12, torch.finfo(q.dtype).tiny)  # padding of a window has zero keys
         learned = self.log_scale.clamp(max=self.limit).exp()[:, None, None]
         q, k = F.normalize(q, dim=-1, eps=eps) * learned, F.normalize(k, dim=-1, eps=eps)
         return q, k, 1.0 if scale is None else scale

@@ -1,4 +1,4 @@
-"""Top-k attention: each query keeps its k best keys, sharply or softly."""
+"""Top-k attention: each query keeps its k best keys, with a hard or a soft threshold."""
 
 import math
 
@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel, at_least
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel
 from regard.nn.kernels.chunks import again
 from regard.nn.kernels.full import attend, repeat_heads
 from regard.nn.masks import Mask
@@ -17,10 +18,10 @@ from regard.registry import register_kernel
 
 @register_kernel("topk")
 class TopK(Kernel):
-    """softmax over the `k` largest scores of each query (Gupta et al., 2021); all of them are computed, O(n²) time.
+    """softmax over the `k` largest scores of each query (Gupta et al., 2021); all scores are computed, O(n²) time.
 
     With a `temperature` the choice itself has a gradient: a weight is multiplied by σ((score − τ) / temperature), τ
-    midway between the last key kept and the first one not. Equal scores at the border are all kept.
+    midway between the last key kept and the first one dropped. Ties at the threshold are all kept.
     """
 
     reference = False
@@ -32,7 +33,7 @@ class TopK(Kernel):
         self.k, self.temperature, self.chunk = k, temperature, chunk
 
     def chosen(self, scores: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
-        """Scores of keys that are not among the best lowered, at temperature 0 to −∞."""
+        """Lower the scores of keys outside the top k; at temperature 0 to −∞."""
         if scores.shape[-1] <= self.k:
             return scores
         best = scores.topk(self.k + 1).values
@@ -65,10 +66,10 @@ class TopK(Kernel):
                 allowed = mask.allowed(i, j)
                 allowed = allowed.unsqueeze(-3) if allowed.dim() == 3 else allowed[None, None]
                 scores = scores.masked_fill(~allowed, -math.inf)
-            out, found = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
-            return out, found if weights else None
+            out, attention = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
+            return out, attention if weights else None
 
         i = torch.arange(start, start + q.shape[2], device=q.device)[:, None]
         parts = zip(q.split(self.chunk, 2), i.split(self.chunk), strict=True)
-        outs, found = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
-        return torch.cat(outs, 2), torch.cat(found, 2) if weights else None
+        outs, attention = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
+        return torch.cat(outs, 2), torch.cat(attention, 2) if weights else None

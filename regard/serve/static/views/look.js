@@ -29,7 +29,7 @@ export const view = {
     let input = {}; // what was sent to be looked at: the server keeps only the latest passes
     let turn = 0; // of all answers that are on their way only the last one counts
 
-    const sees = () => context.model.does.every((one) => one === "see" || one === "look"); // those that read do more
+    const sees = () => context.model.inputs[0] !== "text"; // images, or the pixels of one
 
     function arrange() {
       inputs.replaceChildren(...(sees() ? [image, texts.element] : [text.element, second.element]));

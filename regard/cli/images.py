@@ -1,0 +1,138 @@
+"""The verbs of image tasks that draw as commands: detect, complete, caption."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from regard.cli.base import (
+    PATH,
+    beam_option,
+    json_option,
+    penalty_option,
+    quantize_option,
+    regard,
+    sampling_of,
+    sampling_options,
+)  # fmt: skip
+from regard.cli.verbs import ask, load_task, show
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1, required=True)
+@click.option("--out", type=PATH, help="Draw the boxes there (.png); for several images, a folder.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Least probability of an object."
+)
+@quantize_option
+@json_option
+def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float, quantize: Any, as_json: bool) -> None:
+    """Find objects in each IMAGE: label, probability, and the box as left, top, right, bottom in pixels.
+
+    \b
+    regard detect RUN image.png --out boxes.png
+    regard detect RUN photos/*.jpg --out FOLDER --json
+    """
+    from regard.data.readers.image_files import read_image
+    from regard.inside.draw.boxes import check_place, draw_boxes
+
+    drawings = drawing_paths(image, out)
+    for path in drawings:
+        check_place(path)
+    task = load_task("detect", run, quantize, {})
+    for number, name in enumerate(image):  # each as it is done: there may be many
+        objects = task.detect([name], threshold=threshold)[0]
+        show(task, "detect", name, task.as_answer(objects), as_json, several=len(image) > 1)
+        if drawings:
+            draw_boxes(read_image(name), objects, task.model.config.labels, drawings[number])
+            click.echo(f"drawn: {drawings[number]}", err=True)
+
+
+def drawing_paths(images: tuple[str, ...], out: Path | None) -> list[Path]:
+    """The path of each image's drawing: the file itself or, for several images, files of a folder."""
+    if out is None:
+        return []
+    one = out.suffix and not out.is_dir()
+    if one and len(images) > 1:
+        raise ValueError(f"{out} is one file, but there are {len(images)} images; give a folder: --out {out.stem}")
+    found = [out] if one else [out / f"{Path(name).stem}.png" for name in images]
+    for i, name in enumerate(images):
+        if found[i] in found[:i]:
+            first = images[found.index(found[i])]
+            raise ValueError(f"{name} and {first} would both be drawn to {found[i]}; rename one")
+        spare(found[i], images)
+    return found
+
+
+def spare(out: Path, images: tuple[str, ...]) -> None:
+    """Raise a ValueError if a drawing would overwrite one of the images."""
+    for name in images:
+        if Path(name).resolve() == out.resolve():
+            raise ValueError(f"{name} would be overwritten; choose another name for the drawing")
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1)
+@click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the images there.")
+@click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each image.")
+@click.option("--temperature", type=click.FloatRange(0), help="Of sampling; 0 takes the most probable.  [default: 1]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of sampling, or of the mask.")
+@quantize_option
+def complete(
+    run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float | None, seed: int,
+    quantize: Any,
+) -> None:  # fmt: skip
+    """Complete each IMAGE with the model in RUN.
+
+    A model of pixels generates the lower part or, without any IMAGE, whole images; a masked autoencoder restores the
+    patches that are masked. A row of the drawing is the input, the completions, and the original image.
+    """
+    from regard.data.readers.image_files import SUFFIXES
+    from regard.files import write_atomically
+    from regard.tasks.pixel_model import sheet
+
+    if out.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{out} has no suffix of an image; use .png")
+    spare(out, image)
+    options = {name: value for name, value in dict(rows=rows, temperature=temperature).items() if value is not None}
+    task = load_task("complete", run, quantize, options)
+    write_atomically(out, sheet(task.completions(image, count=count, seed=seed, **options)).save)
+    click.echo(f"drawn: {out}", err=True)
+
+
+@regard.command()
+@click.argument("run")
+@click.argument("image", nargs=-1, required=True)
+@beam_option
+@penalty_option
+@click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Captions of each image.")
+@sampling_options
+@click.option("--look", type=PATH, help="Draw the attention of each word of the first IMAGE (.png .svg .pdf).")
+@quantize_option
+@json_option
+def caption(
+    run: str, image: tuple[str, ...], beam: int | None, length_penalty: float | None, n_best: int,
+    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int,
+    look: Path | None, quantize: Any, as_json: bool,
+) -> None:  # fmt: skip
+    """Describe each IMAGE with the model in RUN.
+
+    \b
+    regard caption RUN image.png --look words.png
+    """
+    if look is not None:
+        from regard.inside.draw.canvas import check_suffix
+
+        check_suffix(look)
+        spare(look, image)
+    sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
+    options = dict(beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
+    task = ask("caption", run, image, quantize, as_json, options)
+    if look is not None:
+        from regard.inside.views.captions import draw_words
+
+        draw_words(task, image[0], look, task.caption(image[:1], **options)[0][0])
+        click.echo(f"drawn: {look}", err=True)

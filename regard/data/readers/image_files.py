@@ -1,0 +1,116 @@
+"""Image files as images of Pillow's, read robustly, and as arrays."""
+
+import base64
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+FRACTIONS = 2
+"""Floats below are meant to go from 0 to 1, give or take a rounding; as bytes they would all be black."""
+MOST_PIXELS = 1 << 27
+"""Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
+"""What these files are in truth, as Pillow calls it; others, such as PostScript, it would hand to other programs."""
+WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+"""Modes of grey with more than 8 bits."""
+
+
+def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
+    """An image as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+    if isinstance(image, Image.Image):
+        return plain(upright(image))
+    name = str(image) if isinstance(image, str | Path) else "the image"
+    if isinstance(image, str | Path) and Path(image).is_dir():
+        raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
+    if isinstance(image, str | Path) and not Path(image).is_file():
+        raise ValueError(f"no such image: {name}")
+    try:
+        with Image.open(image, formats=FORMATS) as opened:
+            columns, rows = opened.size
+            if rows * columns > MOST_PIXELS:
+                raise ValueError(
+                    f"{name} has {rows:,} × {columns:,} pixels, at most {MOST_PIXELS:,} are read; make it smaller"
+                )
+            opened.load()
+            found = plain(upright(opened))
+            found.info["path"] = name  # for errors
+            return found
+    except UnidentifiedImageError:
+        raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
+    except Image.DecompressionBombError:  # before its size can be asked for
+        raise ValueError(f"{name} has too many pixels, at most {MOST_PIXELS:,} are read; make it smaller") from None
+    except (OSError, SyntaxError, EOFError, MemoryError, ValueError, Warning) as error:  # where these are errors
+        if str(error).startswith(str(name)):
+            raise
+        raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
+
+
+def read_data_uri(uri: Any) -> Image.Image:
+    """The image in a data: URI, as a request holds it."""
+    head, comma, data = uri.partition(",") if isinstance(uri, str) else ("", "", "")
+    if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
+        raise ValueError("no data: URI of an image; send data:image/png;base64,…")
+    return read_image(BytesIO(base64.b64decode(data, validate=True)))  # its errors are ValueErrors
+
+
+def is_image(name: str) -> bool:
+    """Whether a word ends like the name of an image file."""
+    return Path(name.strip()).suffix.lower() in SUFFIXES
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The image files of a folder and those below it; what is hidden, or has another suffix, is passed over."""
+    found = sorted(
+        path for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )  # fmt: skip
+    if not found:
+        raise ValueError(f"{folder} holds no images ({', '.join(SUFFIXES)}); fill it or remove it")
+    return found
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turned as the camera noted; a note that cannot be read is no reason to refuse the image."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # whatever stands in an old camera's notes
+        return image
+
+
+def plain(image: Image.Image) -> Image.Image:
+    """Any mode as L or RGB."""
+    if image.mode in WIDE:  # convert("L") would cut off at 255
+        values = np.asarray(image, dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError("some of its pixels are no numbers")
+        most = 255.0 if image.mode == "F" or image.mode == "I" and values.max() <= 255 else 65535.0
+        if image.mode == "F" and values.max() < FRACTIONS:
+            most = 1.0
+        grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
+        return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
+    if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        was_grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
+        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+        return seen.getchannel(0) if was_grey else seen.convert("RGB")
+    if image.mode in ("L", "RGB"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def as_array(image: Image.Image, channels: int) -> np.ndarray:
+    """Rows, columns, channels as bytes."""
+    if channels not in (1, 3):
+        raise ValueError(f"image files have 1 channel (grey) or 3 (colour), the model reads {channels}")
+    found = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    return found[:, :, None] if channels == 1 else found
+
+
+def as_images(pixels: Iterable[np.ndarray]) -> list[Image.Image]:
+    """Arrays of bytes (rows, columns, channels), grey or in colours, as images of Pillow's."""
+    return [Image.fromarray(one[..., 0] if one.shape[-1] == 1 else one) for one in pixels]

@@ -1,0 +1,87 @@
+"""Image files of a folder or a table, with their labels or captions; nothing is decoded yet. Errors name the line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from regard.data.readers.image_files import is_image, list_images, read_image
+from regard.data.readers.image_tables import TABLES, read_table
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """An image file, its label, and the line of the table that names it, as errors begin with it."""
+
+    path: Path
+    label: str = ""
+    where: str = ""
+
+    def read(self) -> Image.Image:
+        """The decoded image."""
+        try:
+            return read_image(self.path)
+        except ValueError as error:
+            raise ValueError(f"{self.where}{error}") from None
+
+
+def list_folder(folder: Path) -> list[ImageFile]:
+    """The images of a folder with a sub-folder for each class; files with other suffixes are passed over."""
+    inside = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    classes = [path for path in inside if path.is_dir()]
+    if not classes:
+        raise ValueError(f"{folder} has no folders; put the images of each class into a folder with its name")
+    files = {path: list_images(path) for path in classes}
+    if not any(file.parent == path for path in classes for file in files[path]):
+        parts = ", ".join(path.name for path in classes[:3])
+        raise ValueError(
+            f"the folders of {folder} ({parts}) hold folders, no images; name the one for training: "
+            f"--data.images {classes[0]}, and others as --data.valid and --data.test"
+        )
+    if loose := [path.name for path in inside if path not in classes and is_image(path.name)]:
+        count = "an image lies" if len(loose) == 1 else f"{len(loose):,} images lie"
+        raise ValueError(f"{folder}: {count} beside its folders ({loose[0]}); put each into the folder of its class")
+    return [ImageFile(file, path.name) for path in classes for file in files[path]]
+
+
+def list_table(table: Path, column: str = "label") -> list[ImageFile]:
+    """The images of a table's rows, with their labels or, for column "", without; paths are relative to the table."""
+    if table.suffix.lower() not in TABLES or not table.exists():
+        kinds = f"a folder with a folder a class, a table ({', '.join(TABLES)}) or an .npz"
+        missing = f"no such {'file' if table.suffix else 'folder'}: {table}; give {kinds}"
+        raise ValueError(f"{table}: images are {kinds}" if table.exists() else missing)
+    return [
+        ImageFile(table.parent / path, "".join(cells[:1]), f"{table}, line {number}: ")
+        for number, path, cells in read_table(table, column)
+    ]
+
+
+def list_labelled(source: str) -> list[ImageFile]:
+    """The images of a folder of folders, or of a table, with their labels."""
+    path = Path(source)
+    return list_folder(path) if path.is_dir() else list_table(path)
+
+
+def list_unlabelled(source: str) -> list[ImageFile]:
+    """The images of a folder at any depth, or of a table, each path once and without a label."""
+    path = Path(source)
+    if path.is_dir():
+        return [ImageFile(file) for file in list_images(path)]
+    return list({image.path: image for image in list_table(path, "")}.values())
+
+
+def list_captioned(source: str | Path) -> tuple[list[ImageFile], list[tuple[str, ...]]]:
+    """The images of a table, each path once, and the captions of each; paths are relative to the table."""
+    table = Path(source)
+    if table.suffix.lower() not in TABLES:
+        kinds = f"a table ({', '.join(TABLES)}) of path and caption"
+        raise ValueError(f"{source}: images with captions are {kinds}" if table.exists() else f"no such file: {source}")
+    files: dict[Path, ImageFile] = {}
+    captions: dict[Path, list[str]] = {}
+    for number, name, texts in read_table(table, "caption"):
+        path, where = table.parent / name, f"{table}, line {number}: "
+        if not path.is_file():
+            raise ValueError(f"{where}no such image: {path}; paths are relative to the table")
+        files.setdefault(path, ImageFile(path, "", where))
+        captions.setdefault(path, []).extend(texts)
+    return list(files.values()), [tuple(captions[path]) for path in files]

@@ -1,0 +1,84 @@
+"""The contract of every data config: what training, evaluation and the command line may ask of it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+Tune = Literal["all", "head", "lora"]
+"""Which weights of a pretrained model are trained: all, the head's, or the head's and LoRA adapters."""
+
+TRAINED = ("kind", "vocab_size")
+"""Fields of a tokenizer that is trained here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Data:
+    """Base of every data config: a subclass adds fields, names those of the user's files, and implements `split`."""
+
+    own: ClassVar[tuple[str, ...]] = ()
+    """Fields that name the user's training files; where none is set, the embedded data are used."""
+    reading: ClassVar[tuple[str, ...]] = ()
+    """Fields that say how examples are read, not which; they are kept when a run is evaluated on other files."""
+    decides: ClassVar[dict[str, str]] = {}
+    """Fields that follow from the data, as "model.image", each with the rest of the error for a user who sets it."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the data come with the package, because no file of the user is named."""
+        return all(getattr(self, name) in (None, ()) for name in self.own)
+
+    @property
+    def test(self) -> str | None:
+        """The file or folder with the test examples, if one is named."""
+        return None
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Fields that have no effect, each with the option that is the reason: {"rank": "tune all"}."""
+        return {}
+
+    def split(self) -> tuple[Any, Any]:
+        """The training and the validation examples."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is split")
+
+    def held_out(self) -> Any:
+        """The test examples; the validation examples where no others exist."""
+        return self.split()[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextData(Data):
+    """Base of the configs whose texts are read by a tokenizer, given or trained."""
+
+    reading: ClassVar[tuple[str, ...]] = ("lowercase",)
+    decides: ClassVar[dict[str, str]] = {"model.vocab_size": "follows from the texts; use --data.vocab-size"}
+
+    tokenizer: str | None = None
+    """An existing tokenizer.json (none: one is trained on the training data)."""
+    kind: Literal["bpe", "word", "char"] = "bpe"
+    """Kind of tokenizer to train."""
+    vocab_size: int = 8000
+    """Entries of the tokenizer to train."""
+    lowercase: bool = False
+    """Lower-case everything."""
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return idle_with("tokenizer", self.tokenizer, *TRAINED)
+
+
+def idle_with(option: str, value: Any, *fields: str) -> dict[str, str]:
+    """The entries of `idle` for fields that have no effect while an option is set; {} where it is not."""
+    return dict.fromkeys(fields, f"{option} {value}") if value else {}
+
+
+def idle_rank(tune: Tune) -> dict[str, str]:
+    """The entry of `idle` for the rank of LoRA adapters, where there are none."""
+    return {} if tune == "lora" else {"rank": f"tune {tune}"}
+
+
+def check_tuning(base: str | None, tune: Tune, rank: int) -> None:
+    """Raise an error where a part of a pretrained model is to be trained, but no such model is named."""
+    if base is None and tune != "all":
+        raise ValueError(f"tune={tune!r} needs weights to start from; give --data.base")
+    if rank < 1:
+        raise ValueError(f"rank={rank} must be at least 1")

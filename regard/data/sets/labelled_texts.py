@@ -1,0 +1,135 @@
+"""Examples for a task: the user's files, or sets that are generated here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from regard.data.generated.facts import paraphrases, questions, tagged
+from regard.data.generated.languages import languages
+from regard.data.generated.text_tasks import tasks
+from regard.data.readers.examples import Instruction, Labelled, read_examples
+from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_rank, idle_with
+
+Examples = list[Any]
+HELD_OUT = 1000
+"""Generated examples for validation, and for the scores at the end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExamplesConfig(TextData):
+    """Where examples come from (nothing given: those generated here), what to start from, and what to train of it."""
+
+    own: ClassVar[tuple[str, ...]] = ("train",)
+    reading: ClassVar[tuple[str, ...]] = ("task", "lowercase", "max_len")
+
+    task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
+    """What is learned from them."""
+    train: str | None = None
+    """A .jsonl, .csv, .tsv or (tags) .conll file."""
+    valid: str | None = None
+    """The same for validation (nothing given: every tenth example is held out)."""
+    test: str | None = None
+    """The same for the scores at the end (nothing given: those for validation)."""
+    columns: tuple[str, ...] = ()
+    """Names of fields in the files where they differ, as text=sentence,label=class."""
+    base: str | None = None
+    """A run or checkpoint whose weights and tokenizer to start from."""
+    tune: Tune = "all"
+    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
+    rank: int = 8
+    """Rank of the LoRA adapters."""
+    vocab_size: int = 2000
+    hidden: float = 0.0
+    """Share of the words that training shows as the mask token: what stays known is what stands around them."""
+    max_len: int = 256
+    """Longest example in tokens; longer ones are cut."""
+    epoch_size: int = 20_000
+    """Fresh generated examples in an epoch."""
+
+    def __post_init__(self) -> None:
+        if (self.valid or self.test) and not self.train:
+            raise ValueError("validation examples without training examples; give --data.train too")
+        check_tuning(self.base, self.tune, self.rank)
+        for pair in self.columns:
+            if "=" not in pair:
+                raise ValueError(f"columns are given as text=sentence,label=class, got {pair!r}")
+        if not 0 <= self.hidden < 1:
+            raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
+        if self.hidden and self.task == "instruct":
+            raise ValueError("words are hidden from models that read both sides, not from instruct; leave out hidden")
+        if self.max_len < 4 or self.epoch_size < 1:
+            raise ValueError("max_len must be at least 4, epoch_size at least 1")
+
+    @property
+    def idle(self) -> dict[str, str]:
+        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        return tokens | idle_rank(self.tune)
+
+    def read(self, path: str) -> Examples:
+        return read_examples(path, self.task, dict(pair.split("=", 1) for pair in self.columns))
+
+    def split(self) -> tuple[Examples, Examples]:
+        """Training and validation examples."""
+        if self.train is None:
+            return self.generated("train", 0), EMBEDDED[self.task]("valid", HELD_OUT, 0)
+        examples = self.read(self.train)
+        if self.valid is not None:
+            return examples, self.read(self.valid)
+        if len(examples) < 2:
+            raise ValueError(f"{self.train}: one example cannot be split; give --data.valid")
+        held = [example for i, example in enumerate(examples) if i % 10 == 1]
+        return [example for i, example in enumerate(examples) if i % 10 != 1], held
+
+    def generated(self, split: str, epoch: int) -> Examples:
+        """Fresh examples for every epoch, where there is no end of them."""
+        return EMBEDDED[self.task](split, self.epoch_size, epoch * self.epoch_size)
+
+    def held_out(self) -> Examples:
+        """The examples for the scores at the end."""
+        if self.embedded:
+            return EMBEDDED[self.task]("test", HELD_OUT, 0)
+        return self.read(self.test) if self.test is not None else self.split()[1]
+
+
+def labels_of(task: str, examples: Examples) -> tuple[str, ...]:
+    """The labels of examples, sorted; for tags, O and a B- and an I- label of each kind of entity; else none."""
+    if task == "classify":
+        return tuple(sorted({example.label for example in examples}))
+    if task == "tag":
+        kinds = sorted({entity.label for example in examples for entity in example.entities})
+        return ("O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"))
+    return ()
+
+
+def sides_of(examples: Examples) -> tuple[list[str], list[str] | None]:
+    """The first texts of labelled examples and, where some example has one, the second texts."""
+    pairs = any(example.second is not None for example in examples)
+    return [e.text for e in examples], [e.second or "" for e in examples] if pairs else None
+
+
+def tag_of(offsets: tuple[int, int] | None, entities: Sequence[Any]) -> str:
+    """The tag of a word at these characters: B-… where an entity begins with it, I-… inside one, else O."""
+    assert offsets is not None
+    for entity in entities:
+        if entity.start <= offsets[0] < entity.end:
+            return f"{'B' if offsets[0] == entity.start else 'I'}-{entity.label}"
+    return "O"
+
+
+def _languages(split: str, count: int, start: int) -> Examples:
+    """The names are finite; each pass joins others."""
+    return [Labelled(text, label) for text, label in languages(split, seed=start // max(1, count))]
+
+
+def _instructions(split: str, count: int, start: int) -> Examples:
+    found = tasks(split, count, start=start, shares={"date": 1})
+    return [Instruction(one.source, one.target) for one in found]
+
+
+EMBEDDED: dict[str, Callable[[str, int, int], Examples]] = {
+    "classify": _languages,
+    "tag": lambda split, count, start: tagged(split, count, start=start),
+    "answer": lambda split, count, start: questions(split, count, start=start),
+    "embed": lambda split, count, start: paraphrases(split, count, start=start),
+    "instruct": _instructions,
+}

@@ -1,0 +1,71 @@
+"""Running text for language models: the user's files, or Python's own documentation."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regard.data.generated.docs import documentation, documentation_hash
+from regard.data.readers.text_files import read_text
+from regard.data.sets.base import TextData
+
+HELD_OUT = 10
+"""Without validation files the last one part in so many is held out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextConfig(TextData):
+    """Where text comes from (nothing given: Python's documentation), and its tokens."""
+
+    own: ClassVar[tuple[str, ...]] = ("text",)
+
+    text: tuple[str, ...] = ()
+    """UTF-8 text files, read one after the other."""
+    valid_text: tuple[str, ...] = ()
+    """Files for validation (nothing given: the last tenth of the text is held out)."""
+    vocab_size: int = 1024
+    sha256: str | None = None
+    """Of the text that a run was trained on; recorded by the run."""
+
+    def __post_init__(self) -> None:
+        if self.valid_text and not self.text:
+            raise ValueError("validation text without training text; give --data.text too")
+
+    def split(self) -> tuple[str, str]:
+        """Training and validation text."""
+        if self.embedded:
+            return documentation("train"), documentation("valid")
+        text = read_text(self.text)
+        if self.valid_text:
+            return text, read_text(self.valid_text)
+        cut = len(text) - max(2, len(text) // HELD_OUT)
+        return text[:cut], text[cut:]
+
+    def held_out(self) -> str:
+        """The test text; of the user's files, the validation text."""
+        return documentation("test") if self.embedded else self.split()[1]
+
+    def digest(self) -> str:
+        """The sha256 of everything that `split` gives."""
+        if self.embedded:
+            return documentation_hash()
+        return hashlib.sha256("\0".join(self.split()).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpansConfig(TextConfig):
+    """Running text with spans taken out of it, which a model is to restore."""
+
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len", "rate")
+
+    vocab_size: int = 2000
+    rate: float = 0.15
+    """Share of the tokens taken out."""
+    span: float = 3.0
+    """Mean length of a span, in tokens."""
+    max_len: int = 128
+    """Tokens of a window."""
+
+    def __post_init__(self) -> None:
+        TextConfig.__post_init__(self)
+        if not 0 < self.rate < 1 or self.span < 1 or self.max_len < 8:
+            raise ValueError("rate must be between 0 and 1, span at least 1, max_len at least 8")

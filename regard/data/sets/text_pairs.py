@@ -1,0 +1,91 @@
+"""Pairs of texts: translations, and tasks with their answers; the user's files or embedded pairs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regard.data.generated.phrases import phrases
+from regard.data.generated.text_tasks import tasks
+from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.sets.base import TRAINED, TextData, idle_with
+
+HELD_OUT = 1000
+"""Embedded pairs for validation, and others for the test."""
+SHARES = {"translate": 8, "language": 3, "date": 4, "summarize": 1}
+"""How often each embedded task occurs. Summaries are long: one in sixteen is already a third of all tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairsConfig(TextData):
+    """Where sentence pairs come from (nothing given: the embedded English → German phrases), and their tokens."""
+
+    own: ClassVar[tuple[str, ...]] = ("source", "pairs")
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
+
+    source: str | None = None
+    """Source sentences, one a line."""
+    target: str | None = None
+    """Their translations, line by line."""
+    pairs: str | None = None
+    """Instead of the two: one file, .tsv (source, tab, target) or .jsonl (objects with `keys`)."""
+    valid_source: str | None = None
+    """Source sentences for validation (nothing given: the last lines of the training data are held out)."""
+    valid_target: str | None = None
+    """Their translations."""
+    valid_pairs: str | None = None
+    """Instead of the two: one .tsv or .jsonl file."""
+    keys: tuple[str, ...] = ("source", "target")
+    """The two fields of a .jsonl object."""
+    max_len: int = 256
+    """Longest side of a training pair, in tokens; longer pairs are left out."""
+    epoch_size: int = 20_000
+    """Fresh embedded phrases in an epoch."""
+
+    def __post_init__(self) -> None:
+        for prefix in ("", "valid_"):
+            source, target, pairs = (getattr(self, prefix + name) for name in ("source", "target", "pairs"))
+            if pairs is not None and (source or target):
+                raise ValueError(f"give either {prefix}pairs or {prefix}source and {prefix}target, not both")
+            if (source is None) != (target is None):
+                missing = f"{prefix}target" if target is None else f"{prefix}source"
+                raise ValueError(f"{prefix}source and {prefix}target go together; {missing} is missing")
+        if self.embedded and (self.valid_source or self.valid_pairs):
+            raise ValueError("validation pairs without training pairs; give source and target, or pairs, too")
+        if len(self.keys) != 2:
+            raise ValueError(f"keys names two fields, source and target; got {len(self.keys)}")
+        if self.epoch_size < 1 or self.max_len < 1:
+            raise ValueError("epoch_size and max_len must be at least 1")
+
+    def split(self) -> tuple[Pairs, Pairs]:
+        """Training and validation pairs."""
+        if self.embedded:
+            return self.generated("train", self.epoch_size), self.generated("valid", HELD_OUT)
+        train = read_pairs(self.source, self.target, self.pairs, self.keys)
+        if self.valid_source or self.valid_pairs:
+            return train, read_pairs(self.valid_source, self.valid_target, self.valid_pairs, self.keys)
+        held = min(1000, len(train) // 20) or 1
+        return train[:-held] or train, train[-held:]
+
+    def held_out(self) -> Pairs:
+        """The embedded test pairs; of the user's files, the validation pairs."""
+        return self.generated("test", HELD_OUT) if self.embedded else self.split()[1]
+
+    def generated(self, split: str, count: int, start: int = 0) -> Pairs:
+        """Embedded pairs number `start`, `start` + 1 … of a split."""
+        return [(phrase.source, phrase.target) for phrase in phrases(split, count, start=start)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TasksConfig(PairsConfig):
+    """Texts with the name of a task before them, and their answers (nothing given: four embedded tasks)."""
+
+    vocab_size: int = 1000
+    base: str | None = None
+    """A T5 run or checkpoint whose weights and tokenizer to start from."""
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+
+    def generated(self, split: str, count: int, start: int = 0) -> Pairs:
+        """Embedded examples number `start`, `start` + 1 … of a split."""
+        return [(task.source, task.target) for task in tasks(split, count, start=start, shares=SHARES)]

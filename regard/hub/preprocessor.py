@@ -1,0 +1,127 @@
+"""How images are prepared, as it lies beside a model: `preprocessor_config.json` in and out."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.config import parse
+from regard.data.readers.preprocessing import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preprocessing
+from regard.hub.files import read_json, write_json
+from regard.nn.patches import sides
+
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
+"""Of images; and of images and texts together, where newer releases keep the same as a part."""
+NUMBERS = {name: int(value) for name, value in FILTERS.items()}
+"""What the filters are called there."""
+HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+KINDS: dict[str, dict[str, Any]] = {
+    "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),
+    "DeiT": dict(size=256, resample=3, do_center_crop=True, crop_size=224, image_mean=HALF, image_std=HALF),
+    "CLIP": dict(
+        size={"shortest_edge": 224}, resample=3, do_center_crop=True, crop_size=224, image_mean=CLIP_MEAN,
+        image_std=CLIP_STD,
+    ),
+    "Detr": dict(
+        size={"shortest_edge": 800, "longest_edge": 1333}, resample=2, image_mean=IMAGENET_MEAN,
+        image_std=IMAGENET_STD,
+    ),
+}  # fmt: skip
+"""What each of their processors does where the file leaves it out."""
+SIZES = ("height", "width"), ("shortest_edge",), ("shortest_edge", "longest_edge")
+"""What a size may say."""
+
+
+def load_preprocessing(directory: str | Path, config: Any) -> Preprocessing:
+    """What lies beside a model with this config; without a file, ViT's way for images of the model's own size."""
+    path, whole = Path(directory) / PREPROCESSOR, Path(directory) / PROCESSOR
+    fields = read_json(path) if path.is_file() else None
+    if fields is None and whole.is_file():
+        path, fields = whole, read_json(whole).get("image_processor")
+    if fields is None:
+        middle = (0.5,) * config.channels
+        return Preprocessing(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
+    try:
+        return read_preprocessing(fields, config.channels)
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
+    """Their fields as ours; ValueError for what we cannot do."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"image_processor={fields!r} is no object {{…}}; write it again")
+    named = str(fields.get("image_processor_type") or fields.get("feature_extractor_type") or "ViTImageProcessor")
+    kind = (
+        named.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    )
+    if kind not in KINDS:
+        known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
+        raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
+    told = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
+    if told.get("do_pad") and kind != "Detr":  # there smaller images of a batch are filled up, and said to be
+        raise ValueError("do_pad=True cannot be read here; only images that end up with one size can")
+    filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
+    if told["resample"] not in list(filters):  # which may be asked for anything
+        raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")
+    size = told["size"] if told.get("do_resize", True) else None
+    if isinstance(size, int) and kind == "Detr":
+        size = {"shortest_edge": size, "longest_edge": told.get("max_size", 1333)}
+    if isinstance(size, int) and kind == "CLIP":
+        size = {"shortest_edge": size}
+    lengths = {} if size is None else read_size("size", size, SIZES)
+    crop = read_size("crop_size", told["crop_size"], SIZES[:1]) if told.get("do_center_crop", False) else None
+    scale, centred = told.get("rescale_factor", 1 / 255), told.get("do_normalize", True)
+    return Preprocessing(
+        channels=channels,
+        size=(lengths["height"], lengths["width"]) if "height" in lengths else None,
+        shortest=lengths.get("shortest_edge"),
+        longest=lengths.get("longest_edge"),
+        crop=(crop["height"], crop["width"]) if crop is not None else None,
+        filter=filters[told["resample"]],
+        scale=parse(scale, float, "rescale_factor") if told.get("do_rescale", True) else None,
+        mean=each("image_mean", told["image_mean"], channels) if centred else (),
+        std=each("image_std", told["image_std"], channels) if centred else (),
+    )
+
+
+def read_size(name: str, size: Any, known: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    """Lengths by what they are called; two without names are height and width, one is both."""
+    pair = [size, size] if isinstance(size, int) else size
+    if isinstance(pair, list) and len(pair) == 2:
+        size = dict(zip(known[0], pair, strict=True))
+    told = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
+    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in told.items()}
+    if set(lengths) not in map(set, known) or min(lengths.values()) < 1:
+        ways = ", or ".join(" and ".join(way) for way in known)
+        raise ValueError(f"{name}={size} cannot be read here; give {ways}, above 0")
+    return lengths
+
+
+def each(name: str, value: Any, channels: int) -> tuple[float, ...]:
+    """A number for every channel; older files have one for all."""
+    return parse([value] * channels if isinstance(value, int | float) else value, tuple[float, ...], name)
+
+
+def save_preprocessing(directory: str | Path, how: Preprocessing) -> None:
+    """Writes it so that others read the same."""
+    kind = "ViT" if how.shortest is None else "CLIP" if how.longest is None else "Detr"
+    fields: dict[str, Any] = {
+        "image_processor_type": f"{kind}ImageProcessor",
+        "do_resize": how.size is not None or how.shortest is not None,
+        "resample": NUMBERS[how.filter],
+        "do_center_crop": how.crop is not None,
+        "do_rescale": how.scale is not None,
+        "do_normalize": bool(how.mean),
+        "do_convert_rgb": how.channels == 3,
+    }
+    if how.size is not None:
+        fields["size"] = {"height": how.size[0], "width": how.size[1]}
+    if how.shortest is not None:
+        longest = {} if how.longest is None else {"longest_edge": how.longest}
+        fields["size"] = {"shortest_edge": how.shortest, **longest}
+    if how.crop is not None:
+        fields["crop_size"] = {"height": how.crop[0], "width": how.crop[1]}
+    if how.scale is not None:
+        fields["rescale_factor"] = how.scale
+    if how.mean:
+        fields |= {"image_mean": list(how.mean), "image_std": list(how.std)}
+    write_json(Path(directory) / PREPROCESSOR, fields)

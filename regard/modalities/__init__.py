@@ -1,0 +1,6 @@
+"""What a model reads: one record for each modality. Importing this package registers them."""
+
+from regard.modalities import image, pixels, text  # noqa: F401
+from regard.modalities.base import Modality
+
+__all__ = ["Modality"]

@@ -1,0 +1,81 @@
+"""Pixels as tokens: each is one colour of a small palette, row by row from the top left."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from regard.files import write_atomically
+
+PIXELS = "pixels.json"
+MOST = 1 << 16
+"""Colours of the largest palette."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PixelTokenizer:
+    """What `tokenizer.json` is for texts: images of one size to ids and back."""
+
+    rows: int
+    columns: int
+    channels: int
+    levels: int
+    """Values of a channel; the palette is all their combinations."""
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1 or self.channels not in (1, 3):
+            raise ValueError(f"images of {self.rows} × {self.columns} with {self.channels} channels are none")
+        if self.levels < 2 or self.colours > MOST:
+            raise ValueError(
+                f"levels={self.levels} in {self.channels} channels are {self.colours:,} colours; use 2 to {MOST:,}"
+            )
+
+    @classmethod
+    def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "PixelTokenizer":
+        """The tokens of images of this shape (rows, columns, channels); without `levels`, 16 for grey, 6 for colours."""
+        rows, columns, channels = shape
+        usual = 16 if channels == 1 else 6
+        return cls(rows=rows, columns=columns, channels=channels, levels=usual if levels is None else levels)
+
+    @property
+    def colours(self) -> int:
+        return self.levels**self.channels
+
+    @property
+    def start(self) -> int:
+        """The token before the first pixel; it stands for no colour."""
+        return self.colours
+
+    @property
+    def vocab_size(self) -> int:
+        return self.colours + 1
+
+    def __len__(self) -> int:
+        """Tokens of an image."""
+        return self.rows * self.columns
+
+    def encode(self, images: np.ndarray) -> np.ndarray:
+        """Bytes (number, rows, columns, channels) as ids (number, tokens): the nearest level of each channel."""
+        steps = np.rint(images * ((self.levels - 1) / 255)).astype(np.int64)
+        places = self.levels ** np.arange(self.channels)[::-1]
+        return (steps * places).sum(-1).reshape(len(images), -1)
+
+    def decode(self, ids: np.ndarray) -> np.ndarray:
+        """Ids as bytes; the darkest level is 0, the brightest 255."""
+        places = self.levels ** np.arange(self.channels)[::-1]
+        steps = ids[..., None] // places % self.levels
+        bytes_ = np.rint(steps * (255 / (self.levels - 1))).astype(np.uint8)
+        return bytes_.reshape(len(ids), self.rows, self.columns, self.channels)
+
+    def save(self, directory: Path) -> None:
+        text = json.dumps(asdict(self), indent=2) + "\n"
+        write_atomically(directory / PIXELS, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+    @classmethod
+    def load(cls, directory: Path) -> "PixelTokenizer":
+        path = directory / PIXELS
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:  # JSON's errors are ValueErrors
+            raise ValueError(f"{path} says nothing of pixels ({error}); copy it again") from None

@@ -1,0 +1,3 @@
+from tests.train.conftest import pairs, small
+
+__all__ = ["pairs", "small"]
