@@ -42,12 +42,11 @@ def check_texts(task: Any, texts: Sequence[Any], most: int, target: Any = None, 
 
 
 def read_encoder(
-    task: Any, *texts: str, answers: str = "vector", target: Target = None, kept: int | None = None, cut: bool = False,
-    greedy: bool = False,
+    task: Any, *texts: str, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
     """A text, or a pair of texts, as an encoder reads it; `cut` shortens it to the context."""
     check_texts(task, texts, 2, target, kept)
-    model, tokenizer = task.model, task.tokenizer
+    model, tokenizer, answers = task.model, task.tokenizer, task.output
     pair = {} if len(texts) == 1 else {"second": texts[1]}
     limit = model.config.max_len if cut else None
     framed = tokenizer.frame(
@@ -66,11 +65,15 @@ def read_encoder(
     if answers == "span":  # the same token may stand at several positions
         labels = [f"{token} (token {i})" for i, token in enumerate(sequence.tokens)]
 
+    if answers == "vector" and not hasattr(model, "embed"):
+        with torch.inference_mode():
+            answers = "number" if model(**inputs).numel() == 1 else "vector"
+
     def embed(inputs: dict[str, Tensor]) -> Float[Tensor, "B D"]:
         if hasattr(model, "embed"):
             return model.embed(**inputs)
         rows = model(**inputs)
-        return rows.mean(1) if rows.dim() == 3 else rows
+        return rows.mean(1) if rows.dim() == 3 else rows.reshape(len(rows), -1)
 
     def run(inputs: dict[str, Tensor]) -> Float[Tensor, "B P V"]:
         if answers == "vector":
