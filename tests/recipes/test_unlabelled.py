@@ -220,7 +220,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     call("complete", runs / "lstm", "--count", 2, "--out", tmp_path / "nothing.png")
     capsys.readouterr()
     assert "leaves nothing to generate" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
-    assert "no suffix of a picture" in fails(capsys, *words, tmp_path / "c.txt")
+    assert "no suffix of an image" in fails(capsys, *words, tmp_path / "c.txt")
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")
     assert "completes pictures, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
