@@ -63,18 +63,12 @@ CONVNETS = {
 """Published sizes by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One layer, or several: what it trains, and multiply–adds of one image."""
-
-    parameters: int
-    work: int
-
-    def __add__(self, other: "Part") -> "Part":
-        return Part(self.parameters + other.parameters, self.work + other.work)
+Part = tuple[int, int]
+"""Of one layer, or several: parameters, and multiply–adds of one image."""
 
 
-NOTHING = Part(0, 0)
+def together(*parts: Part) -> Part:
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,30 +151,30 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
     if batch < 1:
         raise ValueError(f"batch={batch} must be at least 1")
     side = halved(config.side)
-    stages = [_stage("res1", side, *first_stage(config), batch)]
+    table = [("res1", side, *first_stage(config))]
     side, width = halved(side), config.first_dim  # the pooling between the first two stages has no weights
     for index, (inner, outer, blocks) in enumerate(zip(config.inner, config.outer, config.blocks, strict=True)):
         before, side = side, halved(side) if index else side
-        part = convolution(width, outer, 1, side)  # beside the first block
+        parts = [convolution(width, outer, 1, side)]  # beside the first block
         for block in range(blocks):
             came = before if block == 0 else side
-            part += convolution(outer if block else width, inner, 1, came)
-            part += around(config, inner, config.kernel_size, came, side) + convolution(inner, outer, 1, side)
+            parts.append(convolution(outer if block else width, inner, 1, came))
+            parts += [around(config, inner, config.kernel_size, came, side), convolution(inner, outer, 1, side)]
         layers = f"[1×1 {inner}, {config.kernel_size}×{config.kernel_size} {config.around} {inner}, 1×1 {outer}]"
         pool = "3×3 max pool, stride 2; " if index == 0 else ""
-        stages.append(_stage(f"res{index + 2}", side, part, f"{pool}{layers} × {blocks}", batch))
+        table.append((f"res{index + 2}", side, together(*parts), f"{pool}{layers} × {blocks}"))
         width = outer
-    head = Part(width * config.classes + config.classes, width * config.classes)
-    stages.append(_stage("head", 1, head, f"mean over places, {config.classes} classes", batch))
+    head = width * config.classes + config.classes, width * config.classes
+    table.append(("head", 1, head, f"mean over positions, {config.classes} classes"))
+    stages = (
+        Stage(name=name, side=side, layers=layers, parameters=parameters, multiply_adds=batch * work)
+        for name, side, (parameters, work), layers in table
+    )
     return ConvNetCost(config=config, batch=batch, stages=tuple(stages))
 
 
-def _stage(name: str, side: int, part: Part, layers: str, batch: int) -> Stage:
-    return Stage(name=name, side=side, layers=layers, parameters=part.parameters, multiply_adds=batch * part.work)
-
-
 def halved(side: int) -> int:
-    """What stride 2 leaves."""
+    """A side behind a layer of stride 2."""
     return -(-side // 2)
 
 
@@ -191,26 +185,25 @@ def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
     if config.around == "convolution":
         return convolution(3, width, FIRST_SIZE, halved(side)), layers
     relation = around(config, width, FIRST_SIZE, side, halved(side))
-    return convolution(3, width, 1, side) + relation, f"1×1 {width}, {layers}"
+    return together(convolution(3, width, 1, side), relation), f"1×1 {width}, {layers}"
 
 
 def convolution(inputs: int, outputs: int, size: int, side: int) -> Part:
     """Without a bias, with a norm behind it; `side` is its output's."""
     weights = inputs * outputs * size * size
-    return Part(weights + 2 * outputs, weights * side * side)
+    return weights + 2 * outputs, weights * side * side
 
 
 def around(config: ConvNetConfig, width: int, size: int, before: int, after: int) -> Part:
-    """The layer that looks at a size × size neighbourhood and strides from one side to the other."""
+    """The layer that reads a size × size neighbourhood and strides from one side to the other."""
     if config.around == "convolution":
         return convolution(width, width, size, after)
     groups, hidden = -(-width // config.share), LocalRelation.prior_dim
     prior = 3 * hidden + (hidden + 1) * groups
-    queries_and_keys = Part(2 * width * groups, width * groups * (after**2 + before**2))
-    mixed = Part(0, (groups + width) * size**2 * after**2)  # q·k, and weights times values
-    transform = Part(width * width, width * width * (after if config.transform == "after" else before) ** 2)
-    norm = Part(2 * width, 0)
-    return Part(prior, 0) + queries_and_keys + mixed + norm + (NOTHING if config.transform == "none" else transform)
+    queries_and_keys = 2 * width * groups, width * groups * (after**2 + before**2)
+    mixed = 2 * width, (groups + width) * size**2 * after**2  # a norm; q·k, and weights times values
+    transform = width * width, width * width * (after if config.transform == "after" else before) ** 2
+    return together((prior, 0), queries_and_keys, mixed, (0, 0) if config.transform == "none" else transform)
 
 
 def relation_notes(config: ConvNetConfig) -> list[str]:

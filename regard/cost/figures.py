@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.cost.report import render
 
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
     """What the costs are asked for."""

@@ -1,9 +1,12 @@
 """A Transformer whose tokens are pixels: what it costs, and whether a machine has room for it."""
 
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.cost.figures import Cost
 from regard.cost.measure import cost
 from regard.cost.report import binary_size
 from regard.models.gpt import GPTConfig
@@ -17,7 +20,7 @@ class PixelConfig(GPTConfig):
     image: Side = 32
     """Pixels of a side, or rows,columns."""
     vocab_size: int = 513
-    """Colours, and the mark of the start."""
+    """Colours, and the token of the start."""
     depth: int = 48
     """Blocks."""
     dim: int = 1536
@@ -39,7 +42,7 @@ class PixelConfig(GPTConfig):
 
 
 def machine_memory() -> int | None:
-    """Bytes that this machine has, where it tells."""
+    """Bytes of memory that this machine has, where the operating system reports them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -54,20 +57,15 @@ HOURS = 3
 
 
 def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> None:
-    """An error, before the first step, if training for so many would take much longer than anybody expects."""
+    """Raise an error, before the first step, if training for `steps` would take much longer than anybody expects."""
 
-    def hours(rows: int, columns: int) -> float:
-        length = rows * columns
-        flops = cost(config, batch=max(1, tokens // length), length=length, training=True).flops
-        return steps * flops.training / RATE / 3600
+    def hours(*shape: int) -> float:
+        return steps * training_cost(config, shape, tokens).flops.training / RATE / 3600
 
     (rows, columns), needed = shape, hours(*shape)
     if needed <= HOURS:
         return
-    size = max(shape)
-    while size > 16 and hours(size, size) > HOURS:
-        size //= 2
-    smaller = f"--data.size {size}, " if size < max(shape) and hours(size, size) <= HOURS else ""
+    smaller = smaller_size(max(shape), lambda side: hours(side, side) <= HOURS)
     raise ValueError(
         f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
         f"{needed:,.0f} hours, more than {HOURS}; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
@@ -76,20 +74,13 @@ def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> 
 
 
 def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
-    """An error, before anything is built, if training on pictures of this shape, `tokens` of them in a batch but at
-    least one picture, needs more memory than there is."""
-
-    def needed(rows: int, columns: int) -> Any:
-        length = rows * columns
-        return cost(config, batch=max(1, tokens // length), length=length, training=True).memory
-
-    room, (rows, columns), memory = machine_memory(), shape, needed(*shape)
+    """Raise an error, before anything is built, if training on images of this shape needs more memory than there is."""
+    room, (rows, columns), memory = machine_memory(), shape, training_cost(config, shape, tokens).memory
     if room is None or memory.total <= room:
         return
-    size = max(rows, columns)
-    while size > 8 and needed(size, size).total > room:
-        size //= 2
-    smaller = f"--data.size {size}, " if needed(size, size).total <= room and size < max(rows, columns) else ""
+    smaller = smaller_size(
+        max(shape), lambda side: training_cost(config, (side, side), tokens).memory.total <= (room or 0)
+    )
     held = sum(memory.attention_matrices.values())
     matrices = f" (attention matrices, if they were held: {binary_size(held)} more)" if held else ""
     raise ValueError(
@@ -97,3 +88,15 @@ def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
         f"{binary_size(memory.total)}{matrices}, this machine has {binary_size(room)}; use {smaller}"
         "a smaller --model.depth or --model.dim, or patches instead of pixels: regard train vit"
     )
+
+
+def training_cost(config: Any, shape: tuple[int, ...], tokens: int) -> Cost:
+    """The cost of a step on images of this shape, `tokens` pixels of them in a batch but at least one image."""
+    length = math.prod(shape)
+    return cost(config, batch=max(1, tokens // length), length=length, training=True)
+
+
+def smaller_size(side: int, fits: Callable[[int], bool]) -> str:
+    """The option for the largest of half, a quarter, … of a side that fits, if one does."""
+    sides = (side >> halvings for halvings in range(1, side.bit_length()))
+    return next((f"--data.size {smaller}, " for smaller in sides if smaller >= 8 and fits(smaller)), "")
