@@ -5,10 +5,11 @@ What the published table leaves open is a field of the config, and stands below 
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from regard.cost.report import binary_size, decimal_size, quantity
 from regard.nn.convolution import LocalRelation
+from regard.nn.resnet import halved
 
 FIRST_SIZE = 7
 """Of the neighbourhood in the first stage, in both networks."""
@@ -68,23 +69,18 @@ Part = tuple[int, int]
 
 
 def together(*parts: Part) -> Part:
+    """The sum of several parts."""
     return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """A row of the table."""
+class Stage(NamedTuple):
+    """A row of the table: side of the output, layers as printed, and multiply–adds of the batch."""
 
     name: str
-    """res1 … res5, head."""
     side: int
-    """Of its output."""
     layers: str
-    """As the table has them."""
     parameters: int
-    """Weights and norms."""
     multiply_adds: int
-    """Of the batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +135,7 @@ class ConvNetCost:
         return {
             "model": self.config.name,
             "batch": self.batch,
-            "stages": [dataclasses.asdict(stage) for stage in self.stages],
+            "stages": [stage._asdict() for stage in self.stages],
             "parameters": self.parameters,
             "multiply_adds": self.multiply_adds,
             "notes": list(self.notes),
@@ -150,11 +146,11 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
     """The cost of a forward pass, by arithmetic alone."""
     if batch < 1:
         raise ValueError(f"batch={batch} must be at least 1")
-    side = halved(config.side)
+    side = halved(config.side, 1)
     table = [("res1", side, *first_stage(config))]
-    side, width = halved(side), config.first_dim  # the pooling between the first two stages has no weights
+    side, width = halved(side, 1), config.first_dim  # the pooling between the first two stages has no weights
     for index, (inner, outer, blocks) in enumerate(zip(config.inner, config.outer, config.blocks, strict=True)):
-        before, side = side, halved(side) if index else side
+        before, side = side, halved(side, 1) if index else side
         parts = [convolution(width, outer, 1, side)]  # beside the first block
         for block in range(blocks):
             came = before if block == 0 else side
@@ -166,25 +162,17 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
         width = outer
     head = width * config.classes + config.classes, width * config.classes
     table.append(("head", 1, head, f"mean over positions, {config.classes} classes"))
-    stages = (
-        Stage(name=name, side=side, layers=layers, parameters=parameters, multiply_adds=batch * work)
-        for name, side, (parameters, work), layers in table
-    )
+    stages = (Stage(name, side, layers, count, batch * work) for name, side, (count, work), layers in table)
     return ConvNetCost(config=config, batch=batch, stages=tuple(stages))
-
-
-def halved(side: int) -> int:
-    """A side behind a layer of stride 2."""
-    return -(-side // 2)
 
 
 def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
     """From pixels to channels; a relation has as many out as in, so a 1 × 1 convolution comes before it."""
     width, side = config.first_dim, config.side
-    layers = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2"
+    layers, after = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2", halved(side, 1)
     if config.around == "convolution":
-        return convolution(3, width, FIRST_SIZE, halved(side)), layers
-    relation = around(config, width, FIRST_SIZE, side, halved(side))
+        return convolution(3, width, FIRST_SIZE, after), layers
+    relation = around(config, width, FIRST_SIZE, side, after)
     return together(convolution(3, width, 1, side), relation), f"1×1 {width}, {layers}"
 
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.cost.figures import Cost, Flops, Memory, Setting
-from regard.cost.parts import Parts
 from regard.cost.substitutes import TorchFunctions
 from regard.cost.walk import Product, Walk, storage_key
 from regard.nn.patches import sides
@@ -25,6 +24,8 @@ STEPS = 64
 """Tokens for which a loop over them is followed."""
 AXES = {"ids": "B T", "source": "B S", "target": "B T", "lengths": "B", "pixels": "B C Y X"}
 """Axes of the inputs that families share; of others the annotation states them."""
+BLOCK = {"attention": "attention", "cross": "cross_attention", "feedforward": "feedforward", "norms": "norms"}
+"""Parts of a block, by the names of its modules."""
 CACHED = {"own": "self", "source": "cross", "keys": "source", "values": "source"}
 """Names of what is cached, by the attribute of the cache that holds it."""
 
@@ -57,11 +58,11 @@ def cost(
             f"{type(model).__name__} does not run on the meta device, which has no numbers: {words}"
         ) from None
     kept = Counter({"widest_layer": seen.peak}) if not training else Counter[str]()
-    for path, numbers in (*seen.kept.items(), *seen.again.items()):
+    for path, numbers in seen.kept.items():
         kept[parts.module(path)] += numbers
     matrices: Counter[str] = Counter()
     for call, entries in seen.matrices.items():
-        matrices[parts.attention(call)] += entries
+        matrices[parts.attention(*call)] += entries
     weights = parts.parameters()
     total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
     per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
@@ -86,7 +87,7 @@ def cost(
             cache=sized(cache),
             attention_matrices=sized(matrices),
             scores=batch * length * config.vocab_size * bytes_per_number if logits else 0,
-            matrices_held=tuple(dict.fromkeys(parts.attention(call) for call in seen.matrices if call in seen.held)),
+            matrices_held=tuple(dict.fromkeys(parts.attention(*call) for call in seen.matrices if call in seen.held)),
             training=training,
         ),
         notes=tuple(dict.fromkeys(filter(None, notes))),
@@ -161,7 +162,6 @@ def single_pass(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
             loss = torch.stack([output.sum() for output in outputs]).sum()
             del outputs
             seen.keep(loss)
-            seen.compute_again(loss)
     if features:
         del model.features
     return seen, shape
@@ -219,3 +219,59 @@ def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str,
         elif hasattr(value, "__dict__") and not isinstance(value, Tensor):
             waiting += [(name, item) for item in vars(value).values()]
     return found
+
+
+class Parts:
+    """Names for parts of a model: of its stacks what all blocks have, with the name in front where there are several;
+    otherwise its own modules."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        paths = [name for name, _ in model.named_parameters()]
+        self.stacks = {self.stack(path) for path in paths} - {None}
+        self.crossed = {self.stack(path) for path in paths if "cross" in path.split(".")}
+
+    def stack(self, path: str) -> str | None:
+        """The module whose list of blocks a path leads into."""
+        names = path.split(".")
+        if not any(name.isdigit() and part in BLOCK for name, part in zip(names, names[1:], strict=False)):
+            return None
+        return ".".join(names[: names.index(next(filter(str.isdigit, names))) - 1])
+
+    def module(self, path: str) -> str:
+        """The model's own module that a path leads into."""
+        name = path.partition(".")[0]
+        if name.endswith("embedding"):
+            return "embeddings"
+        return getattr(getattr(self.model, name), "part", name) if name else "other"
+
+    def parameter(self, path: str) -> str:
+        names, stack = path.split("."), self.stack(path)
+        prefix = f"{names[0]}_" if len(self.stacks) > 1 else ""
+        if "position" in names:
+            return "positions"
+        if stack is not None:
+            part = BLOCK[next(name for name in names if name in BLOCK)]
+            return prefix + ("self_" if part == "attention" and stack in self.crossed else "") + part
+        if names[0] == "norm" or (names[-2:-1] == ["norm"] and ".".join(names[:-2]) in self.stacks):
+            return "norms" if names[0] == "norm" else prefix + "norms"
+        if self.module(path) == "embeddings" and names[1] != "weight":
+            return "types" if names[1] == "types" else "embedding_norms"
+        return self.module(path)
+
+    def parameters(self) -> dict[str, int]:
+        """Their numbers, by part; what two modules share belongs to the first."""
+        found: Counter[str] = Counter({"embeddings": 0, "positions": 0})
+        seen: set[int] = set()
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            found[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
+            seen.add(id(parameter))
+        return dict(found)
+
+    def attention(self, path: str, crosses: bool) -> str:
+        """A kind of attention: self or cross, and the stack's name where there are several kinds."""
+        stack, crosses = self.stack(path) or "", crosses or "cross" in path.split(".")
+        if not crosses and not self.crossed and len(self.stacks) <= 1:
+            return "self"
+        name = stack.split(".")[0 if len(self.stacks) > 1 else -1] or "decoder"
+        return name if not crosses and stack not in self.crossed else f"{name}_{'cross' if crosses else 'self'}"

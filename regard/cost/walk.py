@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,8 +43,7 @@ class Storage:
     """Weak reference, whose callback ends it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """A matrix product: the module that computed it, and whether it belongs to attention."""
 
     path: str
@@ -52,12 +51,8 @@ class Product:
     attention: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A kernel, and whether its queries and keys come from different inputs."""
-
-    path: str
-    crosses: bool
+Call = tuple[str, bool]
+"""The module of a kernel, and whether its queries and keys come from different inputs."""
 
 
 class Walk(TorchDispatchMode):
@@ -82,17 +77,14 @@ class Walk(TorchDispatchMode):
         self.held: set[Call] = set()
         """Kernels that computed all entries at once."""
         self.kept: Counter[str] = Counter()
-        """Numbers that autograd and closures hold after a training pass, by the module that made them."""
-        self.again: Counter[str] = Counter()
-        """Numbers that the widest part of each reversible stack keeps while it is computed again."""
+        """Numbers held after a training pass, or while a part is computed again, by the module that made them."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Counts everything within, and attributes it to the module that runs."""
-        hooks: list[Any] = []
-        for name, module in self.model.named_modules():
-            hooks.append(module.register_forward_pre_hook(partial(self.enter, name)))
-            hooks.append(module.register_forward_hook(self.leave))
+        named = list(self.model.named_modules())
+        hooks = [module.register_forward_pre_hook(partial(self.enter, name)) for name, module in named]
+        hooks += [module.register_forward_hook(self.leave) for _, module in named]
         saving = torch.autograd.graph.saved_tensors_hooks(self.save, lambda tensor: tensor)
         with torch.device("meta"), TorchFunctions(self), self, saving:
             yield
@@ -103,12 +95,14 @@ class Walk(TorchDispatchMode):
         self.path.append(name)
         if isinstance(module, Kernel):
             q, k = args[:2]
-            call, entries = Call(name, self.sources(q) != self.sources(k)), q.shape[:3].numel() * k.shape[2]
+            call, entries = (name, self.sources(q) != self.sources(k)), q.shape[:3].numel() * k.shape[2]
             self.running.append((call, entries))
             if not recomputes():
                 self.matrices[call] += entries
 
     def leave(self, module: nn.Module, args: tuple, output: Any) -> None:
+        if getattr(module, "reversible", False) and torch.is_grad_enabled():
+            self.compute_again(output)
         self.path.pop()
         if isinstance(module, Kernel):
             self.running.pop()
@@ -186,27 +180,21 @@ class Walk(TorchDispatchMode):
             if computed and (storage.floating or storage.index) and key not in own:
                 self.kept[storage.path] += storage.numbers
 
-    def compute_again(self, loss: Tensor) -> None:
-        """Runs each part of the reversible stacks behind a loss once more, as the backward pass does."""
-        names = {module: name for name, module in self.model.named_modules()}
-        nodes: dict[Any, None] = {loss.grad_fn: None}
-        waiting = list(nodes)
-        while waiting:
-            node = waiting.pop()
-            new = {other: None for other, _ in node.next_functions if other is not None and other not in nodes}
-            nodes |= new
-            waiting += new
-            if type(node).__name__ != "_JoinBackward":
-                continue
-            before, stack = set(self.living), names[node.tape.stack]
-            for part, _ in node.tape.parts:
-                if node.tape.bias is not None:
-                    node.tape.bias.forget()
-                with recomputing():
-                    added = part(node.saved_tensors[1].detach().requires_grad_())
-                kept = (self.living[key] for key in self.saved & self.living.keys() if key not in before)
-                self.again[stack] = max(self.again[stack], sum(one.numbers for one in kept if one.floating))
-                del added
+    def compute_again(self, output: Tensor) -> None:
+        """Runs each part of the reversible stack behind an output once more, as the backward pass does."""
+        node: Any = output.grad_fn
+        while type(node).__name__ != "_JoinBackward":
+            node = node.next_functions[0][0]
+        before, widest = set(self.living), 0
+        for part, _ in node.tape.parts:
+            if node.tape.bias is not None:
+                node.tape.bias.forget()
+            with recomputing():
+                added = part(node.saved_tensors[1].detach().requires_grad_())
+            kept = (self.living[key] for key in self.saved & self.living.keys() if key not in before)
+            widest = max(widest, sum(storage.numbers for storage in kept if storage.floating))
+            del added
+        self.kept[self.path[-1]] += widest
 
 
 def storage_key(tensor: Tensor) -> int:

@@ -56,7 +56,8 @@ class Tape:
         self.generators = [torch.default_generator]
         if x.is_cuda:
             self.generators.append(torch.cuda.default_generators[x.device.index])
-        kind = "cpu" if x.is_meta else x.device.type  # autocast's cache would give back weights that were cast without gradients
+        # Autocast's cache would give back weights that were cast without gradients.
+        kind = "cpu" if x.is_meta else x.device.type
         self.cast: dict[str, Any] = dict(device_type=kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=False)
         self.cast["enabled"] = torch.is_autocast_enabled(kind)
 

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from regard.cost.pixels import PixelConfig, check_room, machine_memory
 from regard.data.readers.images import Preparation
 from regard.data.sets.batches import Batch
 from regard.data.sets.images import digits
@@ -20,7 +19,7 @@ from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.pixel import histogram_nats
+from regard.recipes.pixel import PixelConfig, check_room, histogram_nats, machine_memory
 from regard.runs.fit import prepare
 from regard.tasks import Painter, PictureEncoder, Restorer, load
 from regard.tasks.restorer import BLANK
