@@ -115,7 +115,7 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
     config: Any = model.config
     axes = dict(B=setting.batch, M=setting.batch, T=setting.length, S=setting.source_length)
     if (image := getattr(config, "image", None)) is not None:
-        axes |= dict(zip("YX", sides(image), strict=True), C=config.channels)
+        axes |= dict(zip("YX", sides(image), strict=True), C=getattr(config, "channels", 3))
     axes |= getattr(model, "axes", dict)()
     inputs = {}
     for name, parameter in inspect.signature(model.forward).parameters.items():
@@ -261,12 +261,12 @@ class Parts:
 
     def parameters(self) -> dict[str, int]:
         """Their numbers, by part; what two modules share belongs to the first."""
-        found: Counter[str] = Counter({"embeddings": 0, "positions": 0})
+        found: Counter[str] = Counter()
         seen: set[int] = set()
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
             found[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
             seen.add(id(parameter))
-        return dict(found)
+        return dict(sorted(found.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
 
     def attention(self, path: str, crosses: bool) -> str:
         """A kind of attention: self or cross, and the stack's name where there are several kinds."""
