@@ -1,7 +1,7 @@
 """Parameters, FLOPs and memory of any model, from one pass on the `meta` device, and the formulas of lectures."""
 
 from regard.cost.convnets import CONVNETS, ConvNetConfig, ConvNetCost, convnet_cost
-from regard.cost.figures import Cost, Flops, Memory, Setting
+from regard.cost.figures import Cost
 from regard.cost.formulas import (
     attention_entries,
     attention_matrix_bytes,
@@ -20,9 +20,6 @@ __all__ = [
     "ConvNetConfig",
     "ConvNetCost",
     "Cost",
-    "Flops",
-    "Memory",
-    "Setting",
     "attention_entries",
     "attention_matrix_bytes",
     "binary_size",

@@ -116,24 +116,15 @@ class Cost:
         """The figures as text, sizes in decimal and in binary units."""
         return render(self)
 
-    @property
-    def has_source(self) -> bool:
-        """Whether the model reads one sequence and writes another."""
-        return "source" in self.flops_per_token
-
     def to_dict(self) -> dict[str, Any]:
         """For `--json`: bytes and FLOPs as whole numbers."""
         setting = dataclasses.asdict(self.setting)
-        if not self.has_source:
+        if "source" not in self.flops_per_token:
             del setting["source_length"]
-        return {
-            "model": self.model,
-            **setting,
-            "bytes_per_number": self.bytes_per_number,
-            "parameters": self.parameters,
+        figures = {"model": self.model} | setting | dataclasses.asdict(self) | {
             "flops_per_token": {name: flops.to_dict() for name, flops in self.flops_per_token.items()},
-            "flops_per_sequence": self.flops_per_sequence,
             "flops": self.flops.to_dict(),
             "memory": self.memory.to_dict(),
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
+        return {name: figure for name, figure in figures.items() if name != "setting"}

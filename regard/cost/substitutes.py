@@ -65,7 +65,7 @@ class TorchFunctions(TorchFunctionMode):
         for output in outputs:
             self.walk.follow(output, self.walk.sources(x))
         flops = 2 * first * second * sum(weight.numel() for weight in weights if weight.dim() == 2)
-        self.walk.multiply(flops, [x], outputs[0])
+        self.walk.multiply(flops, [self.walk.sources(x)], outputs[0])
         return outputs
 
 

@@ -56,13 +56,10 @@ class Tape:
         self.generators = [torch.default_generator]
         if x.is_cuda:
             self.generators.append(torch.cuda.default_generators[x.device.index])
-        device = (
-            "cpu" if x.is_meta else x.device.type
-        )  # autocast's cache would return weights that were cast without gradients
-        self.cast: dict[str, Any] = dict(
-            device_type=device, dtype=torch.get_autocast_dtype(device), cache_enabled=False
-        )
-        self.cast["enabled"] = torch.is_autocast_enabled(device)
+        # Autocast's cache would give back weights that were cast without gradients.
+        kind = "cpu" if x.is_meta else x.device.type
+        self.cast: dict[str, Any] = dict(device_type=kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=False)
+        self.cast["enabled"] = torch.is_autocast_enabled(kind)
 
     @contextmanager
     def random(self, index: int) -> Iterator[None]:

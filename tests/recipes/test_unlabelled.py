@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from regard.cost.pixels import PixelConfig, check_room, machine_memory
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch
 from regard.data.sets.labelled_images import digits
@@ -20,6 +19,7 @@ from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
+from regard.recipes.pixel import PixelConfig, check_room, machine_memory
 from regard.runs.fit import prepare
 from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
 from regard.tasks.image_restorer import BLANK
