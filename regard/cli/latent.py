@@ -55,7 +55,7 @@ def latent(
         check_suffix(out)
     task = load(run)
     if dictionary is not None:
-        learn_dictionary(task, examples_for(task, data).draw(limit), layer, dictionary, active, out, as_json)
+        learn_dictionary(task, examples_for(task, data).sample(limit), layer, dictionary, active, out, as_json)
     elif from_ is not None and to is not None:
         show_direction(task, data, layer, limit, (from_, to), walk, reach, out, as_json)
     else:
@@ -71,7 +71,7 @@ def show_map(
     from regard.inside.capture.states import examples_for
     from regard.inside.latent.space import Map, Space, draw_space, render_space
 
-    space_map = Map.of(Space.of(task, examples_for(task, data).draw(limit), layer), project)
+    space_map = Map.of(Space.of(task, examples_for(task, data).sample(limit), layer), project)
     emit(space_map.report(), as_json, render_space)
     if out is not None:
         draw_space(space_map, out)
@@ -88,16 +88,16 @@ def show_direction(
 
     begin = None if start is None else single(task, start)
     if all(Path(end).exists() for end in ends):
-        sides = [examples_for(task, end).draw(limit) for end in ends]
+        sides = [examples_for(task, end).sample(limit) for end in ends]
         both = sides[0].joined(sides[1], ends)
         pair = Space.of(task, both, layer)
-        space = pair if data is None else Space.of(task, examples_for(task, data).draw(limit), layer)
+        space = pair if data is None else Space.of(task, examples_for(task, data).sample(limit), layer)
     else:
-        examples = examples_for(task, data).draw(limit)
+        examples = examples_for(task, data).sample(limit)
         for end in ends:
-            examples.places(end)  # a mistake is reported before anything is computed
+            examples.with_label(end)  # a mistake is reported before anything is computed
         pair = space = Space.of(task, examples, layer)
-    along = find_direction(*(pair.x[pair.examples.places(end)] for end in ends))
+    along = find_direction(*(pair.x[pair.examples.with_label(end)] for end in ends))
     result: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
     x = None
     if begin is not None:

@@ -81,6 +81,7 @@ class Bert(nn.Module):
         "roberta-base": dict(vocab_size=50_265, types=1, norm_eps=1e-5, task="mask", pooler=False),
         "albert-base": dict(vocab_size=30_000, embedding_dim=128, shared=True, activation="gelu-tanh"),
     }
+    small: ClassVar[dict[str, Any]] = dict(dim=20, depth=2, heads=2, ffn_dim=29, max_len=37, task="mask", pooler=False)
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -135,6 +136,14 @@ class Bert(nn.Module):
             assert self.pooler is not None
             x = self.pooler(x)
         return self.head(x)
+
+    def outputs(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B *N"] | tuple[Tensor, ...]:
+        """Outputs of every head that a training step uses; `pretrain` has two."""
+        if self.config.task != "pretrain":
+            return self(ids, lengths)
+        assert self.head is not None
+        x = self.features(ids, lengths)
+        return self.head(x), self.follows(x)
 
     def follows(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
         """Return logits for "the second text follows the first" and "it does not"."""

@@ -161,6 +161,14 @@ class CLIP(nn.Module):
         """The part that reads texts."""
         return self.text
 
+    def axes(self) -> dict[str, int]:
+        """Sizes of axes in the signature of `forward`: texts are as long as planned for."""
+        return {"T": self.config.max_len}
+
+    def cost_note(self, training: bool) -> str:
+        """What a reader of the model's cost should know."""
+        return f"texts of {self.config.max_len} tokens, one for each image"
+
     @property
     def temperature(self) -> Float[Tensor, ""]:
         """The divisor of similarities, e^−scale."""

@@ -127,6 +127,10 @@ class DETR(nn.Module):
         "detr-r50": dict(),
         "detr-r101": dict(blocks=(3, 4, 23, 3)),
     }  # fmt: skip
+    small: ClassVar[dict[str, Any]] = dict(
+        image=(37, 53), channels=2, stem=5, widths=(8, 12), blocks=(1, 2), labels=tuple("abcde"), queries=5,
+        contents=True, dim=24, heads=3, depth=1, decoder_depth=2, ffn_dim=29, norm_place="pre",
+    )  # fmt: skip
 
     def __init__(self, config: DETRConfig) -> None:
         super().__init__()

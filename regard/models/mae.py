@@ -119,6 +119,10 @@ class MAE(nn.Module):
         """The encoder; the decoder is for training alone."""
         return self.vit
 
+    def axes(self) -> dict[str, int]:
+        """Sizes of axes in the signature of `forward`: there is noise for each patch."""
+        return {"T": self.config.tokens - 1}
+
     def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Sort patches by their noise; return the order and which are masked: all but its first."""
         order = noise.argsort(dim=1, stable=True)

@@ -91,6 +91,11 @@ class RecurrentDecoder(nn.Module):
         self.readout = nn.Linear(2 * D, D)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
+    @property
+    def stepwise(self) -> bool:
+        """Whether the decoder loops over positions."""
+        return self.config.score == "additive"
+
     def build_encoder(self) -> None:
         """Build the modules that make those states and the decoder's first state."""
 

@@ -109,6 +109,9 @@ class ConvStem(nn.Module):
     Those that halve are 4 × 4, so that a cell is centred on the pixels that it is drawn over.
     """
 
+    part = "convolutions"
+    """Its name in a table of costs."""
+
     def __init__(self, channels: int, widths: tuple[int, ...], dim: int) -> None:
         super().__init__()
         self.channels, self.side = channels, 2 ** len(widths)

@@ -18,6 +18,10 @@ class FrozenNorm(nn.Module):
         for name, value in dict(weight=1.0, bias=0.0, running_mean=0.0, running_var=1.0).items():
             self.register_buffer(name, torch.full((channels,), value))
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this norm's cost should know."""
+        return "norms of the ResNet that are constants are no parameters"
+
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B C Y X"]:
         mean, variance, weight, bias = (cast(Tensor, getattr(self, name)) for name in STATISTICS)
         return F.batch_norm(x, mean, variance, weight, bias, eps=self.eps)

@@ -56,7 +56,9 @@ class Tape:
         self.generators = [torch.default_generator]
         if x.is_cuda:
             self.generators.append(torch.cuda.default_generators[x.device.index])
-        device = x.device.type  # autocast's cache would return weights that were cast without gradients
+        device = (
+            "cpu" if x.is_meta else x.device.type
+        )  # autocast's cache would return weights that were cast without gradients
         self.cast: dict[str, Any] = dict(
             device_type=device, dtype=torch.get_autocast_dtype(device), cache_enabled=False
         )

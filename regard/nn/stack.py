@@ -63,6 +63,11 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this stack's cost should know."""
+        again = "reversible: on the way back each part of a layer runs once more, which FLOPs do not count"
+        return again if self.reversible and training else ""
+
     def new_cache(self, room: int) -> Cache:
         """Return an empty cache with room for `room` positions, of the type that each layer's kernel needs."""
         return Cache([block.attention.kernel.memory(room) for block in cast(Iterable[Block], self.blocks)])

@@ -68,12 +68,11 @@ def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
 
 
 def read_images(
-    task: Any, *images: Any, answers: str = "vector", target: Target = None, kept: int | None = None,
-    cut: bool = False, greedy: bool = False,
+    task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
     """An image as an encoder reads it: every grid that its layers see is a sequence."""
     check_images(task, images, target, kept)
-    model, (bytes_, pixels) = task.model, pixels_of(task, images[0])
+    model, answers, (bytes_, pixels) = task.model, task.output, pixels_of(task, images[0])
 
     def run(inputs: dict[str, Tensor]) -> Tensor:
         rows = model.embed(**inputs) if answers == "vector" else model(**inputs)

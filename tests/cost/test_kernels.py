@@ -186,7 +186,7 @@ def test_what_cannot_be_built_has_no_cost():
             cost(config)
         with pytest.raises(ValueError, match=words):
             build(config)
-    with pytest.raises(ValueError, match="learns to mix max_len=36 positions, got 37"):
+    with pytest.raises(ValueError, match="has learned to mix 36 positions, got 37"):
         cost(BertConfig(**BERT, kernel=LINFORMER, position="sinusoidal"), length=37)
     with pytest.raises(ValueError, match="no setting 'radios'; did you mean 'radius'"):
         cost(GPTConfig(**BLOCKS, kernel="window:radios=3"))

@@ -173,7 +173,7 @@ def test_scenes_and_other_labels_from_trained_weights(run, tmp_path):
 
 def test_more_things_than_queries(folder, tmp_path):
     plan = recipe("detr", SMALL | {"data.coco": str(folder / "boxes.json"), "model.queries": 1})
-    with pytest.raises(ValueError, match="some picture shows 2 things, but queries=1 .* use --model.queries 4"):
+    with pytest.raises(ValueError, match="some image has 2 objects, but queries=1 .* use --model.queries 4"):
         fit(plan, tmp_path, quiet=True)
 
 

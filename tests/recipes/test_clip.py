@@ -19,8 +19,9 @@ from regard.hub import export_model, load_model
 from regard.inside.capture.weights import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.clip import END, recall
+from regard.recipes.clip import END
 from regard.tasks import ImageTextMatcher, load
+from regard.tasks.metrics import recall_scores
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
 
@@ -71,7 +72,7 @@ def test_scenes_are_named_fully_and_briefly(monkeypatch):
     assert each == [f"a {thing.colour} {thing.shape}" for thing in first.objects] and brief == " and ".join(each)
     assert full == first.caption
     assert all(len(texts) == 1 for texts in valid.captions)
-    alone, labels = data.alone(7)
+    alone, labels = data.single_objects(7)
     assert labels == LABELS and len(set(labels)) == 40
     assert len(alone) == 7 and all(texts[0] in labels for texts in alone.captions)
     wanted = scenes("test", 7, 32, 1)[3]
@@ -129,7 +130,7 @@ def test_search_by_words_or_by_a_picture(run, folder, tmp_path):
         loaded.search("red", tmp_path)
     skipped = []
     assert loaded.search("red", tmp_path, skipped=skipped) == [] and "bad.png is no image" in skipped[0]
-    with pytest.raises(ValueError, match="holds no pictures"):
+    with pytest.raises(ValueError, match="holds no images"):
         (tmp_path / "empty").mkdir()
         loaded.search("red", tmp_path / "empty")
 
@@ -144,7 +145,9 @@ def test_scores(run, folder):
     loaded, data = load(run), PairedConfig(images=str(folder / "table.csv"))
     pictures = data.read(data.images)
     wrong = type(pictures)(pictures.pixels[::-1].copy(), [("something pink",)] * 59 + [("something red",)])
-    assert recall(loaded, wrong)[0]["picture_recall_at_1"] <= 50
+    texts = ["something pink", "something red"]
+    found = recall_scores(loaded.embed_arrays(wrong.pixels), loaded.embed_texts(texts), wrong.captions, texts)[0]
+    assert found["picture_recall_at_1"] <= 50
 
 
 def test_scores_of_scenes(tmp_path, monkeypatch):
@@ -209,7 +212,7 @@ def test_mistakes(capsys, run, folder, tmp_path):
     search = ("embed", run, "--search", "a", "--in", folder)
     for words in ((red,), ("--input", folder / "table.csv"), ("--out", tmp_path / "vectors.npy")):
         assert "does not go with --search" in fails(capsys, *search, *words)
-    assert "holds no pictures" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
+    assert "holds no images" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_text("text")
     line = fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "broken")

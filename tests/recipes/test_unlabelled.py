@@ -148,7 +148,7 @@ def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
     assert "add --probe" in fails(capsys, "eval", runs / "mae", "--labels", 10)
     assert "regard eval --probe" in fails(capsys, "eval", runs / "mae")
     words = ("train", "mae", "--probe", "--data.images", folder, "--out", tmp_path / "none")
-    assert "4 pictures lie beside its folders" in fails(capsys, *words, *options(STEPS))
+    assert "4 images lie beside its folders" in fails(capsys, *words, *options(STEPS))
     shutil.copytree(folder, tmp_path / "one" / "class")
     words = ("train", "mae", "--probe", "--data.images", tmp_path / "one", "--out", tmp_path / "none")
     assert "has no two classes to tell apart" in fails(capsys, *words, *options(STEPS))

@@ -79,10 +79,14 @@ class ImageData(Augmentation, Data):
         """All images of a source at one size; without a source, of a part of the embedded ones."""
         raise NotImplementedError
 
+    def check(self, images: Any) -> None:
+        """Raise an error if a model cannot be trained on these images."""
+
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[Any, Any]:
         """The images for training and for validation; no image is in both."""
         preprocessing = preprocessing or self.preprocessing
         images = self.read(self.images, "train", preprocessing)
+        self.check(images)
         if self.images is None or self.valid is not None:
             return images, self.read(self.valid, "valid", preprocessing)
         held = every_tenth(images.labels, self.images)

@@ -14,7 +14,7 @@ from regard.nn.weights import find_kernels, weights_of
 
 Result = TypeVar("Result")
 NEAR = 1e-4
-"""How far the shown steps may end from the captured weights; a kernel that ends elsewhere has steps of its own."""
+"""Tolerance between the shown steps and the captured weights; beyond it, a kernel has steps of its own."""
 
 
 @dataclass(slots=True)

@@ -215,7 +215,7 @@ def draw(task: Any, learned: Learned, path: str | Path | None = None) -> "matplo
     check_suffix(path)
     if not learned.tops:
         raise ValueError("no unit is ever used, so there is nothing to draw; give more examples, or other ones")
-    if not learned.examples.pictures:
+    if not learned.examples.images:
         return draw_texts(learned, path)
 
     def glowing(i: int, strength: Float[Tensor, "T"]) -> np.ndarray:

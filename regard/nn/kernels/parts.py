@@ -147,7 +147,7 @@ def attend_parts(
     bias: Bias | None = None,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T"]]:
     """Return the mixed values of all parts together, and each query's log-sum-exp; −∞ where it sees no key."""
-    if bias is None and q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
+    if bias is None and q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]:
         return _Fused.apply(q, k, v, parts, scale)
     return joined(plain(part, q, k, v, scale, bias) for part in parts)
 
