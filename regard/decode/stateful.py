@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
-from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best
+from regard.decode.runners import LONGEST, Paged, Plan, Runner
 from regard.models.base import parts_of
 from regard.native.program import Unsupported
 
@@ -58,7 +58,7 @@ class Group:
             self.rows, self.moved = list(range(len(self.slots))), False
 
 
-class Stateful:
+class Stateful(Runner):
     """Runs any model with `prefill` and `step`. Pages are accounted for as with `Paged`, but hold nothing."""
 
     paged = False
@@ -172,10 +172,6 @@ class Stateful:
                 return count
         return 0
 
-    def encode(self, jobs: Sequence[Job], tables: Tables) -> None: ...
-
-    def copy(self, pages: Sequence[tuple[int, int]]) -> None: ...
-
     def fork(self, origins: Sequence[int], targets: Sequence[int]) -> None:
         origin = dict(zip(targets, origins, strict=True))
         for group in {id(group): group for group in map(self.homes.__getitem__, origins)}.values():
@@ -193,8 +189,6 @@ class Stateful:
                 del group.slots[index], group.rows[index]
                 group.jobs = [job for job in group.jobs if slot not in job.slots]
                 group.moved = True
-
-    best = staticmethod(plain_best)
 
 
 def copy_row(cache: Any, row: int) -> Any:

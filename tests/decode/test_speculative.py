@@ -108,7 +108,7 @@ def test_drawn_texts_have_the_distribution_of_the_model():
 def test_guesses_need_a_model_that_scores_several_tokens_at_once():
     torch.manual_seed(0)
     lstm = build("lstm", preset("lstm", "tiny", vocab_size=WORDS, dim=8))
-    with pytest.raises(ValueError, match="cannot do; leave them out"):
+    with pytest.raises(ValueError, match="cannot verify guesses in one step; leave out propose"):
         Engine(lstm).submit(Request(prompt=[1], max_len=3, propose=Lookup()))
     with pytest.raises(ValueError, match="one beam"):
         Request(prompt=[1], max_len=3, beams=2, propose=Lookup())

@@ -141,7 +141,7 @@ def test_a_model_from_here_opens_there(tmp_path):
     ("changes", "fragment"),
     [
         (dict(architectures=["CLIPForImageClassification"]), "architectures='CLIPForImageClassification'"),
-        (dict(vision_config=PICTURES | dict(hidden_act="gelu")), "hidden_act is 'gelu' for pictures and 'quick_gelu'"),
+        (dict(vision_config=PICTURES | dict(hidden_act="gelu")), "hidden_act is 'gelu' for images and 'quick_gelu'"),
         (dict(text_config_dict=dict(hidden_size=33)), "text_config_dict and text_config give two values"),
         (dict(vision_config=PICTURES | dict(hidden_act="mish")), "vision_config.hidden_act='mish' is not known"),
         (dict(vision_config=PICTURES | dict(num_attention_heads=3)), "heads is vision_config.num_attention_heads"),
