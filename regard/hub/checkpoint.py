@@ -24,7 +24,7 @@ __all__ = ["export_model", "load_generation", "load_model", "peek_model", "save_
 
 
 def save_model(model: Any, directory: str | Path) -> None:
-    """Writes our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
+    """Write our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
     refuse_quantized(model)
     directory = Path(directory)
     head = {"model_type": "regard", "family": models.name_of(type(model)), "regard_version": _version()}
@@ -61,7 +61,7 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
 
 
 def peek_model(directory: str | Path) -> nn.Module:
-    """The model of a directory without its weights: what it is made of, in no time and no memory."""
+    """The model of a directory on the meta device, without its weights."""
     path = Path(directory)
     fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), {})
     with torch.device("meta"):
@@ -69,7 +69,7 @@ def peek_model(directory: str | Path) -> nn.Module:
 
 
 def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
-    """A new model as `config.json` says (a foreign one may depend on what is stored too), and its config."""
+    """A new model for a `config.json`, and its config; a foreign one may depend on the stored tensors, too."""
     where = path if path.is_file() else path / CONFIG
     try:
         if known is None:
@@ -107,7 +107,7 @@ def _version() -> str:
 
 
 def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
-    """Copies tensors into the model, if their names and shapes are exactly its own."""
+    """Copy tensors into the model; an error unless their names and shapes are exactly its own."""
     own = own_tensors(model)
     _check_names(own, tensors, "saved by another version or family?")
     for name, tensor in own.items():
@@ -129,7 +129,7 @@ def _check_names(wanted: Mapping[str, Any], got: Mapping[str, Any], guess: str) 
 
 
 def export_model(model: Any, directory: str | Path, *, kind: str | None = None, **generation: Any) -> None:
-    """Writes the Hugging Face layout, for a model that one of the known `model_type`s can express.
+    """Write the Hugging Face layout, for a model that one of the known `model_type`s can express.
 
     `kind` chooses one; without, the first that fits is taken. `generation` are the arguments of `save_generation`:
     other projects expect the special tokens in the directory. An encoder takes only `bos`, `eos` and `pad`.

@@ -20,11 +20,13 @@ AGAIN = "download or save the checkpoint again, with all its files"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object as JSON."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,12 +39,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """All tensors under their names; those that share memory must have been left out by the caller."""
+    """Write tensors under their names; the caller leaves out those that share memory with others."""
     write_atomically(path, lambda draft: files.write_tensors(draft, tensors))
 
 
 def read_tensors(directory: Path) -> dict[str, Tensor]:
-    """All tensors in the types they are stored in, from `model.safetensors` or from the shards of its index."""
+    """All tensors of a directory in their stored types, from `model.safetensors` or the shards of its index."""
     if (path := directory / WEIGHTS).is_file():
         return read_shard(path)
     if not (path := directory / INDEX).is_file():
@@ -62,6 +64,7 @@ def read_tensors(directory: Path) -> dict[str, Tensor]:
 
 
 def read_shard(path: Path) -> dict[str, Tensor]:
+    """All tensors of one safetensors file."""
     try:
         return load_file(path)
     except SafetensorError as error:

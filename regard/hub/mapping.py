@@ -16,7 +16,7 @@ from regard.registry import models, positions
 
 
 class Transform(NamedTuple):
-    """How our tensors are made of theirs, and how theirs (so many) are taken from ours."""
+    """A conversion of their tensors into ours, and of ours into so many of theirs."""
 
     to_ours: Callable[[list[Tensor]], list[Tensor]]
     to_theirs: Callable[[list[Tensor], int], list[Tensor]]
@@ -56,7 +56,7 @@ def thirds(qkv: Tensor) -> list[Tensor]:
 
 @cache
 def pattern(template: str) -> re.Pattern[str]:
-    """A name with `{}` for parts of it, as an expression that finds them."""
+    """A name with `{}` for its variable parts as a regular expression."""
     return re.compile(re.escape(template).replace(r"\{\}", r"([^.]+)"))
 
 
@@ -77,10 +77,10 @@ class Pair:
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Values that fields of our config must have for this pair to hold."""
     written: bool = True
-    """Otherwise it is read where it is found, but their class for this task has no such part."""
+    """Whether it is written; otherwise it is only read, because their class for this task lacks the part."""
 
     def match(self, name: str) -> tuple[int, list[str], list[str]] | None:
-        """The place of our tensor `name` in this pair, and the names of ours and theirs that it stands for."""
+        """The index of our tensor `name` in this pair, and the names of ours and theirs for that match."""
         for place, template in enumerate(several(self.ours)):
             if holes := pattern(template).fullmatch(name):
                 fill = [[one.format(*holes.groups()) for one in several(side)] for side in (self.ours, self.theirs)]
@@ -111,7 +111,7 @@ RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias",
     "decoder.decoder_encoder.layer.": "decoder.decoder_layers.",
 }  # fmt: skip
-"""What the first checkpoints, converted from TensorFlow, still have; and MAE's as some releases save it."""
+"""Names in the first checkpoints, which were converted from TensorFlow, and in some releases of MAE."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,17 +125,17 @@ class Map:
     pairs: tuple[Pair, ...]
     """Names of tensors; of several that fit, the first holds."""
     prefix: str = ""
-    """What the names of a model that was saved without a head may lack."""
+    """A prefix that the names of a model saved without a head may lack."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Tensors that may be stored as well, and those that they repeat."""
+    """Tensors that may be stored in addition, and those that they repeat."""
     renamed: Callable[[str], str] = lambda name: name
     """A name that other releases give to one of these tensors, as the table has it."""
     ignored: tuple[str, ...] = ()
-    """Patterns of their names that tell nothing new: tables that are computed, leftovers."""
+    """Patterns of their names that are ignored: computed tables, leftovers."""
     fields: Mapping[str, Field]
     """Our fields that are fields of theirs."""
     fixed: Mapping[str, Any]
-    """What every such model is, in our fields; a position without its settings."""
+    """Values of our fields that every such model has; a position without its settings."""
     only: Mapping[str, Any] = field(default_factory=dict)
     """Their settings that would change the result, with the one value that can be read and is written."""
     pad: int | None = None
@@ -143,15 +143,15 @@ class Map:
     beside: tuple[str, ...] = ()
     """Files with more settings that may lie beside config.json."""
     read: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda theirs, tensors: {}
-    """What else our config gets from theirs and from which tensors there are; ValueError where we cannot express it."""
+    """Further fields of our config, from theirs and from the tensors; ValueError where we cannot express one."""
     write: Callable[[Any], Mapping[str, Any]] = lambda ours: {}
-    """What else is written of our config."""
+    """Further fields of theirs, from our config."""
     marked: Callable[[dict[str, Any], Mapping[str, int]], dict[str, Any]] = lambda theirs, ids: theirs | dict(ids)
     """Their config.json with the ids of the special tokens; ValueError for one that would mean something else there."""
     check: Callable[[Any], Iterable[str]] = lambda ours: ()
     """Further misfits of our config."""
     reword: Callable[[Any, Tensors], tuple[Any, Tensors]] = lambda ours, tensors: (ours, tensors)
-    """A config of ours that they say otherwise, with the tensors that then mean the same; for writing."""
+    """An equivalent config and tensors of ours that they can express; for writing."""
 
     def read_config(self, theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Their config.json, and their tensors, as our config."""
@@ -226,7 +226,7 @@ class Map:
         return any(pattern(template).fullmatch(name) for template in templates)
 
     def to_ours(self, config: Any, wanted: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors that our model wants, by name and shape, made of theirs (after `tidy`)."""
+        """The tensors of our model, by name and shape, made of theirs (after `tidy`)."""
         left = {name for name in theirs if not any(fnmatchcase(name, ignored) for ignored in self.ignored)}
         ours = {}
         for name, tensor in wanted.items():
@@ -265,7 +265,7 @@ class Map:
         return theirs
 
     def find(self, name: str, config: Any) -> tuple[Pair, int, list[str], list[str]]:
-        """The pair that tells of our tensor `name`, its place in it, and all names of ours and theirs in it."""
+        """The pair that holds our tensor `name`, its index there, and all names of ours and theirs in it."""
         for pair in self.pairs:
             if all(getattr(config, key) in values for key, values in pair.when.items()) and (hit := pair.match(name)):
                 return pair, *hit
@@ -273,7 +273,7 @@ class Map:
 
 
 def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
-    """Whether `copy` adds nothing: it is not there, or equal. Their config.json does not always tell."""
+    """Whether the tensor `copy` is missing or equal to its original; their config.json does not always say so."""
     return copy not in tensors or (original in tensors and torch.equal(tensors[copy], tensors[original]))
 
 

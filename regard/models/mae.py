@@ -119,6 +119,10 @@ class MAE(nn.Module):
         """The encoder; the decoder is for training alone."""
         return self.vit
 
+    def pretrained(self) -> ViT:
+        """The encoder, which other tasks start from."""
+        return self.vit
+
     def order(self, noise: Float[Tensor, "B T"]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Patches sorted by their noise, and which of them are hidden: all but the first of that order."""
         order = noise.argsort(dim=1, stable=True)

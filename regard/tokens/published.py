@@ -34,10 +34,10 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """How the models of one kind read text."""
+    """The settings of one kind of published models."""
 
     read: Callable[["Place"], tuple[tokenizers.Tokenizer, list[str]]]
-    """Builds the tokenizer from the files; and the names that its vocabulary marks as special."""
+    """Builds the tokenizer from the files, with the names of its special tokens."""
     names: Mapping[str, str]
     """The special token of each role, where the settings name no other."""
     single: str = "$A"
@@ -47,28 +47,28 @@ class Family:
     ends: tuple[bool, bool] | None = None
     """Whether each text gets a `bos` and an `eos`, for models that leave it to the settings."""
     mask_strips: bool = False
-    """The mask takes the space before it along."""
+    """Whether the mask token includes the space before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A directory, what its settings say, and what is wanted from it."""
+    """A directory with its settings, and the options of reading it."""
 
     directory: Path
     settings: Settings
     names: Mapping[str, str]
     """The special token of each role."""
     target: bool = False
-    """Of two languages the second one."""
+    """Whether the target language is read, where there are two."""
 
 
 def has_files(directory: Path) -> bool:
-    """Whether there is anything here that could be read."""
+    """Whether a directory has files of a published tokenizer."""
     return any((directory / name).is_file() for name in FILES)
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """What `special_tokens_map.json` and `tokenizer_config.json` say; where both speak, the second decides."""
+    """The settings of `special_tokens_map.json` and `tokenizer_config.json`; the second decides where both have one."""
     return _read_json(directory / "special_tokens_map.json") | _read_json(directory / "tokenizer_config.json")
 
 
@@ -92,7 +92,7 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
 
 
 def _family(directory: Path, settings: Settings) -> Family:
-    """By the tokenizer's class, the model's type, or a file that only one kind of model has."""
+    """The family of a directory, by the tokenizer's class, the model's type, or a file that only one kind has."""
     written = re.sub("(Tokenizer(Fast|sBackend)?|PreTrained)", "", settings.get("tokenizer_class") or "")
     name = written or _read_json(directory / "config.json").get("model_type")
     if not name:
@@ -146,7 +146,7 @@ def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def _read_clip(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """Words in lower case, each with a mark at its end; the spaces between them are lost."""
+    """CLIP's tokenizer: words in lower case, each with </w> at its end; the spaces between them are lost."""
     names = dict.fromkeys(place.names[role] for role in ("bos", "eos"))
     vocabulary, merges = _read_merges(place)
     model = models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END, unk_token=place.names["unk"])
@@ -161,7 +161,7 @@ def _read_clip(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def open_words(inner: tokenizers.Tokenizer) -> None:
-    """Lets decoding turn CLIP's mark at the end of a word into a space, of which its files say nothing."""
+    """Make decoding turn CLIP's </w> at the end of a word into a space, which its files leave out."""
     if getattr(inner.model, "end_of_word_suffix", None) == WORD_END and isinstance(inner.decoder, decoders.ByteLevel):
         steps = [decoders.ByteLevel(), decoders.Replace(WORD_END, " "), decoders.Strip(" ", 0, 1)]
         inner.decoder = decoders.Sequence(steps)
@@ -196,7 +196,7 @@ def _read_albert(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def _read_xlm_roberta(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """The pieces keep their order, but the first three and one more are laid out as RoBERTa's."""
+    """XLM-RoBERTa's tokenizer: pieces in their order, but the first three and one more laid out as RoBERTa's."""
     model = read_pieces(_piece_file(place))
     kinds = {"bos": CONTROL, "pad": CONTROL, "eos": CONTROL, "unk": UNKNOWN}
     first = [Piece(place.names[role], kind=kind) for role, kind in kinds.items()]

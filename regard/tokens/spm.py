@@ -24,7 +24,7 @@ FOREIGN_SCORE = -1e5
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One entry of the vocabulary; its place in the list is its id."""
+    """One entry of the vocabulary; its index in the list is its id."""
 
     name: str
     score: float = 0.0
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PieceModel:
-    """What a `.model` or `.spm` file says."""
+    """The content of a `.model` or `.spm` file."""
 
     pieces: Sequence[Piece]
     """The vocabulary in the order of its ids."""
@@ -122,7 +122,7 @@ def merges_by_score(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
 
 
 def keep_names_apart(inner: tokenizers.Tokenizer) -> None:
-    """Unigram would find the name of a special token in a text: cut every such name in two before it looks."""
+    """Cut the names of special tokens in a text in two, since Unigram would take them for the tokens."""
     if not isinstance(inner.model, models.Unigram):
         return
     inner.encode_special_tokens = True
@@ -138,14 +138,14 @@ def keep_names_apart(inner: tokenizers.Tokenizer) -> None:
 
 
 def _digits(text: str) -> str:
-    """A pattern for the text; numbers stand for any number, so that 256 bytes or 100 sentinels are one pattern."""
+    """A pattern of the text in which numbers match any number, so that 256 bytes or 100 sentinels are one pattern."""
     if re.fullmatch("0x[0-9A-F]{2}>", text):
         return "0x[0-9A-F]{2}>"
     return re.sub("[0-9]+", "[0-9]+", re.escape(text))
 
 
 def _unigram_scores(pieces: Sequence[Piece]) -> dict[str, float]:
-    """A piece that a user defined wins against every other way to spell it, as in SentencePiece."""
+    """The scores of the pieces; user-defined pieces win against every other segmentation, as in SentencePiece."""
     best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
     return {piece.name: len(piece.name) * best - 0.1 if piece.kind == USER_DEFINED else piece.score for piece in pieces}
 

@@ -215,8 +215,9 @@ def test_labels_of_a_published_classifier_are_its_own(tiny, tmp_path):
 
 def test_an_instruction_begins_as_the_base_begins_its_texts(tiny, tmp_path):
     """Llama's texts begin with <s>: so do the instructions that it learns."""
-    from regard.recipes.finetune import encode_instructions
     from tokenizers.processors import TemplateProcessing
+
+    from regard.recipes.finetune import encode_instructions
 
     tokenizer = load(tiny.run("lm")).tokenizer
     tokenizer.inner.post_processor = TemplateProcessing(

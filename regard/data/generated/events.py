@@ -1,7 +1,8 @@
-"""What generated sentences can say: kinds of events, each in several wordings, with the questions that it answers.
+"""Templates of generated sentences: kinds of events, each in several wordings, with the questions that it answers.
 
 A slot is named after the kind of value that fills it (`{day}`, a second one `{day2}`) or after a list of `THINGS`.
-A question holds what tells its event from others of its kind; no event answers the question of another kind.
+A question holds the slots that distinguish its event from others of its kind; no event answers a question of another
+kind.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Endless, seeded English sentences with dates, places, amounts and names, to tag, to ask about and to compare.
 
-A value belongs to one split, whatever way it is written: no entity of the test ever occurs in training.
+A value belongs to one split, in whatever style it is written: no entity of the test ever occurs in training.
 Item i depends only on (split, seed, i). Nothing is stored, nothing is downloaded.
 """
 
@@ -27,7 +27,7 @@ def questions(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[
 
 
 def paraphrases(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[Similar]:
-    """Two sentences and how much they say the same.
+    """Pairs of sentences with their similarity.
 
     1 is the same facts in other words (40 %), 0 another kind of event with nothing in common (25 %). In between,
     the same kind of event with other values: from 0.5, where all differ, towards 1 by the share of values that agree.
@@ -48,14 +48,14 @@ class _Value:
     kind: str
     key: Any
     text: str
-    """How it is written; not a part of what it is."""
+    """The written form, which does not belong to the value's identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
     event: Event
     values: dict[str, _Value]
-    """By slot."""
+    """The values by slot."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ Spans = dict[str, tuple[int, int]]
 
 
 class _Story:
-    """Facts that share no value by chance, so that what is asked or compared has one answer."""
+    """Facts that share no value by chance, so that every question or comparison has one answer."""
 
     def __init__(self, split: str, draw: Draw) -> None:
         self.split, self.draw = split, draw
@@ -85,7 +85,7 @@ class _Story:
                 return self.rewritten(_Value(kind, key, str(key)))
 
     def rewritten(self, value: _Value) -> _Value:
-        """The same value, perhaps in another way."""
+        """The value, possibly written in another style."""
         return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.draw))
 
     def fact(self, event: Event, **given: _Value) -> _Fact:
@@ -99,7 +99,7 @@ class _Story:
         return self.draw.of(tuple(event for event in EVENTS if event not in events))
 
     def passage(self, facts: list[_Fact | None]) -> tuple[str, list[Spans]]:
-        """A sentence for each fact (for None one that says nothing), and where the values are."""
+        """A sentence for each fact (for None one without facts), and the positions of the values."""
         text, found = "", []
         for fact in facts:
             wording = self.draw.of(fact.event.wordings if fact else PLAIN)
@@ -157,7 +157,7 @@ def _question(story: _Story) -> Question:
 
 
 def _distractor(story: _Story, facts: list[_Fact], how: str) -> _Fact:
-    """A fact that a careless reader would take for another: the same event elsewhere, or the same person elsewhere."""
+    """A fact that is easily confused with another: the same event, or the same person, elsewhere."""
     if how == "twin":
         return story.fact(facts[0].event)
     event = story.another(*(fact.event for fact in facts))

@@ -1,6 +1,6 @@
 """The embedded pairs: an endless, seeded stream of English → German phrases, from CLDR (Babel) and num2words.
 
-A phrase says one *value* (a number, a date, an amount …). Within its kind a value belongs to one split,
+A phrase expresses one *value* (a number, a date, an amount …). Within its kind a value belongs to one split,
 whatever the format, currency, unit or sentence around it: no value of the test ever occurs in training.
 The same English never has two Germans. Nothing is stored, nothing is downloaded.
 """
@@ -49,7 +49,7 @@ _FEMININE = "mass-tonne energy-kilowatt-hour duration-week duration-hour duratio
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """An English phrase, its German translation, and what kind of value it says."""
+    """An English phrase, its German translation, and the kind of its value."""
 
     source: str
     target: str
@@ -57,7 +57,7 @@ class Phrase:
 
 
 class Draw:
-    """Endless random choices from a key, the same in every process and on every version of Python."""
+    """Random numbers from a key, the same in every process and on every version of Python."""
 
     def __init__(self, key: str) -> None:
         self._key, self._block, self._pool = key, 0, 0
@@ -73,7 +73,7 @@ class Draw:
         return items[self.below(len(items))]
 
     def sized(self, digits: int, least: int = 0) -> int:
-        """A number of at most so many digits, every length being equally frequent."""
+        """A number of at most so many digits, every length equally frequent."""
         size = self.below(digits)
         low = 10**size if size else least
         return low + self.below(10 ** (size + 1) - low)
@@ -129,7 +129,7 @@ def _measured(style: str, unit: str, n: int | float) -> Pair:
 
 
 def _number(n: int) -> Pair:
-    """Joined from words below a thousand: fast, and right where num2words says "einhunderteinstausend"."""
+    """A number in words, joined from words below a thousand: fast, and right where num2words is not."""
     thousands, rest = divmod(n, 1000)
     if not thousands:
         return _words(rest)
@@ -215,9 +215,9 @@ class _Kind:
     draw: Callable[[Draw], Hashable]
     say: Callable[..., Pair | None]
     forms: tuple[tuple[str, ...], ...]
-    """What `say` takes before the value, where the result is right in every sentence."""
+    """Arguments of `say` before the value, with which the result is right in every sentence."""
     alone: tuple[tuple[str, ...], ...] = ()
-    """The same where a sentence would need another case ("einen Tag") or the form ends in a full stop."""
+    """Arguments with which a sentence would need another case ("einen Tag"), or that end in a full stop."""
 
 
 _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))
@@ -272,7 +272,7 @@ def split_of(kind: str, value: Hashable) -> str:
 
 
 def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
-    """Every way in which the stream can say this value, alone and in sentences."""
+    """All phrases of the stream for this value, alone and in sentences."""
     for form in _KINDS[kind].forms + _KINDS[kind].alone:
         if pair := _KINDS[kind].say(*form, value):
             for english, german in (("{}", "{}"), *(_FRAMES[kind] if form in _KINDS[kind].forms else ())):

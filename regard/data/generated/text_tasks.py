@@ -1,4 +1,4 @@
-"""Text-to-text tasks that one model does by their prefix, and span corruption to pre-train it (Raffel et al., 2020).
+"""Text-to-text tasks that a prefix distinguishes, and span corruption for pre-training (Raffel et al., 2020).
 
 Item i depends only on (split, seed, i) and the shares. Every task is held out as its source is: see phrases,
 languages and docs; a date belongs to the split that it has among the phrases.
@@ -28,7 +28,7 @@ _LONGEST_BODY = 300
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to do by name, the source with its prefix, and the target."""
+    """An example of a task: the task's name, the source with its prefix, and the target."""
 
     name: str
     source: str
@@ -142,6 +142,6 @@ def corrupt(
 
 
 def _parts(total: int, count: int, rng: random.Random) -> list[int]:
-    """`total` as a sum of so many positive integers, every such sum being equally likely."""
+    """`total` as a sum of so many positive integers, every such sum equally probable."""
     cuts = [0, *sorted(rng.sample(range(1, total), count - 1)), total]
     return [after - before for before, after in zip(cuts, cuts[1:], strict=False)]

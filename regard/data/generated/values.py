@@ -1,6 +1,7 @@
-"""Values for generated English sentences: persons, places, dates and amounts, and the many ways to write each.
+"""Values for generated English sentences: persons, places, dates and amounts, and the styles to write each in.
 
-A value has a kind and a key; a key belongs to one split whatever way it is written, so no held-out value is trained on.
+A value has a kind and a key; a key belongs to one split in whatever style it is written, so no held-out value is
+trained on.
 """
 
 import hashlib
@@ -109,12 +110,12 @@ def _draw_price(draw: Draw) -> tuple[str, int]:
 
 
 def _draw_fund(draw: Draw) -> tuple[str, int]:
-    """The same, but every third is some millions."""
+    """An amount in cents, of which every third is some millions."""
     return _draw_price(draw) if draw.below(3) else (draw.of(_CURRENCIES[:3]), 10**7 * (10 + draw.below(990)))
 
 
 def _draw_measure(kind: str) -> Callable[[Draw], tuple[str, int]]:
-    """An amount in tenths of a unit; every third has a digit behind the point."""
+    """An amount in tenths of a unit; every third is no whole number."""
     units, low, high = _UNITS[kind]
     return lambda draw: (draw.of(units), 10 * (low + draw.below(high - low)) + (not draw.below(3)) * draw.below(10))
 

@@ -38,9 +38,9 @@ class ImageData(Augmentation, Data):
     images: str | None = None
     """A folder, table or array of images."""
     valid: str | None = None
-    """The same for validation (nothing given: every tenth image is held out)."""
+    """Images for validation, given in the same way (nothing given: every tenth image is held out)."""
     test: str | None = None
-    """The same for the scores at the end (nothing given: x_test of an .npz, or the images for validation)."""
+    """Images for the test, given in the same way (nothing given: x_test of an .npz, or the images for validation)."""
     size: int | None = None
     """Pixels of a side that images are resized to (none: their own if all are alike and small, else 64)."""
     channels: int | None = None

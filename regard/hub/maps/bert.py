@@ -9,7 +9,7 @@ from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
 
 
 def body(root: str, rows: str) -> tuple[Pair, ...]:
-    """What BERT and RoBERTa share, under the name that they give it; `rows` transforms the table of positions."""
+    """The pairs that BERT and RoBERTa share, under their prefix; `rows` transforms the table of positions."""
     ours, theirs, embeddings = "encoder.blocks.{}.", root + ".encoder.layer.{}.", root + ".embeddings."
     return (
         Pair(ours + "attention.query.{}", theirs + "attention.self.query.{}"),
@@ -100,7 +100,7 @@ def write_task(ours: Any, name: str) -> dict[str, Any]:
 
 
 def has_pooler(task: str, tensors: Mapping[str, Tensor], name: str) -> bool:
-    """Some checkpoints have a pooler that their task does not need, others lack one."""
+    """Whether a checkpoint has a pooler; some have one that their task does not need, others lack one."""
     return task in ("pretrain", "classify") or name in tensors
 
 

@@ -21,7 +21,7 @@ TIMM: dict[str, dict[str, Any]] = {
 }
 """Backbones that a config.json only names."""
 PLACES = {"conv": "convolution", "bn": "normalization", "0": "convolution", "1": "normalization"}
-"""What timm calls the two parts of a layer, and those of a shortcut."""
+"""timm's names of the two parts of a layer, and of those of a shortcut."""
 
 
 def plain(name: str) -> str:
