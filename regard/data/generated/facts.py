@@ -11,8 +11,8 @@ from typing import Any
 
 from regard.config import nearest
 from regard.data.generated.events import EVENTS, PLAIN, THINGS, Event
-from regard.data.generated.phrases import SPLITS, Draw
-from regard.data.generated.values import LABEL_OF, PREFIXES, draw_value, write_value
+from regard.data.generated.phrases import SPLITS, Sampler
+from regard.data.generated.values import LABEL_OF, PREFIXES, sample_value, write_value
 from regard.data.readers.examples import Entity, Question, Similar, Tagged
 
 
@@ -40,7 +40,7 @@ def _stream(make: Callable[..., Any], name: str, split: str, count: int, start: 
         raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
     if count < 0 or start < 0:
         raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
-    return [make(_Story(split, Draw(f"{name} {split} {seed} {index}"))) for index in range(start, start + count)]
+    return [make(_Story(split, Sampler(f"{name} {split} {seed} {index}"))) for index in range(start, start + count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,16 @@ Spans = dict[str, tuple[int, int]]
 class _Story:
     """Facts that share no value by chance, so that every question or comparison has one answer."""
 
-    def __init__(self, split: str, draw: Draw) -> None:
-        self.split, self.draw = split, draw
+    def __init__(self, split: str, rng: Sampler) -> None:
+        self.split, self.rng = split, rng
         self._taken: set[tuple[str, Any]] = set()
         # Berlin and Germany in one passage would make "Who was born in Germany?" a riddle.
-        self._place = draw.of(("city", "city", "country"))
+        self._place = rng.of(("city", "city", "country"))
 
     def value(self, slot: str) -> _Value:
         kind = self._place if slot.startswith("place") else slot.rstrip("2")
         while True:
-            key = self.draw.of(THINGS[kind]) if kind in THINGS else draw_value(kind, self.split, self.draw)
+            key = self.rng.of(THINGS[kind]) if kind in THINGS else sample_value(kind, self.split, self.rng)
             # Neither two Annas nor two Kellers: either could stand alone.
             parts = {(kind, part) for part in key if f"{part} " not in PREFIXES} if kind == "person" else {(kind, key)}
             if not parts & self._taken:
@@ -86,7 +86,7 @@ class _Story:
 
     def rewritten(self, value: _Value) -> _Value:
         """The value, possibly written in another style."""
-        return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.draw))
+        return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.rng))
 
     def fact(self, event: Event, **given: _Value) -> _Fact:
         slots = [slot for _, slot, *_ in Formatter().parse(event.wordings[0]) if slot]
@@ -96,13 +96,13 @@ class _Story:
         return _Fact(event, values)
 
     def another(self, *events: Event) -> Event:
-        return self.draw.of(tuple(event for event in EVENTS if event not in events))
+        return self.rng.of(tuple(event for event in EVENTS if event not in events))
 
     def passage(self, facts: list[_Fact | None]) -> tuple[str, list[Spans]]:
         """A sentence for each fact (for None one without facts), and the positions of the values."""
         text, found = "", []
         for fact in facts:
-            wording = self.draw.of(fact.event.wordings if fact else PLAIN)
+            wording = self.rng.of(fact.event.wordings if fact else PLAIN)
             sentence, spans = _fill(wording, fact.values if fact else {})
             offset = len(text) + bool(text)
             text = f"{text} {sentence}" if text else sentence
@@ -123,8 +123,8 @@ def _fill(wording: str, values: dict[str, _Value]) -> tuple[str, Spans]:
 
 
 def _tagged(story: _Story) -> Tagged:
-    draw = story.draw
-    facts = [story.fact(draw.of(EVENTS)) if draw.below(6) else None for _ in range(draw.of((1, 1, 1, 2)))]
+    rng = story.rng
+    facts = [story.fact(rng.of(EVENTS)) if rng.below(6) else None for _ in range(rng.of((1, 1, 1, 2)))]
     text, found = story.passage(facts)
     entities = [
         Entity(begin, end, LABEL_OF[fact.values[slot].kind])
@@ -136,19 +136,19 @@ def _tagged(story: _Story) -> Tagged:
 
 
 def _question(story: _Story) -> Question:
-    draw = story.draw
-    length = 1 + draw.below(4)
-    facts = [story.fact(draw.of(EVENTS))]
-    for _ in range(draw.below(min(length, 3))):
-        facts.append(_distractor(story, facts, draw.of(("twin", "same person", "other"))))
-    if draw.below(5):
-        asked = draw.of(tuple(facts))
+    rng = story.rng
+    length = 1 + rng.below(4)
+    facts = [story.fact(rng.of(EVENTS))]
+    for _ in range(rng.below(min(length, 3))):
+        facts.append(_distractor(story, facts, rng.of(("twin", "same person", "other"))))
+    if rng.below(5):
+        asked = rng.of(tuple(facts))
     else:
-        asked = _distractor(story, facts, draw.of(("twin", "same person")))
+        asked = _distractor(story, facts, rng.of(("twin", "same person")))
     told: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
-    told = sorted(told, key=lambda _: draw.below(1 << 16))
+    told = sorted(told, key=lambda _: rng.below(1 << 16))
     passage, found = story.passage(told)
-    slot, question = draw.of(asked.event.questions)
+    slot, question = rng.of(asked.event.questions)
     question, _ = _fill(question, asked.values)
     if asked not in facts:
         return Question(question, passage, None, None)
@@ -162,24 +162,24 @@ def _distractor(story: _Story, facts: list[_Fact], how: str) -> _Fact:
         return story.fact(facts[0].event)
     event = story.another(*(fact.event for fact in facts))
     persons = tuple(fact.values["person"] for fact in facts if "person" in fact.values)
-    return story.fact(event, **{"person": story.draw.of(persons)} if persons and how == "same person" else {})
+    return story.fact(event, **{"person": story.rng.of(persons)} if persons and how == "same person" else {})
 
 
 def _paraphrase(story: _Story) -> Similar:
-    draw = story.draw
-    one = story.fact(draw.of(EVENTS))
-    wording, other_wording = draw.of(one.event.wordings), draw.of(one.event.wordings)
-    chance = draw.below(20)
+    rng = story.rng
+    one = story.fact(rng.of(EVENTS))
+    wording, other_wording = rng.of(one.event.wordings), rng.of(one.event.wordings)
+    chance = rng.below(20)
     if chance < 5:
         other = story.fact(story.another(one.event))
-        other_wording, score = draw.of(other.event.wordings), 0.0
+        other_wording, score = rng.of(other.event.wordings), 0.0
     else:
         # Which values change: none in the case of a paraphrase, else at least one.
-        changed = sorted(one.slots, key=lambda _: draw.below(1 << 16))[: chance < 12 and 1 + draw.below(len(one.slots))]
+        changed = sorted(one.slots, key=lambda _: rng.below(1 << 16))[: chance < 12 and 1 + rng.below(len(one.slots))]
         kept = {slot: story.rewritten(value) for slot, value in one.values.items() if slot not in changed}
         other = story.fact(one.event, **kept)
         while not changed and other_wording == wording:
-            other_wording = draw.of(one.event.wordings)
+            other_wording = rng.of(one.event.wordings)
         agree = sum(one.values[slot].key == other.values[slot].key for slot in one.slots)
         score = 0.5 + 0.5 * agree / len(one.slots)
     return Similar(_fill(wording, one.values)[0], _fill(other_wording, other.values)[0], score)

@@ -56,7 +56,7 @@ class Phrase:
     kind: str
 
 
-class Draw:
+class Sampler:
     """Random numbers from a key, the same in every process and on every version of Python."""
 
     def __init__(self, key: str) -> None:
@@ -212,7 +212,7 @@ def _unit(style: str, unit: str, tenths: int) -> Pair | None:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     weight: int
-    draw: Callable[[Draw], Hashable]
+    sample: Callable[[Sampler], Hashable]
     say: Callable[..., Pair | None]
     forms: tuple[tuple[str, ...], ...]
     """Arguments of `say` before the value, with which the result is right in every sentence."""
@@ -223,13 +223,13 @@ class _Kind:
 _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))
 _MEASURES = tuple(product(["long", "short"], _UNITS))
 _KINDS = {
-    "number": _Kind(3, lambda draw: draw.sized(6), _number, ((),)),
-    "date": _Kind(3, Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
-    "time": _Kind(2, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
-    "clock": _Kind(1, lambda draw: (1 + draw.below(12), draw.minute()), _clock, ((),)),
-    "money": _Kind(3, Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
-    "duration": _Kind(2, Draw.duration, _duration, (("long",),), (("short",), ("words",))),
-    "unit": _Kind(2, Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
+    "number": _Kind(3, lambda rng: rng.sized(6), _number, ((),)),
+    "date": _Kind(3, Sampler.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
+    "time": _Kind(2, lambda rng: time(rng.below(24), rng.minute()), _time, (("minute",), ("hour",))),
+    "clock": _Kind(1, lambda rng: (1 + rng.below(12), rng.minute()), _clock, ((),)),
+    "money": _Kind(3, Sampler.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
+    "duration": _Kind(2, Sampler.duration, _duration, (("long",),), (("short",), ("words",))),
+    "unit": _Kind(2, Sampler.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
 }
 KINDS = tuple(_KINDS)
 _MENU = tuple(kind for kind in KINDS for _ in range(_KINDS[kind].weight))
@@ -280,14 +280,14 @@ def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
 
 
 def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:
-    draw = Draw(f"{split} {seed} {index}")
-    kind = _KINDS[name := draw.of(_MENU)]
-    while split_of(name, value := kind.draw(draw)) != split:
+    rng = Sampler(f"{split} {seed} {index}")
+    kind = _KINDS[name := rng.of(_MENU)]
+    while split_of(name, value := kind.sample(rng)) != split:
         pass
-    while (pair := kind.say(*(form := draw.of(kind.forms + kind.alone)), value)) is None:
+    while (pair := kind.say(*(form := rng.of(kind.forms + kind.alone)), value)) is None:
         pass
-    framed = form in kind.forms and draw.below(3) == 0
-    english, german = draw.of(_FRAMES[name]) if framed else ("{}", "{}")
+    framed = form in kind.forms and rng.below(3) == 0
+    english, german = rng.of(_FRAMES[name]) if framed else ("{}", "{}")
     return value, Phrase(english.format(pair[0]), german.format(pair[1]), name)
 
 

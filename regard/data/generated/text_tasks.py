@@ -12,7 +12,7 @@ from functools import lru_cache
 from regard.config import nearest
 from regard.data.generated.docs import summaries
 from regard.data.generated.languages import LANGUAGES, languages
-from regard.data.generated.phrases import SPLITS, Draw, phrases, split_of
+from regard.data.generated.phrases import SPLITS, Sampler, phrases, split_of
 from regard.data.generated.values import DAY_STYLES, write_day
 
 PREFIXES = {
@@ -82,10 +82,10 @@ def _language(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _date(split: str, seed: int, index: int) -> tuple[str, str]:
-    draw = Draw(f"date {split} {seed} {index}")
-    while split_of("date", day := draw.day()) != split:
+    rng = Sampler(f"date {split} {seed} {index}")
+    while split_of("date", day := rng.day()) != split:
         pass
-    return write_day(draw.of(DAY_STYLES), day), day.isoformat()
+    return write_day(rng.of(DAY_STYLES), day), day.isoformat()
 
 
 def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
@@ -98,8 +98,8 @@ def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
 
 @lru_cache(maxsize=4)
 def _shuffled_summaries(split: str, seed: int, epoch: int) -> list[tuple[str, str]]:
-    draw = Draw(f"summaries {split} {seed} {epoch}")
-    return sorted(summaries(split), key=lambda _: draw.below(1 << 32))
+    rng = Sampler(f"summaries {split} {seed} {epoch}")
+    return sorted(summaries(split), key=lambda _: rng.below(1 << 32))
 
 
 _MAKERS: dict[str, Callable[[str, int, int], tuple[str, str]]] = {
