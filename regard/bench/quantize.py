@@ -1,4 +1,4 @@
-"""What quantised weights do to a trained model: its size, its speed, and what it is worth on held-out data."""
+"""What quantised weights do to a trained model: its size, its speed, and its scores on held-out data."""
 
 import math
 import time
@@ -14,14 +14,13 @@ from regard.data.generated.docs import summaries
 from regard.data.generated.text_tasks import tasks
 from regard.data.readers.text_files import Pairs, read_lines, read_text
 from regard.data.sets.batches import bucket, pair_batch, text_batches
-from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.text_pairs import TasksConfig
 from regard.eval.scores import eval_set, score
 from regard.hub.remote import find
 from regard.native.quantized import size_of
 from regard.objectives.next_token import next_token
 from regard.runs.recipe import Recipe
-from regard.tasks import LanguageModel, MaskFiller, TextEncoder, Translator, load
+from regard.tasks import EvalSet, load
 from regard.tasks.loading import Quantize
 from regard.tokens.encoding import encode_text
 from regard.train.loop import evaluate
@@ -29,11 +28,15 @@ from regard.train.progress import Line
 
 KINDS: tuple[Quantize, ...] = ("none", "int8", "int4")
 BYTES, PAIRS, SENTENCES = 100_000, 500, 200
-"""Of held-out text, of translations, of sentences: what is scored, unless told otherwise."""
+"""The largest amounts of held-out text, of translations and of sentences that are scored by default."""
 NEW_TOKENS = 48
 REPEATS = 3
 COUNTS = ("bytes", "examples", "sentences")
-"""How much was scored, rather than how well."""
+"""Scores that count what was scored."""
+FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "text": (("data.text",),), "pairs": (("data.pairs",), ("data.source", "data.target")),
+}  # fmt: skip
+"""Data fields that one FILE or several stand for, by a field that such a data config has."""
 
 
 def measure_quantize(
@@ -50,65 +53,71 @@ def measure_quantize(
     """
     path, line = find(run), Line(quiet)
     rows: dict[str, Any] = {}
-    vectors: dict[str, Any] = {}
+    reference: dict[str, Any] = {}
     unit = ""
     for kind in KINDS:
         line.say(f"{kind} …")
-        loaded = load(path, kind)
-        size = size_of(loaded.model)  # tables of positions grow with use
-        told = {**(changes or {}), **named(loaded, path, data)}
-        texts = read_lines(Path(data[0])) if type(loaded) is TextEncoder and data else sentences()
-        scores = quality(loaded, path, told, limit, vectors, texts[: limit or SENTENCES])
-        unit, speed = speed_of(loaded, texts)
+        task = load(path, kind)
+        if task.inputs[0] != "text":
+            raise ValueError(f"{run} reads {task.inputs[0]}; regard bench quantize compares models of texts")
+        size = size_of(task.model)  # tables of positions grow with use
+        fields = {**(changes or {}), **file_fields(task, path, data)}
+        texts = read_lines(Path(data[0])) if main_verb(task) == "embed" and data else sentences()
+        scores = quality(task, path, fields, limit, reference, texts[: limit or SENTENCES])
+        unit, speed = speed_of(task, texts)
         rows[kind] = {"bytes": size, "speed": round(speed, 1), "scores": scores}
     return {"run": str(run), "unit": unit, "kinds": rows}
 
 
-def named(loaded: Any, run: Path, data: Sequence[str | Path]) -> dict[str, str]:
-    """FILEs as the fields that they are for this kind of model."""
+def main_verb(task: Any) -> str:
+    """The verb that a task declares first."""
+    return task.verbs[0].name if task.verbs else ""
+
+
+def file_fields(task: Any, run: Path, data: Sequence[str | Path]) -> dict[str, str]:
+    """The data fields that FILEs stand for; none for text encoders, whose FILE holds sentences to compare."""
     files = list(map(str, data))
-    if not files or type(loaded) is TextEncoder:
+    if not files or main_verb(task) == "embed":
         return {}
-    if isinstance(loaded, Translator):
-        fields = ["data.pairs"] if len(files) == 1 else ["data.source", "data.target"]
-    elif isinstance(loaded, LanguageModel | MaskFiller):
-        fields = ["data.text"]
-    else:
-        raise ValueError(f"{run} has labels to be right about; name their files as --data.train and --data.test")
-    if len(files) != len(fields):
-        raise ValueError(f"--data takes one file here, or for translations two, got {len(files)}")
-    return dict(zip(fields, files, strict=True))
+    choices = next((FIELDS[name] for name in task.default_data().own if name in FIELDS), ())
+    if not choices:
+        raise ValueError(f"{run} is scored by labels; name their files as --data.train and --data.test")
+    for fields in choices:
+        if len(fields) == len(files):
+            return dict(zip(fields, files, strict=True))
+    raise ValueError(f"--data takes one file here, or for translations two, got {len(files)}")
 
 
 def quality(
-    loaded: Any, run: Path, changes: Mapping[str, Any], limit: int | None, vectors: dict[str, Any], texts: list[str]
+    task: Any, run: Path, changes: Mapping[str, Any], limit: int | None, reference: dict[str, Any], texts: list[str]
 ) -> dict[str, Any]:
-    """What a model is worth, by the measures of its task. `vectors` keeps likenesses under float weights."""
-    if isinstance(loaded, LanguageModel) and not isinstance(own_data(run), ExamplesConfig):
-        return text_quality(loaded, run, changes, limit)
-    if type(loaded) is TextEncoder and not isinstance(own_data(run), ExamplesConfig) and not changes:
-        return likeness_quality(loaded, texts, vectors)
-    limit = limit or (PAIRS if isinstance(loaded, Translator | LanguageModel) else None)
-    found = score(loaded, run, changes, limit).scores
-    scores = {name: value for name, value in found.items() if not name.endswith("_signature")}
-    if isinstance(loaded, Translator):
-        scores = {"loss": round(pair_loss(loaded, pairs_of(loaded, run, changes, limit)), 4)} | scores
-    if type(loaded) is TextEncoder:
-        scores |= likeness_quality(loaded, texts, vectors)
+    """The scores of a model by the metrics of its task. `reference` keeps the similarities under float weights."""
+    verb = main_verb(task)
+    if verb == "embed" and not changes and not has_own_data(task, run):
+        return similarity_quality(task, texts, reference)
+    if verb == "generate" and "text" in (test := eval_set(task, run, changes)).data.own:
+        return text_quality(task, test, limit)
+    limit = limit or (PAIRS if verb in ("translate", "generate") else None)
+    results = score(task, run, changes, limit).scores
+    scores = {name: value for name, value in results.items() if not name.endswith("_signature")}
+    if verb == "translate":
+        scores = {"loss": round(pair_loss(task, pairs_of(task, eval_set(task, run, changes, limit))), 4)} | scores
+    if verb == "embed":
+        scores |= similarity_quality(task, texts, reference)
     return scores
 
 
-def own_data(run: Path) -> Any:
+def has_own_data(task: Any, run: Path) -> bool:
+    """Whether a run was trained on data that its task can be scored on."""
     stored = run / "recipe.toml"
-    return Recipe.load(stored).data if stored.is_file() else None
+    return stored.is_file() and isinstance(Recipe.load(stored).data, task.data)
 
 
-def text_quality(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
-    """Loss a token, perplexity and bits per byte of held-out text."""
-    data = eval_set(loaded, run, changes).data
-    text = (read_text(data.text) if changes and data.text else data.held_out())[: limit or BYTES]
-    ids, context = encode_text(loaded.tokenizer, text), loaded.context
-    loss = evaluate(loaded.model, text_batches(ids, context, max(1, 8192 // context)), next_token)
+def text_quality(task: Any, test: EvalSet, limit: int | None) -> dict[str, Any]:
+    """Loss per token, perplexity and bits per byte of held-out text."""
+    text = (read_text(test.data.text) if test.named and test.data.text else test.data.held_out())[: limit or BYTES]
+    ids, context = encode_text(task.tokenizer, text), task.context
+    loss = evaluate(task.model, text_batches(ids, context, max(1, 8192 // context)), next_token)
     size = len(text.encode())
     bits = loss * (len(ids) - 1) / math.log(2) / size
     return {
@@ -116,77 +125,75 @@ def text_quality(loaded: LanguageModel, run: Path, changes: Mapping[str, Any], l
     }  # fmt: skip
 
 
-def pairs_of(loaded: Translator, run: Path, changes: Mapping[str, Any], limit: int | None) -> Pairs:
-    test = eval_set(loaded, run, changes, limit)
+def pairs_of(task: Any, test: EvalSet) -> Pairs:
+    """The pairs that a translator is scored on; of the embedded tasks, their inputs and answers."""
     if isinstance(test.data, TasksConfig) and test.data.embedded:
-        return [(one.source, one.target) for one in tasks("test", limit or PAIRS)]
-    return loaded.test_pairs(test)
+        return [(example.source, example.target) for example in tasks("test", test.limit or PAIRS)]
+    return task.test_pairs(test)
 
 
-def pair_loss(loaded: Translator, pairs: Pairs) -> float:
-    """Loss a token of the right translations."""
-    longest = loaded.model.config.max_len
-    sources, targets = (loaded.encode([pair[side] for pair in pairs], longest) for side in (0, 1))
+def pair_loss(task: Any, pairs: Pairs) -> float:
+    """The loss per token of reference translations."""
+    longest, generation = task.model.config.max_len, task.generation
+    sources, targets = (task.encode([pair[side] for pair in pairs], longest) for side in (0, 1))
     groups = bucket(np.array([[len(s), len(t)] for s, t in zip(sources, targets, strict=True)]), 4096, None)
-    told = loaded.generation
     batches = (
         pair_batch(
             [sources[i][:-1] for i in group], [targets[i][:-1] for i in group],
-            bos=loaded.start[0], eos=told["eos"], pad_id=told["pad"],
+            bos=task.start[0], eos=generation["eos"], pad_id=generation["pad"],
         )
         for group in groups
     )  # fmt: skip
-    return evaluate(loaded.model, batches, next_token)
+    return evaluate(task.model, batches, next_token)
 
 
-def likeness_quality(loaded: TextEncoder, texts: list[str], vectors: dict[str, Any]) -> dict[str, Any]:
-    """How well the order of all likenesses between texts stays what it is under float weights."""
+def similarity_quality(task: Any, texts: list[str], reference: dict[str, Any]) -> dict[str, Any]:
+    """The rank correlation of all similarities between texts with those under float weights."""
     if len(texts) < 3:
-        raise ValueError(f"likenesses are ranked among at least three texts, got {len(texts)}; give more lines")
-    found = loaded.embed(texts)
-    likeness = (found @ found.T).numpy()[np.triu_indices(len(texts), 1)]
-    wanted = vectors.setdefault("likeness", likeness)
-    return {"rank_correlation": round(rank_correlation(likeness, wanted), 5), "sentences": len(texts)}
+        raise ValueError(f"similarities are ranked among at least three texts, got {len(texts)}; give more lines")
+    vectors = task.embed(texts)
+    similarities = (vectors @ vectors.T).numpy()[np.triu_indices(len(texts), 1)]
+    expected = reference.setdefault("similarities", similarities)
+    return {"rank_correlation": round(rank_correlation(similarities, expected), 5), "sentences": len(texts)}
 
 
-def rank_correlation(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Spearman's, by SciPy where it is installed."""
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rank correlation, by SciPy where it is installed."""
     try:
         from scipy.stats import spearmanr
     except ImportError:
-        ranks = [values.argsort().argsort() for values in (found, wanted)]
+        ranks = [values.argsort().argsort() for values in (first, second)]
         return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-    return float(spearmanr(found, wanted).statistic)
+    return float(spearmanr(first, second).statistic)
 
 
 def sentences() -> list[str]:
-    """Sentences of Python's documentation, nobody's own."""
+    """Sentences of Python's documentation."""
     return [title for split in ("test", "valid", "train") for _, title in summaries(split)][:SENTENCES]
 
 
-def speed_of(loaded: Any, texts: Sequence[str]) -> tuple[str, float]:
-    """Tokens a second of one text after the other for what writes, else texts a second."""
-    if isinstance(loaded, LanguageModel):
-        prompt = texts[0][:40]
-        return "tokens/s", rate(lambda: written(loaded, loaded.generate([prompt], max_new_tokens=NEW_TOKENS)[0]))
-    if isinstance(loaded, Translator):
-        return "tokens/s", rate(
-            lambda: sum(
-                1 + len(loaded.translate([text], beams=1, max_new_tokens=NEW_TOKENS)[0][0].ids) for text in texts[:4]
-            )
-        )
-    some = list(texts[:64])
-    framed = loaded.frame(some)
-    return "texts/s", rate(lambda: len(loaded.embed(some) if type(loaded) is TextEncoder else loaded.logits(framed)))
+def speed_of(task: Any, texts: Sequence[str]) -> tuple[str, float]:
+    """Tokens per second of one text after the other for generative models, else texts per second."""
+    verb, many = main_verb(task), list(texts[:64])
+    if verb == "generate":
+        return "tokens/s", rate(lambda: generated_tokens(task, texts[0][:40]))
+    if verb == "translate":
+        options: dict[str, Any] = dict(beams=1, max_new_tokens=NEW_TOKENS)
+        return "tokens/s", rate(lambda: sum(1 + len(task.translate([t], **options)[0][0].ids) for t in texts[:4]))
+    if verb != "embed" and (logits := getattr(task, "logits", None)) is not None:
+        framed = task.frame(many)
+        return "texts/s", rate(lambda: len(logits(framed)))
+    return "texts/s", rate(lambda: len(task.answers(verb, many)))
 
 
-def written(loaded: LanguageModel, text: str) -> int:
-    """Tokens of a continuation, its end included."""
-    return min(NEW_TOKENS, len(loaded.tokenizer.encode(text)) + 1)
+def generated_tokens(task: Any, prompt: str) -> int:
+    """Generates a continuation; returns its number of tokens, with EOS."""
+    text = task.generate([prompt], max_new_tokens=NEW_TOKENS)[0]
+    return min(NEW_TOKENS, len(task.tokenizer.encode(text)) + 1)
 
 
 def rate(work: Callable[[], int]) -> float:
-    """What `work` counts, for each second of it, after a first time that does not count."""
+    """The count that `work` returns per second, after a first call that is not timed."""
     work()
     rates = []
     for _ in range(REPEATS):

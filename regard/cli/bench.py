@@ -1,4 +1,4 @@
-"""Measure: how attention grows, what other layers cost, what each kernel learns, what quantised weights change."""
+"""Benchmarks: growth of attention, other layers, kernels in training, quantised weights, decoding, images."""
 
 import sys
 import tempfile
@@ -11,7 +11,17 @@ import click
 from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, quantize_option, regard
 
 
-@regard.group(cls=Commands)
+class Benchmarks(Commands):
+    """The benchmarks by name; one that was renamed is still found by its old name."""
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "pictures":
+            click.echo("`regard bench pictures` is called `regard bench images` now", err=True)
+            name = "images"
+        return super().get_command(ctx, name)
+
+
+@regard.group(cls=Benchmarks)
 def bench() -> None:
     """Measure on this machine: growth with length and area, other architectures, what is learned."""
 
@@ -20,12 +30,16 @@ kernels_option = click.option(
     "--kernels", help="Names, as full,window:radius=64.  [default: full and the efficient ones]"
 )
 seconds_option = click.option(
-    "--max-seconds", type=float, default=60.0, show_default=True, help="A ladder ends where one pass would take longer."
+    "--max-seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Longest time of one pass; larger sizes are left out.",
 )
 repeats_option = click.option(
-    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Passes that a time is the median of."
+    "--repeats", type=click.IntRange(1), default=3, show_default=True, help="Passes; their median time is reported."
 )
-picture_option = click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
+figure_option = click.option("--out", type=PATH, help="Draw a figure (.png .svg .pdf).")
 quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
 
 
@@ -43,21 +57,21 @@ quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--layer", is_flag=True, help="The whole layer with its projections, not the kernel alone.")
 @seconds_option
 @repeats_option
-@picture_option
+@figure_option
 @quiet_option
 @json_option
 def attention(
     lengths: str, kernels: str | None, heads: int, head_dim: int, batch: int, causal: bool, which: str, layer: bool,
     max_seconds: float, repeats: int, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """How attention grows: time and memory against length.
+    """Growth of attention: time and memory against length.
 
     Forward and backward, kernel by kernel, each point in a process of its own, with fitted exponents.
 
     \b
     regard bench attention --lengths 1k..64k --kernels full,window,linear --out scaling.png
     """
-    check_picture(out)
+    check_figure(out)
     from regard.bench import growth
     from regard.bench.measure import read_lengths, read_names
 
@@ -79,7 +93,7 @@ def attention(
 @click.option("--width", type=click.IntRange(2), default=3, show_default=True, help="Of the convolutions.")
 @seconds_option
 @repeats_option
-@picture_option
+@figure_option
 @quiet_option
 @json_option
 def architectures(
@@ -90,15 +104,15 @@ def architectures(
 
     Time of a layer against length, the steps that wait for each other, and the measured path of a gradient.
     """
-    check_picture(out)
+    check_figure(out)
     from regard.bench import architectures as table
     from regard.bench.measure import read_lengths
 
     config = table.ArchitecturesConfig(
         lengths=read_lengths(lengths), dim=dim, radius=radius, width=width, max_seconds=max_seconds, repeats=repeats
     )
-    found = table.measure_architectures(config, quiet=quiet)
-    finish(found, as_json, table.render_architectures, table.draw_architectures, out)
+    result = table.measure_architectures(config, quiet=quiet)
+    finish(result, as_json, table.render_architectures, table.draw_architectures, out)
 
 
 @bench.command(context_settings=OVERRIDES)
@@ -112,7 +126,7 @@ def architectures(
 def quality(
     ctx: click.Context, kernels: str | None, model: Any, steps: int, out: Path | None, quiet: bool, as_json: bool
 ) -> None:
-    """The same small model trained under each kernel.
+    """A small model trained under each kernel.
 
     Held-out loss, time and memory side by side; every field of the recipe can be overridden.
 
@@ -127,22 +141,24 @@ def quality(
     if out is not None and out.suffix in (".png", ".svg", ".pdf"):
         raise ValueError(f"--out is the directory that keeps the runs here, got {out}")
     names = read_names(kernels) if kernels is not None else efficient_kernels()
-    how: dict[str, Any] = dict(model=model, steps=steps, changes=overrides(ctx.args), quiet=quiet)
-    with tempfile.TemporaryDirectory() as place:
-        found = measure_quality(names, out or Path(place), **how)
-    finish(found, as_json, render_quality)
+    changes = overrides(ctx.args)
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure_quality(names, out or Path(folder), model=model, steps=steps, changes=changes, quiet=quiet)
+    finish(result, as_json, render_quality)
 
 
 @bench.command()
-@click.option("--draws", type=click.IntRange(1), default=8, show_default=True, help="Of kernels and inputs.")
-@picture_option
+@click.option(
+    "--draws", type=click.IntRange(1), default=8, show_default=True, help="Random samples of kernels and inputs."
+)
+@figure_option
 @json_option
 def error(draws: int, out: Path | None, as_json: bool) -> None:
-    """How far approximations are from full attention.
+    """Errors of approximations of full attention.
 
     Performer by its features, Linformer by its rank, Reformer by its rounds.
     """
-    check_picture(out)
+    check_figure(out)
     from regard.bench.error import draw_errors, measure_errors, render_errors
 
     finish(measure_errors(draws), as_json, render_errors, draw_errors, out)
@@ -158,7 +174,7 @@ def error(draws: int, out: Path | None, as_json: bool) -> None:
 def quantize(
     ctx: click.Context, run: str, data: tuple[Path, ...], limit: int | None, quiet: bool, as_json: bool
 ) -> None:
-    """What int8 and int4 weights do to the model in RUN.
+    """Effects of int8 and int4 weights on the model in RUN.
 
     Memory, speed, and scores on held-out data, next to its own floating-point weights.
 
@@ -169,15 +185,15 @@ def quantize(
     """
     from regard.bench.quantize import measure_quantize, render_quantize
 
-    found = measure_quantize(run, data=data, changes=overrides(ctx.args), limit=limit, quiet=quiet)
-    finish(found, as_json, render_quantize)
+    result = measure_quantize(run, data=data, changes=overrides(ctx.args), limit=limit, quiet=quiet)
+    finish(result, as_json, render_quantize)
 
 
 @bench.command()
 @click.argument("model", default="gpt:gpt2")
 @click.option("--batch", "batches", default="1,8,16", show_default=True, help="Texts at once.")
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="Tokens of each prompt.")
-@click.option("--new", type=click.IntRange(2), default=128, show_default=True, help="Tokens written behind it.")
+@click.option("--new", type=click.IntRange(2), default=128, show_default=True, help="Tokens generated after it.")
 @click.option("--beam", type=click.IntRange(1), default=1, show_default=True, help="Beams; 1 is greedy.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Figures are medians of so many.")
 @quantize_option
@@ -186,10 +202,10 @@ def quantize(
 def decode(
     model: str, batches: str, prompt: int, new: int, beam: int, rounds: int, quantize: Any, quiet: bool, as_json: bool
 ) -> None:
-    """How fast MODEL writes: tokens a second, time to the first, memory.
+    """Speed of generation: tokens per second, time to the first, memory.
 
-    MODEL is a run, a checkpoint, or a family and preset with random weights. For one text at once, also how near it
-    comes to the speed of this machine's memory.
+    MODEL is a run, a checkpoint, or a family and preset with random weights. For one text at once, also its
+    share of the speed that this machine's memory allows.
 
     \b
     regard bench decode gpt:gpt2 --quantize int8
@@ -207,43 +223,45 @@ def decode(
 @bench.command(context_settings=OVERRIDES)
 @click.option("--by", type=click.Choice(["examples", "patch"]), default="examples", show_default=True)
 @click.option("--models", help="Recipes, or cnn, as vit,swin,cnn.  [default: these three; by patch vit]")
-@click.option("--values", help="Numbers of pictures or patches, as 100,1000.  [default: what suits the pictures]")
+@click.option(
+    "--values", help="Numbers of images or patch sizes, as 100,1000.  [default: a ladder that suits the images]"
+)
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
 @click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Of training, for each run.")
 @click.option("--minutes", type=float, help="Of training, for each run, instead of steps.")
 @click.option("--runs", type=PATH, help="Keep the runs there; what is finished is not trained again.")
-@picture_option
+@figure_option
 @quiet_option
 @json_option
 @click.pass_context
-def pictures(
+def images(
     ctx: click.Context, by: Any, models: str | None, values: str | None, seeds: int, steps: int, minutes: float | None,
     runs: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """What labelled pictures teach each model.
+    """Accuracy of image models by labelled images, or by patch size.
 
-    Accuracy on held-out pictures by their number (who knows already what pictures are like needs fewer), or accuracy
-    and time by the size of the patches; every field of the recipes can be overridden.
+    Accuracy on held-out images by the number of training images (models with the bias of an image need fewer), or
+    accuracy and time by the size of the patches; every field of the recipes can be overridden.
 
     \b
-    regard bench pictures --data.images mnist.npz --values 100,1000,10000 --out bias.png
-    regard bench pictures --by patch --data.images mnist.npz --out patch.png
+    regard bench images --data.images mnist.npz --values 100,1000,10000 --out bias.png
+    regard bench images --by patch --data.images mnist.npz --out patch.png
     """
-    check_picture(out)
-    from regard.bench import pictures as table
+    check_figure(out)
+    from regard.bench import images as table
     from regard.bench.measure import read_lengths, read_names
 
-    config = table.PicturesConfig(
+    config = table.ImagesBenchConfig(
         by=by, models=read_names(models or ""), values=read_lengths(values) if values else (), seeds=seeds, steps=steps,
         minutes=minutes,
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as place:
-        found = table.measure_pictures(config, runs or Path(place), overrides(ctx.args), quiet=quiet)
-    finish(found, as_json, table.render_pictures, table.draw_pictures, out)
+    with tempfile.TemporaryDirectory() as folder:
+        result = table.measure_images(config, runs or Path(folder), overrides(ctx.args), quiet=quiet)
+    finish(result, as_json, table.render_images, table.draw_images, out)
 
 
 @bench.command()
-@click.option("--sides", default="64..512", show_default=True, help="Of pictures: doubling from..to, or a list.")
+@click.option("--sides", default="64..512", show_default=True, help="Of images: doubling from..to, or a list.")
 @click.option("--patch", type=click.IntRange(1), default=4, show_default=True, help="Pixels of a patch's side.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Width.")
 @click.option("--depth", type=click.IntRange(1), default=4, show_default=True, help="Blocks.")
@@ -251,18 +269,18 @@ def pictures(
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @seconds_option
 @repeats_option
-@picture_option
+@figure_option
 @quiet_option
 @json_option
 def area(
     sides: str, patch: int, dim: int, depth: int, window: int, batch: int, max_seconds: float, repeats: int,
     out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """How ViT and Swin grow with a picture's area.
+    """Growth of ViT and Swin with an image's area.
 
     Time of a forward pass, with fitted exponents, beside the FLOPs that are counted.
     """
-    check_picture(out)
+    check_figure(out)
     from regard.bench.area import AreaConfig, draw_area, measure_area, render_area
     from regard.bench.measure import read_lengths
 
@@ -273,8 +291,8 @@ def area(
     finish(measure_area(config, quiet=quiet), as_json, render_area, draw_area, out)
 
 
-def check_picture(out: Path | None) -> None:
-    """A name that cannot be drawn to is known before anything is measured."""
+def check_figure(out: Path | None) -> None:
+    """Raise an error for a file that cannot be drawn to, before anything is measured."""
     if out is not None:
         from regard.inside.draw.canvas import check_suffix
 
@@ -288,7 +306,7 @@ def finish(
     draw: Callable[[Any, Path], Any] | None = None,
     out: Path | None = None,
 ) -> None:
-    """Prints and draws what was measured, all of it or what there was before Ctrl-C."""
+    """Prints and draws the results; after Ctrl-C those that were measured before."""
     emit(result, as_json, render)
     if draw is not None and out is not None:
         draw(result, out)

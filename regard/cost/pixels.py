@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from regard.cost.count import cost
+from regard.cost.measure import cost
 from regard.cost.report import binary_size
 from regard.models.gpt import GPTConfig
 from regard.nn.patches import Side, sides

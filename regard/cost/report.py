@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.cost.count import Cost, Flops
+    from regard.cost.figures import Cost, Flops
 
 DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -16,6 +16,7 @@ from regard.native.compiled import Compiled
 from regard.native.plain import Plain
 from regard.native.program import Batch, Unsupported
 from regard.native.record import record_decoder, record_encoder
+from regard.nn.stack import Parts
 
 Plan = Sequence[tuple[Job, int]]
 """Jobs, and the number of pending tokens that each of their sequences reads."""
@@ -63,8 +64,9 @@ class Paged:
 
     paged = True
 
-    def __init__(self, model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> None:
-        parts = model.parts()
+    def __init__(
+        self, model: Any, parts: Parts, *, memory: int, page: int, threads: int | None, fast: bool | None
+    ) -> None:
         self.max_positions = max(LONGEST, model.config.max_len)
         for stack in (parts.stack, *([parts.source[1]] if parts.source else [])):
             if stack.position.limit is not None:

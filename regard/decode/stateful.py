@@ -18,15 +18,17 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
 from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best
+from regard.models.base import parts_of
 from regard.native.program import Unsupported
 
 
 def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> Runner:
     """Return a `Paged` runner where the model can be recorded as a program, otherwise a `Stateful` one."""
     try:
-        if not hasattr(model, "parts"):
+        parts = parts_of(model)
+        if parts is None:
             raise Unsupported(f"{type(model).__name__} is not one stack of attention layers")
-        return Paged(model, memory=memory, page=page, threads=threads, fast=fast)
+        return Paged(model, parts, memory=memory, page=page, threads=threads, fast=fast)
     except Unsupported as why:
         if fast:
             raise ValueError(f"no compiled kernels for this model: {why}") from why
@@ -65,8 +67,9 @@ class Stateful:
     def __init__(self, model: Any, *, memory: int, page: int) -> None:
         self.model, self.page = model, page
         self.max_positions = max(LONGEST, model.config.max_len)
-        if hasattr(model, "parts") and (limit := model.parts().stack.position.limit) is not None:
-            self.max_positions = limit
+        parts = parts_of(model)
+        if parts is not None and parts.stack.position.limit is not None:
+            self.max_positions = parts.stack.position.limit
         # The size of a position's keys and values in float32; a state of constant size takes less.
         width = getattr(model.config, "dim", 512) * getattr(model.config, "depth", 1)
         self.pages = max(1, memory // (page * 2 * 4 * width))

@@ -25,6 +25,8 @@ from regard.registry import models
 VOCAB = 97
 """Tokens of a small model's vocabulary; MANY where one token must not count."""
 MANY = 997
+IMAGE = 32
+"""Rows and columns of images, unless a preset names others."""
 LENGTHS = (4, 7, 2, 6, 5, 1, 3)
 EXTENTS = ((1.0, 1.0), (0.55, 0.78), (0.9, 0.33), (0.25, 1.0), (1.0, 0.16), (0.82, 0.57), (0.14, 0.1))
 """Rows and columns of images that are smaller than the padded batch, as shares of it."""
@@ -87,9 +89,8 @@ class Case:
     def sequence(self) -> str | None:
         """The input for each of whose tokens the model has an output."""
         shape = self.output.shape[:2] if self.output.dim() > 2 else ()
-        return next(
-            (name for name in ("target", "ids") if name in self.inputs and self.inputs[name].shape == shape), None
-        )
+        texts = {name: self.inputs[name] for name in ("target", "ids") if name in self.inputs}
+        return next((name for name, ids in texts.items() if ids.shape == shape), None)
 
     @cached_property
     def padded(self) -> str | None:
@@ -110,7 +111,9 @@ class Case:
 
     @property
     def logits(self) -> bool:
-        return self.output.dim() > 1 and self.output.shape[-1] > 1 and self.by_row
+        """Whether the output has a number for each label or token."""
+        config = self.model.config
+        return self.output.shape[-1] in (getattr(config, "vocab_size", 0), len(getattr(config, "labels", ())))
 
     @property
     def fields(self) -> set[str]:
@@ -139,7 +142,7 @@ REASONS = {
     "sequence": "it has no output for each token of target or ids",
     "padded": "it takes no lengths of source or ids",
     "by_row": "it has an output for pairs of rows",
-    "logits": "its output is not logits of classes",
+    "logits": "its output has no logit for each of its config's labels or vocab_size tokens",
     "vocabulary": "its config has no vocab_size",
     "encoder": "it has no part with positions that attends to both sides of a text",
     "store": "nothing to save it with was given",
@@ -268,19 +271,22 @@ def examine_family(name: str, store: Store | None = None, *, seed: int = 0) -> D
 
 
 def builder(name: str) -> Build:
-    """A function that builds models of FAMILY:PRESET with a small vocabulary and without dropout."""
+    """A function that builds small models of FAMILY, by its `small` fields or first preset, or of FAMILY:PRESET."""
     family, _, preset = name.partition(":")
     cls = models[family]
     presets = getattr(cls, "presets", None) or {"": {}}
     if preset and preset not in presets:
         raise ValueError(f"{family} has no preset {preset!r}; {nearest(preset, presets)}")
+    sizes = presets[preset] if preset else getattr(cls, "small", next(iter(presets.values())))
     try:
-        config = cls.config_class(**presets[preset or next(iter(presets))])
+        config = cls.config_class(**sizes)
     except (AttributeError, TypeError) as error:
         raise ValueError(
             f"family {family!r} cannot be built: {in_one_line(error)}; declare config_class, and presets = "
             "{'tiny': dict(…)} with every field that has no default"
         ) from None
     known = {field.name for field in dataclasses.fields(config)}
-    small = {key: value for key, value in {"vocab_size": VOCAB, "dropout": 0.0}.items() if key in known}
-    return lambda **changes: cls(dataclasses.replace(config, **small | changes)).eval()
+    less = {key: value for key, value in {"vocab_size": VOCAB, "dropout": 0.0}.items() if key in known}
+    if "image" in known and "image" not in sizes:
+        less["image"] = IMAGE
+    return lambda **changes: cls(dataclasses.replace(config, **less | changes)).eval()

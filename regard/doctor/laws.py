@@ -176,7 +176,7 @@ def stays_finite(model: Any, inputs: Inputs, dtype: torch.dtype) -> None:
     assert out.isfinite().all(), f"outputs are not finite in {dtype}"
     out.float().square().mean().backward()
     for name, parameter in model.named_parameters():
-        assert parameter.grad.isfinite().all(), f"{name} has a gradient that is not finite in {dtype}"
+        assert parameter.grad is None or parameter.grad.isfinite().all(), f"{name} has a gradient not finite in {dtype}"
 
 
 def starts_at_chance(model: Any, inputs: Inputs) -> None:

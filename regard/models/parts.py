@@ -1,4 +1,4 @@
-"""Where the parts of a model lie: its towers, its blocks, and the grid of its patches.
+"""The parts of a model: its towers, its blocks, and the grid of its patches.
 
 A family may say so itself, by a method of the same name as a function here (`image_tower`, `text_tower`, `pretrained`,
 `head_names`, `patch_grid`, `layer_grids`, `patch_vectors`). What it does not say has a default that suits a stack of

@@ -1,4 +1,4 @@
-"""Where tokens lie on an image: grids of square cells, and those of an attention layer's queries and keys."""
+"""Tokens on an image: grids of square cells, and those of an attention layer's queries and keys."""
 
 from dataclasses import dataclass
 

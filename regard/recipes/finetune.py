@@ -24,7 +24,7 @@ from regard.data.sets.labelled_texts import Examples, ExamplesConfig, labels_of,
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
-from regard.objectives.labels import likeness, span, text_labels, token_labels
+from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
@@ -39,7 +39,7 @@ from regard.train.progress import Line
 RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
 OBJECTIVES = {
-    "classify": text_labels, "tag": token_labels, "answer": span, "embed": likeness, "instruct": next_token,
+    "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
 }  # fmt: skip
 HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}
 """The head of each task."""

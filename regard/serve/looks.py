@@ -116,7 +116,7 @@ async def probabilities(body: schemas.ProbabilitiesRequest, request: Request) ->
 
 @router.post("/effects")
 async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, Any]:
-    """How much the answer changes when each head alone is ablated."""
+    """The change of the answer when each head alone is ablated."""
     page = state_of(request).looks.find(body.look, body.model)
     count = sum(one.heads for one in page.layers)
     if count > MOST_PASSES:
@@ -132,7 +132,7 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
 
 @router.post("/view")
 async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
-    """What outputs depend on."""
+    """An explanation of the outputs."""
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:

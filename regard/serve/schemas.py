@@ -102,7 +102,7 @@ class Sampled(Body):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     """Sample among tokens at least this fraction as probable as the best one."""
     seed: int | None = None
-    """The same seed gives the same text."""
+    """Requests with equal seeds and settings get equal texts."""
 
     @property
     def sampling(self) -> Sampling | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.registry import tasks
+from regard.registry import modalities, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +162,7 @@ class Task:
     def field_of(self, verb: str, item: Any) -> str:
         """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
         declared = self.verb(verb)
-        return declared.input if declared is not None and declared.input else self.inputs[0]
+        return declared.input if declared is not None and declared.input else modalities[self.inputs[0]].field
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""

@@ -46,6 +46,8 @@ class ImageEncoder(Task):
     inputs = ("image",)
     verbs: tuple[Verb, ...] = (EMBED,)
     data: tuple[type, ...] = (UnlabelledConfig,)
+    output: ClassVar[str] = "vector"
+    """The kind of the model's output, as `Prepared.answers` names it."""
 
     def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -188,9 +190,7 @@ class ImageClassifier(ImageEncoder):
     verbs = (Verb(name="classify", does="labels images"), EMBED)
     data = (ImagesConfig,)
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_images(self, *inputs, answers="labels", **options)
+    output = "labels"
 
     def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
         """All labels of each image, the most probable first."""

@@ -25,7 +25,7 @@ from regard.tokens.pixel_tokenizer import PixelTokenizer
 class PixelModel(EngineTask):
     """Generates images pixel by pixel."""
 
-    inputs = ("image",)
+    inputs = ("pixels",)
     verbs = (
         Verb(
             name="complete", does="completes images",

@@ -66,7 +66,7 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """How a generative model continues a prefix, always with its most probable token."""
+    """The greedy continuation of a prefix by a generative model."""
 
     prefix: list[int]
     room: int
@@ -76,7 +76,7 @@ class Generation:
     ends: Sequence[int] = ()
     forbidden: Sequence[int] = ()
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
-    """What `prefill` of the model takes beside the prefix: a source, or pixels."""
+    """The inputs of the model's `prefill` beside the prefix: a source, or pixels."""
     decode: Callable[[list[int]], str] = str
     """The text of the tokens that were written, without the ends."""
 
@@ -103,13 +103,13 @@ class Prepared:
 
     model: Any
     inputs: dict[str, Tensor]
-    """What `run` takes: a batch of one."""
+    """The tensors that `run` takes: a batch of one."""
     run: Callable[[dict[str, Tensor]], Float[Tensor, "B P V"]]
     """From inputs to rows of logits; for an encoder one row, the vector."""
     sequences: list[TokenSequence]
-    """What is read comes first; what a decoder reads of its own comes last."""
+    """The input comes first; the target of a decoder comes last."""
     answers: str = "next"
-    """What the rows of logits are over: next or fill (tokens), labels, tags, span, boxes, match, number, or vector."""
+    """The kind of the columns of logits: next or fill (tokens), labels, tags, span, boxes, match, number, or vector."""
     row_sequence: int | None = 0
     """The sequence with a row of logits for each token; None where rows are about the whole input."""
     choose: "Callable[[Prepared], Outputs] | None" = None
@@ -121,7 +121,7 @@ class Prepared:
     embed: Callable[[dict[str, Tensor]], Float[Tensor, "B D"]] | None = None
     """From inputs to the model's own vector of each, if it was trained to give one."""
     generation: Generation | None = None
-    """How the model goes on by itself, if it generates."""
+    """The continuation by the model itself, if it generates."""
     forbidden: Sequence[int] = ()
     """Columns that are never chosen."""
     fixed: int = 0
@@ -137,7 +137,7 @@ class Prepared:
     request: dict[str, Any] = field(default_factory=dict)
     """The input as it was given, for JSON."""
     details: Callable[[Float[Tensor, "P V"]], dict[str, Any]] = lambda logits: {}
-    """What else than logits the answer has, such as boxes."""
+    """From logits to other data of the answer, such as boxes."""
     traceable: bool = True
     """Whether the outputs can be traced back to tokens; otherwise only heads are ablated."""
     chosen: Outputs | None = None

@@ -10,7 +10,7 @@ from regard.data.readers.image_files import is_image, read_image
 from regard.data.sets.batches import pad
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks.prepared import (
     SURE,
@@ -68,12 +68,11 @@ def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
 
 
 def read_images(
-    task: Any, *images: Any, answers: str = "vector", target: Target = None, kept: int | None = None,
-    cut: bool = False, greedy: bool = False,
+    task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
     """An image as an encoder reads it: every grid that its layers see is a sequence."""
     check_images(task, images, target, kept)
-    model, (bytes_, pixels) = task.model, pixels_of(task, images[0])
+    model, answers, (bytes_, pixels) = task.model, task.output, pixels_of(task, images[0])
 
     def run(inputs: dict[str, Tensor]) -> Tensor:
         rows = model.embed(**inputs) if answers == "vector" else model(**inputs)
@@ -106,7 +105,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         return Outputs(sure, best.indices[sure].tolist(), torch.eye(len(best.values))[sure])
 
     def details(logits: Tensor) -> dict[str, Any]:
-        boxes = corners(apart(model(**prepared.inputs)[0].float())[1]).clamp(0, 1)
+        boxes = corners(split_predictions(model(**prepared.inputs)[0].float())[1]).clamp(0, 1)
         boxes = boxes * torch.tensor([columns, rows, columns, rows])
         best = logits.softmax(-1)[:, :-1].max(-1)
         names = prepared.names(best.indices.tolist())
@@ -120,7 +119,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         }  # fmt: skip
 
     prepared.answers, prepared.row_sequence = "boxes", len(prepared.sequences)
-    prepared.run = lambda inputs: apart(model(**inputs))[0]
+    prepared.run = lambda inputs: split_predictions(model(**inputs))[0]
     prepared.labels, prepared.choose, prepared.details = [*model.config.labels, "nothing"], choose, details
     prepared.sequences.append(queries)
     return prepared

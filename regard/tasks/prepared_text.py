@@ -42,12 +42,11 @@ def check_texts(task: Any, texts: Sequence[Any], most: int, target: Any = None, 
 
 
 def read_encoder(
-    task: Any, *texts: str, answers: str = "vector", target: Target = None, kept: int | None = None, cut: bool = False,
-    greedy: bool = False,
+    task: Any, *texts: str, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
     """A text, or a pair of texts, as an encoder reads it; `cut` shortens it to the context."""
     check_texts(task, texts, 2, target, kept)
-    model, tokenizer = task.model, task.tokenizer
+    model, tokenizer, answers = task.model, task.tokenizer, task.output
     pair = {} if len(texts) == 1 else {"second": texts[1]}
     limit = model.config.max_len if cut else None
     framed = tokenizer.frame(
@@ -66,11 +65,15 @@ def read_encoder(
     if answers == "span":  # the same token may stand at several positions
         labels = [f"{token} (token {i})" for i, token in enumerate(sequence.tokens)]
 
+    if answers == "vector" and not hasattr(model, "embed"):
+        with torch.inference_mode():
+            answers = "number" if model(**inputs).numel() == 1 else "vector"
+
     def embed(inputs: dict[str, Tensor]) -> Float[Tensor, "B D"]:
         if hasattr(model, "embed"):
             return model.embed(**inputs)
         rows = model(**inputs)
-        return rows.mean(1) if rows.dim() == 3 else rows
+        return rows.mean(1) if rows.dim() == 3 else rows.reshape(len(rows), -1)
 
     def run(inputs: dict[str, Tensor]) -> Float[Tensor, "B P V"]:
         if answers == "vector":
@@ -84,6 +87,8 @@ def read_encoder(
     def details(logits: Tensor) -> dict[str, Any]:
         if answers == "fill" and tokenizer.mask in framed.ids:
             return {"row": framed.ids.index(tokenizer.mask)}
+        if answers == "number":
+            return {"value": float(logits[0, 0])}
         return {"titles": ["begins at", "ends at"]} if answers == "span" else {}
 
     return Prepared(
@@ -183,14 +188,14 @@ def continued(
     task: Any, context: dict[str, Tensor], read: TokenSequence, written: TokenSequence, start: Sequence[int],
     target: Target, *, most: int, own: Any, request: dict[str, Any], **fields: Any,
 ) -> Prepared:  # fmt: skip
-    """What a decoder writes about a context behind its `start`: the `target`, else its own, greedy or from `own()`."""
-    model, tokenizer, told = task.model, task.tokenizer, task.generation
-    ends = list(ends_of(told["eos"]))
+    """A context, and a decoder's output behind its `start`: the `target`, else its own, greedy or from `own()`."""
+    model, tokenizer, forbidden = task.model, task.tokenizer, task.generation["forbidden"]
+    ends = list(ends_of(task.generation["eos"]))
     given = tokenizer.encode(target) if isinstance(target, str) else target
     prefix = [*start, *check_tokens(model, given or ())]
     check_length(model, len(prefix))
     generation = Generation(
-        prefix=prefix, room=most - len(prefix), ends=ends, forbidden=told["forbidden"], inputs=context,
+        prefix=prefix, room=most - len(prefix), ends=ends, forbidden=forbidden, inputs=context,
         decode=lambda new: tokenizer.decode([id for id in new if id not in ends]),
     )  # fmt: skip
     if given is None:
@@ -203,6 +208,6 @@ def continued(
 
     return Prepared(
         model=model, inputs=context | {"target": torch.tensor([ids])}, run=lambda inputs: model(**inputs),
-        sequences=[read, written], row_sequence=1, choose=choose, tokenizer=tokenizer, forbidden=told["forbidden"],
+        sequences=[read, written], row_sequence=1, choose=choose, tokenizer=tokenizer, forbidden=forbidden,
         fixed=len(start), generation=generation, request=request | {"target": list(given)}, **fields,
     )  # fmt: skip

@@ -16,8 +16,6 @@ from regard.data.sets.labelled_texts import sides_of, tag_of
 from regard.data.sets.masked_text import MaskedConfig
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.metrics import exact_match, label_scores, tag_scores
-from regard.tasks.prepared import Prepared
-from regard.tasks.prepared_text import read_encoder
 from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
 from regard.tokens.encoding import cut_text, mask_texts
@@ -96,9 +94,7 @@ class MaskFiller(TextEncoder):
     data = (MaskedConfig,)
     examples = ""
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="fill", **options)
+    output = "fill"
 
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
         """For each text, for each [MASK] in it, the most probable tokens."""
@@ -166,9 +162,7 @@ class TextClassifier(TextEncoder):
     )  # fmt: skip
     examples = "classify"
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="labels", **options)
+    output = "labels"
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
         """All labels of each text (or pair of texts), the most probable first."""
@@ -202,9 +196,7 @@ class EntityTagger(TextEncoder):
     verbs = (Verb(name="tag", does="tags entities"), EMBED)
     examples = "tag"
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="tags", **options)
+    output = "tags"
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
@@ -294,9 +286,7 @@ class QuestionAnswerer(TextEncoder):
     )  # fmt: skip
     examples = "answer"
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, answers="span", **options)
+    output = "span"
 
     def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
         """The best span of each passage for its question."""

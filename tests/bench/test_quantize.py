@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from regard.bench import quantize as bench
 from regard.doctor.laws import close
 from regard.eval.scores import evaluate
-from regard.tasks import TextEncoder, load
+from regard.tasks import load
 from tests.cli.calling import call, fails
 from tests.recipes.tiny import shared
 
@@ -83,13 +83,12 @@ def test_the_loss_of_pairs_is_that_of_each_token(tiny):
     close(torch.tensor(bench.pair_loss(loaded, pairs)), torch.tensor(np.mean(losses)).float(), "loss", 1e-4)
 
 
-def test_likenesses_keep_their_order(tiny, monkeypatch):
+def test_similarities_keep_their_order(tiny, monkeypatch):
     loaded = load(tiny.run("embed"))
-    assert type(loaded) is TextEncoder
     texts, kept = [f"a {word} text" for word in ("red", "blue", "long", "small", "other")], {}
-    assert bench.likeness_quality(loaded, texts, kept)["rank_correlation"] == 1
-    kept["likeness"] = -kept["likeness"]
-    assert bench.likeness_quality(loaded, texts, kept)["rank_correlation"] == -1
+    assert bench.similarity_quality(loaded, texts, kept)["rank_correlation"] == 1
+    kept["similarities"] = -kept["similarities"]
+    assert bench.similarity_quality(loaded, texts, kept)["rank_correlation"] == -1
     found, wanted = np.random.default_rng(0).random((2, 50))
     assert bench.rank_correlation(found, wanted) == pytest.approx(spearmanr(found, wanted).statistic)
     monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)

@@ -122,7 +122,7 @@ def test_commands_and_options_are_frozen():
             "--sides", "--window",
         ],
         "bench error": ["--draws", "--json", "--out"],
-        "bench pictures": [
+        "bench images": [
             "--by", "--json", "--minutes", "--models", "--out", "--quiet", "--runs", "--seeds", "--steps", "--values",
         ],
         "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],

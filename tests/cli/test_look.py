@@ -229,5 +229,5 @@ def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
     call("look", path, "a cat")
     (served,) = stores[0]
     asyncio.run(served.load())
-    assert count == [] and served.speaker.tokenizer.decode(served.speaker.ids_of("a cat")) == "a cat"
-    assert served.engine is not None and served.engine.speaker is served.speaker
+    assert count == [] and served.task.tokenizer.decode(served.task.prompt_ids("a cat")) == "a cat"
+    assert served.engine is not None and served.engine.model is served.task.model

@@ -85,12 +85,12 @@ def test_drawn_texts_have_the_distribution_of_the_model():
         requests = (Request(row=row, propose=propose, **how) for row in range(count))
         return Counter(tuple(ticket.ids) for ticket in engine.serve(requests))
 
-    from regard.decode import filter_scores
+    from regard.decode import filter_logits
 
     def chances(ids):
         with torch.no_grad():
             scores = small(torch.tensor([ids]))[:, -1]
-        return filter_scores(scores.log_softmax(-1), sampling).double().softmax(-1)[0].numpy()
+        return filter_logits(scores.log_softmax(-1), sampling).double().softmax(-1)[0].numpy()
 
     first = chances(prompt)
     expected = np.concatenate([first[a] * chances([*prompt, a]) for a in range(7)])

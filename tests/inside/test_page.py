@@ -6,7 +6,7 @@ import torch
 from regard.inside.capture.ablation import without
 from regard.inside.page import Page
 from regard.inside.page.offline import everything
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks import ImageClassifier, ObjectDetector, TextClassifier
 from tests.inside.loaded import encoder, writer
@@ -27,7 +27,7 @@ def test_boxes_are_those_of_the_model_with_heads_off():
     finds = loaded(detr(), kind=ObjectDetector)
     page = Page(finds, picture(32, 32), off=[("decoder.blocks.0.cross", 1)])
     with torch.no_grad(), without(finds.model, page.off):
-        _, boxes = apart(finds.model(**page.prepared.inputs)[0].float())
+        _, boxes = split_predictions(finds.model(**page.prepared.inputs)[0].float())
     wanted = corners(boxes).clamp(0, 1) * 32
     page.effects()
     torch.testing.assert_close(torch.tensor(page.describe()["answer"]["boxes"]), wanted, atol=0.01, rtol=0)

@@ -257,5 +257,5 @@ def test_places_outside_and_families_unknown():
         with pytest.raises(ValueError, match="the image has 3 × 5, 0,0 to 2,4"):
             sight.maps(sight.layers[0], at)
     writer = Captioner(CaptionerConfig(vocab_size=9, widths=(4,), dim=8, heads=2, ffn_dim=9, channels=1))
-    with pytest.raises(ValueError, match="Eye has no attention to look at"):
+    with pytest.raises(ValueError, match="ConvStem has no attention to look at"):
         image_weights(loaded(writer).read(picture(12, 20)))

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.inside.capture.weights import Layers, look, matching
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.weights import find_kernels
 from regard.objectives.matching import corners
 from regard.tasks.prepared import SURE, Prepared
@@ -156,7 +156,7 @@ def query_objects(
     assert prepared.image is not None and cells is not None
     names = [name for name in parts.attention_layers(model) if name.endswith(".cross")]
     with look(model, layers=matching(layer, names), heads=head) as seen:
-        logits, boxes = apart(model(**prepared.inputs)[0])
+        logits, boxes = split_predictions(model(**prepared.inputs)[0])
     weights = seen.of("cross")[0][0].mean(0)
     best = logits.softmax(-1)[:, :-1].max(-1)  # the last column is for nothing
     rows, columns = prepared.image.shape[:2]

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.inside.capture.weights import join_queries, watch
-from regard.nn.kernels import Additive, Full, Kernel
+from regard.nn.kernels import Kernel
 from regard.nn.weights import find_kernels, weights_of
 
 Result = TypeVar("Result")
 NEAR = 1e-4
-"""How far the shown steps may end from the captured weights; a kernel that ends elsewhere has steps of its own."""
+"""Tolerance between the shown steps and the captured weights; beyond it, a kernel has steps of its own."""
 
 
 @dataclass(slots=True)
@@ -47,11 +47,9 @@ class Layer:
         """
         call, (_, T, S) = self.calls[0], self.size
         q, k, v = torch.cat([one["q"] for one in self.calls], 2).float(), call["k"].float(), call["v"].float()
-        scale, scores, group = call.get("scale"), None, head // (q.shape[1] // k.shape[1])
-        if isinstance(self.kernel, Full):
-            q, k, scale = self.kernel.prepared(q, k, scale)
-        elif isinstance(self.kernel, Additive):
-            scores, scale = self.kernel.scores(q, k, scale)[row, head], None
+        group = head // (q.shape[1] // k.shape[1])
+        q, k, scale, scores = self.kernel.terms(q, k, call.get("scale"))
+        scores = None if scores is None else scores[row, head]
         bias = call.get("bias") and call["bias"].dense(T, S)[0, head].float()
         mask = self.kernel.rule() if call.get("mask") is None else call["mask"] & self.kernel.rule()
         seen = None if mask.is_everything else mask.dense(T, S)

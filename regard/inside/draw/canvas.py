@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Number = int | float
 Target = str | Path | None
-"""Where a figure is written to, if anywhere."""
+"""The path that a figure is written to (none: it is only returned)."""
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, SOFT, FAINT = "#1f2328", "#6b7280", "#e5e7eb"
 LINES = (
@@ -148,14 +148,14 @@ def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[Number, Number
 
 def spread(rising: Sequence[Number], apart: Number) -> list[Number]:
     """Rising heights moved up until they are `apart`, and down again where that led above the top."""
-    places: list[Number] = []
+    heights: list[Number] = []
     for each in rising:
-        places.append(max(each, places[-1] + apart) if places else each)
+        heights.append(max(each, heights[-1] + apart) if heights else each)
     ceiling = max(1.0, max(rising, default=1.0))
-    for i in reversed(range(len(places))):
-        places[i] = min(places[i], ceiling)
-        ceiling = places[i] - apart
-    return places
+    for i in reversed(range(len(heights))):
+        heights[i] = min(heights[i], ceiling)
+        ceiling = heights[i] - apart
+    return heights
 
 
 def readable(labels: Sequence[str], longest: int = 24) -> list[str]:
@@ -173,9 +173,9 @@ def fit(figure: "matplotlib.figure.Figure", pad: Number = 0.12) -> "matplotlib.f
     with quiet():
         box = figure.get_tightbbox(figure.canvas.get_renderer())  # type: ignore[attr-defined]
     old, new = figure.get_size_inches(), np.array([box.width, box.height]) + 2 * pad
-    places = [(axes, axes.get_position()) for axes in figure.axes]
+    boxes = [(axes, axes.get_position()) for axes in figure.axes]
     figure.set_size_inches(*new)
-    for axes, was in places:
+    for axes, was in boxes:
         left, bottom = (was.x0 * old[0] - box.x0 + pad) / new[0], (was.y0 * old[1] - box.y0 + pad) / new[1]
         axes.set_position((left, bottom, was.width * old[0] / new[0], was.height * old[1] / new[1]))
     figure.set_dpi(min(150.0, (MOST_PIXELS / (new[0] * new[1])) ** 0.5))

@@ -80,7 +80,7 @@ def draw_positions(
     length: int = 100,
     position: Position | None = None,
 ) -> "matplotlib.figure.Figure":
-    """What a position scheme does: its vectors or angles, or its bias, and how nearness falls with distance."""
+    """A position scheme: its vectors or angles, or its bias, and how nearness falls with distance."""
     if position is None:
         position = positions[scheme](dim=dim, heads=heads, head_dim=dim, max_len=2 * length)
         scheme += ", untrained" if any(True for _ in position.parameters()) else ""
@@ -173,7 +173,7 @@ def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str, *, learn
 
 @FIGURES.register("masks")
 def draw_rules(path: Target = None, *, length: int = 12) -> "matplotlib.figure.Figure":
-    """Who may see whom: the rules alone, and combined with & and |."""
+    """Attention masks: the rules alone, and combined with & and |."""
     third, quarter = max(length // 3, 1), max(length // 4, 1)
     ids = torch.arange(length)[None] * 3 // length
     short = torch.tensor([max(length * 2 // 3, 1)])
@@ -344,7 +344,7 @@ def draw_gates(
 def draw_attention_cost(
     path: Target = None, *, dim: int = 512, heads: int = 8, window: int = 256, longest: int = 65_536
 ) -> "matplotlib.figure.Figure":
-    """What n tokens cost one layer: multiply–adds and the memory of the weights, full against a window."""
+    """The cost of n tokens in one layer: multiply–adds and the memory of the weights, full against a window."""
     lengths = [2**i for i in range(6, int(math.log2(longest)) + 1)]
     figure = new_figure(11, 4)
     near = [min(n, window) for n in lengths]

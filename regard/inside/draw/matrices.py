@@ -67,7 +67,7 @@ def draw_alignment(
 
 
 def start(weights: Any, source_labels: Sequence[str], target_labels: Sequence[str], path: Target) -> None:
-    """What can be wrong is said before anything is drawn."""
+    """Raise an error for wrong paths or labels before anything is drawn."""
     check_suffix(path)
     T, S = weights.shape[-2:]
     if (len(target_labels), len(source_labels)) != (T, S):

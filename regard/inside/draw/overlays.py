@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHARPEST = 256
 """Pixels up to which a small image is enlarged: each of its pixels becomes a square."""
 VEIL = 0.88
-"""How far the strongest weight covers the image under it."""
+"""Opacity of the strongest weight over the image."""
 
 
 @cache

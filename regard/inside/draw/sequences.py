@@ -1,4 +1,4 @@
-"""How a text and a picture become sequences: the merges of byte pair encoding, and patches."""
+"""Texts and images as sequences: the merges of byte pair encoding, and patches."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 MOST_LETTERS, MOST_PATCHES = 48, 256
-"""What a slide has room for."""
+"""The most that a slide has room for."""
 SCENE = 12
-"""One with three things of three colours."""
+"""A scene with three objects of three colours."""
 ACROSS, FLAT = 16, 32
 """Patches in a row, and patches up to which their vectors are drawn below them."""
 
@@ -48,7 +48,7 @@ def draw_bpe(
     tokenizer: str | None = None,
     steps: int = 12,
 ) -> "matplotlib.figure.Figure":
-    """How byte pair encoding joins the letters of `--text`, merge by merge; `--tokenizer` FILE: with its own merges."""
+    """Byte pair encoding of the letters of `--text`, merge by merge; `--tokenizer` FILE: with its own merges."""
     if steps < 1:
         raise ValueError(f"steps={steps} shows no merge; use at least 1")
     found = trace(text, Tokenizer.load(tokenizer) if tokenizer else None)
@@ -128,7 +128,7 @@ def open_paper(figure: "matplotlib.figure.Figure", *box: Number) -> "matplotlib.
 
 @FIGURES.register("patches")
 def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 16) -> "matplotlib.figure.Figure":
-    """A picture cut into patches and laid out as a sequence of vectors: `--image` FILE, or else a drawn scene."""
+    """An image cut into patches and laid out as a sequence of vectors: `--image` FILE, or else a drawn scene."""
     pixels = whole_patches(pixels_of(image), patch)
     cut = patches_of(pixels, patch)
     (rows, columns, channels), count = pixels.shape, len(cut)
@@ -172,15 +172,15 @@ def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 
 
 
 def pixels_of(image: str | None) -> UInt8[np.ndarray, "Y X C"]:
-    """A file's picture, or that of a drawn scene."""
+    """The pixels of a file, or of a drawn scene."""
     if image is None:
         return next(stream_scenes("train", first=SCENE)).pixels
-    picture = read_image(image)
-    return as_array(picture, 1 if picture.mode == "L" else 3)
+    opened = read_image(image)
+    return as_array(opened, 1 if opened.mode == "L" else 3)
 
 
 def whole_patches(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarray, "_ _ C"]:
-    """The middle of a picture that whole patches cover."""
+    """The middle of an image that whole patches cover."""
     rows, columns = pixels.shape[:2]
     if not 1 <= patch <= min(rows, columns):
         raise ValueError(f"patch={patch} does not fit into {rows} × {columns} pixels; use 1 to {min(rows, columns)}")
@@ -195,7 +195,7 @@ def patches_of(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarr
 
 
 def put(axes: "matplotlib.axes.Axes", pixels: np.ndarray, x: Number, y: Number, width: Number, height: Number) -> None:
-    """A picture at its place, with a faint edge."""
+    """Draw an image in a box, with a faint edge."""
     how: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="auto", zorder=1)
     axes.imshow(pixels, extent=(x, x + width, y, y + height), **how)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())

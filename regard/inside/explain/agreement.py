@@ -1,4 +1,4 @@
-"""How far explanations of the same output agree, by rank correlation, and which head aligns source and target."""
+"""The agreement of explanations of the same output, by rank correlation, and which head aligns source and target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ def heads_of(model: nn.Module) -> dict[str, int]:
 
 
 def head_effects(model: nn.Module, loss: Callable[[], float]) -> dict[str, Float[Tensor, "H"]]:
-    """How much a loss rises when a head is ablated, for each head of each layer that is called."""
+    """The rise of a loss when a head is ablated, for each head of each layer that is called."""
     called: set[str] = set()
     with watch(model, lambda name, *_: called.add(name)):
         base = loss()
@@ -35,13 +35,13 @@ def head_effects(model: nn.Module, loss: Callable[[], float]) -> dict[str, Float
 
 @torch.no_grad()
 def ablation(prepared: Prepared) -> dict[str, Float[Tensor, "H"]]:
-    """How much the loss of the explained outputs rises when a head is ablated, by layer."""
+    """The rise of the explained outputs' loss when a head is ablated, for each head by layer."""
     return head_effects(prepared.model, lambda: prepared.loss().item())
 
 
 @torch.no_grad()
 def erasure(prepared: Prepared) -> Float[Tensor, "R S"]:
-    """How much the log-probability of each output falls when a token's vector becomes the mean of all tokens, or with
+    """The fall of each output's log-probability when a token's vector becomes the mean of all tokens, or with
     a causal mask the mean of those before it, so that nothing of the future is revealed.
 
     It does not read the weights: it is what explanations by weights are measured against.

@@ -68,7 +68,7 @@ def gradients(prepared: Prepared) -> tuple[Seen, Iterable[dict[str, Float[Tensor
 
 
 def gradient(prepared: Prepared) -> Float[Tensor, "R S"]:
-    """How much of each token reaches each output: paths through positive weight × gradient, the mean of the heads."""
+    """The importance of each token for each output: paths through positive weight × gradient, the mean of the heads."""
     seen, every = gradients(prepared)
     rows = []
     for readout, own in zip(prepared.outputs.readout, every, strict=True):

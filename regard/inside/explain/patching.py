@@ -26,7 +26,7 @@ class Patched:
     """Shares of the difference that come back: 0 is the other text, 1 the first."""
 
     choices: tuple[str, str]
-    """What the first and the other text lead to: the difference is that of these two logits."""
+    """The outputs that the first and the other text lead to: the difference is that of these two logits."""
     difference: tuple[float, float]
     """Of the two logits, with the first text and with the other."""
     positions: dict[str, Float[Tensor, "L T"]]
@@ -69,7 +69,7 @@ def pair(
 
 @torch.no_grad()
 def patch(first: Prepared, other: Prepared) -> Patched:
-    """Where in the model the difference between two texts arises; each has one output to explain."""
+    """Patch every position and head of one text into another; each has one output to explain."""
     for one in (first, other):
         assert len(one.outputs.rows) == 1, "patching explains one output"
     mine, theirs = (list(map(len, one.sequences)) for one in (first, other))

@@ -6,12 +6,12 @@ from torch import Tensor
 
 
 def previous(weights: Float[Tensor, "B H T T"]) -> Float[Tensor, "H"]:
-    """How much each head attends to the token just before, the mean over all but the first."""
+    """The weight of each head on the token just before, the mean over all but the first."""
     return weights.diagonal(-1, dim1=-2, dim2=-1).mean((0, 2))
 
 
 def induction(weights: Float[Tensor, "B H T T"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "H"]:
-    """How much each head attends to what followed last time, the mean over tokens that occurred before.
+    """The weight of each head on the token that followed last time, the mean over tokens that occurred before.
 
     This is the prefix-matching score of Olsson et al. (2022).
     """

@@ -1,4 +1,4 @@
-"""How much of each token reaches each output through all layers: plain attention, and attention rollout."""
+"""Explanations by weights alone, through all layers: plain attention, and attention rollout."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def steps_of(prepared: Prepared, seen: Seen | None = None) -> list[Step]:
 
 
 def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S"]:
-    """How much of each input token has come to each position behind the last layer.
+    """The share of each input token in each position behind the last layer.
 
     Every layer passes on `stay` of what a position had and `go` of what it attends to. For a decoder with a source,
     the input tokens are those of the source.
@@ -64,7 +64,7 @@ def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S
 
 
 def attention(prepared: Prepared, seen: Seen | None = None) -> Float[Tensor, "R S"]:
-    """What each output attends to, the plain mean of all layers and heads; of a translator, the cross-attention."""
+    """The weight of each token for each output, the plain mean of all layers and heads (of cross-attention if any)."""
     steps = steps_of(prepared, seen)
     last = steps[-1][0]  # cross-attention where there is any
     return prepared.outputs.readout @ torch.stack([weights for kind, weights in steps if kind == last]).mean(0)

@@ -67,7 +67,7 @@ def page(history: History) -> str:
 
 
 def findings(history: History) -> str:
-    """What was wrong, likeliest first."""
+    """The findings, the most probable cause first."""
     if not history.findings:
         return "<section class=findings><h2>Nothing wrong seen</h2></section>"
     items = [
@@ -75,9 +75,7 @@ def findings(history: History) -> str:
         f"{escape(one.sentence)}.<br>Cure: {escape(one.cure)}.</li>"
         for one in history.findings
     ]
-    return (
-        f'<section class="findings some"><h2>What went wrong, likeliest first</h2><ol>{"".join(items)}</ol></section>'
-    )
+    return f'<section class="findings some"><h2>Causes, most probable first</h2><ol>{"".join(items)}</ol></section>'
 
 
 def loss_panel(history: History) -> str:
@@ -100,9 +98,9 @@ def loss_panel(history: History) -> str:
     ]
     names = {"training": "var(--one)"} | ({"validation": "var(--two)"} if valid else {})
     names |= {"spike": "var(--warn)"} if marks else {}
-    told = f"Training loss from {train[0][1]:.3g} at step {train[0][0]} to {train[-1][1]:.3g} at step {train[-1][0]}"
-    told += f", {len(marks)} spikes." if marks else "."
-    return section("Loss", told, axes.draw([*drawn, *marks], told), legend(names))
+    summary = f"Training loss from {train[0][1]:.3g} at step {train[0][0]} to {train[-1][1]:.3g} at step {train[-1][0]}"
+    summary += f", {len(marks)} spikes." if marks else "."
+    return section("Loss", summary, axes.draw([*drawn, *marks], summary), legend(names))
 
 
 def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
@@ -112,9 +110,9 @@ def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], 
     axes = Axes([point for points in found.values() for point in points], logarithmic=logarithmic)
     last = {layer: points[-1][1] for layer, points in found.items()}
     low, high = min(last, key=lambda layer: last[layer]), max(last, key=lambda layer: last[layer])
-    told = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
+    summary = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
     curves = [axes.curve(points, hues[layer], layer) for layer, points in found.items()]
-    return section(name, told, axes.draw(curves, told), legend(hues))
+    return section(name, summary, axes.draw(curves, summary), legend(hues))
 
 
 def heads_panel(found: dict[str, Points]) -> str:
@@ -141,12 +139,12 @@ def heads_panel(found: dict[str, Points]) -> str:
         f'<text x="{LEFT - 6}" y="{height - 24:.0f}" text-anchor="end">last</text>',
     ]
     last = sorted(points[-1][1] for points in found.values())
-    told = (
+    summary = (
         f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, strong is "
         f"sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
     )
-    picture = svg(height, told, [*cells, *labels])
-    return section("Attention entropy, by head", told, picture, "")
+    drawing = svg(height, summary, [*cells, *labels])
+    return section("Attention entropy, by head", summary, drawing, "")
 
 
 class Axes:
@@ -193,7 +191,7 @@ class Axes:
             f"<title>{escape(name)}</title></path>"
         )
 
-    def draw(self, parts: Sequence[str], told: str) -> str:
+    def draw(self, parts: Sequence[str], summary: str) -> str:
         """The parts inside a frame with a few numbers."""
         frame = []
         for i in range(5):
@@ -207,15 +205,15 @@ class Axes:
             anchor = "start" if step == first else "end" if step == last else "middle"
             place = f'x="{self.x(step):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}"'
             frame.append(f"<text {place}>step {step:,}</text>")
-        return svg(HEIGHT, told, [*frame, *parts])
+        return svg(HEIGHT, summary, [*frame, *parts])
 
 
-def svg(height: Number, told: str, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
+def svg(height: Number, summary: str, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(summary)}">{"".join(parts)}</svg>'
 
 
-def section(title: str, told: str, picture: str, names: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{picture}{names}<p class=soft>{escape(told)}</p></section>"
+def section(title: str, summary: str, drawing: str, names: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{drawing}{names}<p class=soft>{escape(summary)}</p></section>"
 
 
 def legend(colors: dict[str, str]) -> str:

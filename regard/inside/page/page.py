@@ -69,7 +69,7 @@ class Page:
         return logits
 
     def written(self) -> list[int] | None:
-        """How the model goes on by itself; None where it does not generate."""
+        """The tokens that the model goes on with by itself; None where it does not generate."""
         return None if self.prepared.generation is None else self.prepared.generation.write(self.model)
 
     def describe(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Page:
         return [] if self.prepared.generation is None else list(self.prepared.generation.ends)
 
     def layer_data(self, layer: Layer) -> dict[str, Any]:
-        """What is to be known of a layer before its weights."""
+        """The data of a layer without its weights."""
         queries, keys = self.prepared.sides(layer.name, layer.kind)
         cut = self.windows(layer)
         towers = len({one.name for one in self.prepared.sequences}) > 1 and self.prepared.answers == "match"
@@ -168,8 +168,8 @@ class Page:
         return {"names": self.prepared.names(ids), "ids": ids, **now, "whole": whole}
 
     def change(self, logits: Float[Tensor, "P V"]) -> float:
-        """How far an answer is from that with no head off, from 0 to 1: half of the difference between probabilities,
-        1 − the cosine of vectors, or the relative difference of numbers."""
+        """The distance of an answer from that with no head off, from 0 to 1: half of the difference of probabilities, 1 −
+        the cosine of vectors, or the relative difference of numbers."""
         if self.prepared.answers == "number":
             far = (logits - self.whole).abs() / (logits.abs() + self.whole.abs()).clamp(min=1e-9)
             return float(far.mean())
@@ -222,7 +222,7 @@ class Page:
         return explain(self.prepared, name, at=at, against=other, off=self.off)[0]
 
     def copies(self, name: str) -> int:
-        """How often the input goes through the model for a view, each time changed at one position or in one head."""
+        """The number of passes through the model for a view, each with one position or one head changed."""
         heads, stacks = sum(layer.heads for layer in self.layers), parts.stacks(self.model).values()
         positions = self.length * sum(len(stack.blocks) + 1 for stack in stacks)
         return {"ablation": heads, "agreement": self.length, "patch": heads + positions}.get(name, 1)

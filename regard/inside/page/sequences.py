@@ -45,7 +45,7 @@ def sequence_data(prepared: Prepared, one: TokenSequence, task: Any) -> dict[str
 
 
 def merges(tokenizer: Any, text: str) -> list[dict[str, Any]] | None:
-    """How pairs became tokens, step by step; None where tokens are made otherwise, or the text is too long."""
+    """The merges of pairs into tokens, step by step; None where tokens are made otherwise, or the text is too long."""
     if len(text) > MOST_LETTERS:
         return None
     try:

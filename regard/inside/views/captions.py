@@ -1,4 +1,4 @@
-"""Where a captioner attended to for each word: arrays, how much of it lay on what the word names, and a figure."""
+"""The cells of an image that each word of its caption attended to, and how much of that lay on the named object."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -66,7 +66,7 @@ def numbers(values: Float[Tensor, "..."]) -> Any:
 
 
 def show_tokens(prepared: Prepared, view: str) -> Shown:
-    """How much each output depends on each token, by rollout or gradient."""
+    """The importance of each token for each output, by rollout or gradient."""
     weights = (rollout if view == "rollout" else gradient)(prepared).detach()
     names = prepared.output_names
     data = {"tokens": prepared.tokens, "outputs": names, "weights": numbers(weights)}
@@ -87,7 +87,7 @@ def on_image(prepared: Prepared, maps: dict[str, Tensor], title: str) -> Callabl
 
 
 def show_ablation(prepared: Prepared) -> Shown:
-    """How much the loss rises without each head."""
+    """The rise of the loss without each head."""
     with torch.no_grad():
         base = prepared.loss().item()
     effects = ablation(prepared)
@@ -140,7 +140,7 @@ def show_lens(prepared: Prepared) -> Shown:
 
 
 def show_patch(first: Prepared, other: Prepared) -> Shown:
-    """Where the difference between two texts comes back."""
+    """The positions and heads from which the difference between two texts comes back."""
     result = patch(first, other)
     positions = [
         {"stack": name, "tokens": result.labels[name], "shares": numbers(one)} for name, one in result.positions.items()

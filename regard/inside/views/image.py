@@ -35,7 +35,7 @@ MOST_COLUMNS = 64
 def show_heads(
     prepared: Prepared, *, layer: int | None = None, head: int | None = None, patch: At | None = None
 ) -> Shown:
-    """What each head attends to from a patch, or for the whole image."""
+    """The weights of each head from a patch, or for the whole image."""
     weights = image_weights(prepared, layers=layer, head=head)
     data: dict[str, Any] = header(weights) | {"query": list(patch) if patch is not None else query_name(weights, None)}
     data["layers"] = [layer_data(one) | {"heads": head_data(weights, one, patch)} for one in weights.layers]

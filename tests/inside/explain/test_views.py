@@ -8,7 +8,7 @@ import torch
 
 from regard.inside.explain import aligners
 from regard.inside.views.explanations import EXPLANATIONS, explain, render
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.tasks import (
     EntityTagger,
     ImageClassifier,
@@ -162,7 +162,7 @@ def test_things_that_were_found_rest_on_places(view, tmp_path):
     said, draw = explain(one.read(image), view)
     with torch.no_grad():
         pixels = torch.from_numpy(one.pixels([image])[0])[None]
-        scores = apart(one.model(pixels)[0])[0].softmax(-1)[:, :-1].amax(-1)
+        scores = split_predictions(one.model(pixels)[0])[0].softmax(-1)[:, :-1].amax(-1)
     assert len(said["outputs"]) == max(1, int((scores >= 0.5).sum())) and len(said["tokens"]) == 4 * 4
     draw(tmp_path / "view.png")
     if view == "rollout":

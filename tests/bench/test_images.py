@@ -1,25 +1,25 @@
-"""By examples and by patch: figures of real runs, nothing trained twice; pictures of both."""
+"""By examples and by patch: figures of real runs, nothing is trained twice; figures of both."""
 
 import json
 
 import pytest
 
-from regard.bench import pictures
+from regard.bench import images
+from regard.bench.images import ImagesBenchConfig, draw_images, measure_images, render_images
 from regard.bench.measure import Died
-from regard.bench.pictures import PicturesConfig, draw_pictures, measure_pictures, render_pictures
 from regard.data.sets.labelled_images import digits
 from regard.eval.scores import evaluate
 from regard.recipes import Recipe
 from tests.cli.calling import call, fails
 
 SMALL = {"train.warmup": 1, "model.dim": 12}
-FEW = PicturesConfig(models=("vit", "cnn"), values=(20, 60), seeds=1, steps=2)
+FEW = ImagesBenchConfig(models=("vit", "cnn"), values=(20, 60), seeds=1, steps=2)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    out = tmp_path_factory.mktemp("pictures")
-    return out, measure_pictures(FEW, out, SMALL)
+    out = tmp_path_factory.mktemp("images")
+    return out, measure_images(FEW, out, SMALL)
 
 
 def test_figures_are_those_of_the_runs(trained):
@@ -33,48 +33,48 @@ def test_figures_are_those_of_the_runs(trained):
         assert (plan.data.examples, plan.train.steps, plan.data.mixup, plan.data.shift) == (cell["examples"], 2, 0, 0)
         assert plan.train.batch_tokens == 64 * plan.model.tokens
         assert cell["accuracy"] == evaluate(run, {}).scores["accuracy"] and cell["examples_held_out"] == 360
-        assert cell["seconds"] > 0 and cell["seconds_a_picture"] > 0
+        assert cell["seconds"] > 0 and cell["seconds_per_image"] > 0
     assert Recipe.load(out / "cnn-20-0" / "recipe.toml").model.attention == 0
 
 
 def test_what_is_finished_is_not_trained_again(trained, monkeypatch):
     out, found = trained
-    monkeypatch.setattr(pictures, "in_child", lambda *arguments: pytest.fail("trained again"))
-    assert measure_pictures(FEW, out, SMALL) == found
+    monkeypatch.setattr(images, "in_child", lambda *arguments: pytest.fail("trained again"))
+    assert measure_images(FEW, out, SMALL) == found
     with pytest.raises(ValueError, match="was trained with other settings; choose another"):
-        measure_pictures(FEW, out, SMALL | {"train.lr": 1e-3})
+        measure_images(FEW, out, SMALL | {"train.lr": 1e-3})
 
 
 def made(work, asked, place, threads):
     """What a run might have given: better with more examples and smaller patches, but for a second seed."""
     right = 90 + 2 * asked["train.seed"] + asked.get("data.examples", 0) / 100 - asked.get("model.patch", 0)
-    return {"accuracy": right, "seconds": 3.0, "seconds_a_picture": 0.002, "tokens": 16, "parameters": 1234}
+    return {"accuracy": right, "seconds": 3.0, "seconds_per_image": 0.002, "tokens": 16, "parameters": 1234}
 
 
-def test_the_table_and_picture_by_examples(monkeypatch, tmp_path):
-    monkeypatch.setattr(pictures, "in_child", made)
-    monkeypatch.setattr(pictures, "store", lambda *arguments: None)
-    found = measure_pictures(PicturesConfig(seeds=2), tmp_path)
-    shown = render_pictures(found).splitlines()
-    assert shown[2].split() == ["pictures", "50", "200", "1,000", "training", "parameters"]
+def test_the_table_and_figure_by_examples(monkeypatch, tmp_path):
+    monkeypatch.setattr(images, "in_child", made)
+    monkeypatch.setattr(images, "store", lambda *arguments: None)
+    found = measure_images(ImagesBenchConfig(seeds=2), tmp_path)
+    shown = render_images(found).splitlines()
+    assert shown[2].split() == ["images", "50", "200", "1,000", "training", "parameters"]
     assert [line.split()[0] for line in shown[3:]] == ["vit", "swin", "cnn"]
     assert "91.50 ± 1.41" in shown[3] and "101.00 ± 1.41" in shown[3] and "3.00 s  1,234" in shown[3]
-    figure = draw_pictures(found, tmp_path / "bias.png")
+    figure = draw_images(found, tmp_path / "bias.png")
     (axes,) = figure.axes
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear") and axes.get_xlabel() == "labelled pictures"
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear") and axes.get_xlabel() == "labelled images"
     assert [list(line.get_ydata()) for line in axes.get_lines()] == [[91.5, 93.0, 101.0]] * 3
     assert (tmp_path / "bias.png").stat().st_size > 5000
 
 
-def test_the_table_and_picture_by_patch(monkeypatch, tmp_path):
-    monkeypatch.setattr(pictures, "in_child", made)
-    monkeypatch.setattr(pictures, "store", lambda *arguments: None)
-    found = measure_pictures(PicturesConfig(by="patch", seeds=1), tmp_path)
+def test_the_table_and_figure_by_patch(monkeypatch, tmp_path):
+    monkeypatch.setattr(images, "in_child", made)
+    monkeypatch.setattr(images, "store", lambda *arguments: None)
+    found = measure_images(ImagesBenchConfig(by="patch", seeds=1), tmp_path)
     assert found["values"] == [1, 2, 4, 8] and found["models"] == ["vit"]
-    shown = render_pictures(found).splitlines()
-    assert shown[2].split()[:4] == ["patch", "tokens", "right", "training"]
+    shown = render_images(found).splitlines()
+    assert shown[2].split()[:4] == ["patch", "tokens", "accuracy", "training"]
     assert shown[4].split() == ["vit", "2", "×", "2", "16", "88.00", "3.00", "s", "2.00", "ms", "1,234"]
-    figure = draw_pictures(found, tmp_path / "patch.png")
+    figure = draw_images(found, tmp_path / "patch.png")
     assert [axes.get_yscale() for axes in figure.axes] == ["linear", "log"]
 
 
@@ -84,11 +84,11 @@ def test_a_run_that_dies_is_a_line_and_one_that_is_stopped_ends_it(tmp_path, mon
             raise Died("out of memory")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pictures, "in_child", child)
-    found = measure_pictures(FEW, tmp_path)
+    monkeypatch.setattr(images, "in_child", child)
+    found = measure_images(FEW, tmp_path)
     assert found["interrupted"] and found["cells"][0]["failed"] == "out of memory"
-    assert "–" in render_pictures(found) and json.dumps(found)
-    draw_pictures(found, tmp_path / "none.png")
+    assert "–" in render_images(found) and json.dumps(found)
+    draw_images(found, tmp_path / "none.png")
 
 
 def test_examples_are_drawn_by_a_seed_with_all_classes():
@@ -102,22 +102,11 @@ def test_examples_are_drawn_by_a_seed_with_all_classes():
 
 
 def test_at_the_command_line(capsys, tmp_path):
-    words = [
-        "--by",
-        "patch",
-        "--values",
-        "4",
-        "--seeds",
-        "1",
-        "--steps",
-        "2",
-        "--model.depth",
-        "1",
-        "--quiet",
-        "--json",
-    ]
+    words = "--by patch --values 4 --seeds 1 --steps 2 --model.depth 1 --quiet --json".split()
     call("bench", "pictures", *words, "--out", tmp_path / "patch.png")
-    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    captured = capsys.readouterr()
+    assert captured.err.count("`regard bench pictures` is called `regard bench images` now") == 1
+    (cell,) = json.loads(captured.out)["cells"]
     assert (cell["model"], cell["patch"], cell["tokens"]) == ("vit", 4, 5) and (tmp_path / "patch.png").exists()
 
 
@@ -125,7 +114,7 @@ def test_at_the_command_line(capsys, tmp_path):
     ("words", "message"),
     [
         (["--models", "vti"], "unknown recipe 'vti'; did you mean 'vit'"),
-        (["--models", "lm"], "lm learns from other things than labelled pictures"),
+        (["--models", "lm"], "lm is not trained on labelled images"),
         (["--data.examples", "5"], "name them with --values, not --data.examples"),
         (["--by", "patch", "--values", "9"], "no patch of 9 × 9 pixels fits"),
         (["--data.images", "nowhere"], "no such folder: nowhere"),
@@ -136,5 +125,5 @@ def test_at_the_command_line(capsys, tmp_path):
 )
 def test_mistakes_are_one_line(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert message in fails(capsys, "bench", "pictures", *words)
+    assert message in fails(capsys, "bench", "images", *words)
     assert not list(tmp_path.iterdir())

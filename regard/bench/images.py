@@ -1,6 +1,6 @@
-"""What labelled pictures teach: by how many there are, and by the size of the patches that a model cuts them into.
+"""Accuracy of image classifiers by the number of labelled images, or by the size of their patches.
 
-A CNN starts from neighbours and a Swin from windows, a ViT from nothing: the fewer pictures, the more that counts.
+A CNN has the inductive bias of neighbourhoods, a Swin of windows, a ViT none: the fewer images, the more that counts.
 """
 
 import statistics
@@ -29,35 +29,37 @@ from regard.train.progress import Line
 if TYPE_CHECKING:
     import matplotlib.figure
 
+OLD_KEY = "seconds_a_picture"
+"""Name of `seconds_per_image` in runs of earlier versions."""
 Cell = dict[str, Any]
-"""What one run gave: its model, number of examples or patch, seed, accuracy, time, …"""
+"""The results of one run: its model, number of examples or patch, seed, accuracy, time, …"""
 MODELS: dict[str, dict[str, Any]] = {"cnn": {"name": "cnn-attention", "model.attention": 0}}
-"""Names that are no recipe of their own: which one, and what it overrides."""
+"""Names that stand for another recipe with overrides."""
 PLAIN: dict[str, Any] = {
     "data.shift": 0.0, "data.zoom": 0.0, "data.turn": 0.0, "data.flip": False, "data.colour": 0.0, "data.mixup": 0.0,
     "data.cutmix": 0.0,
 }  # fmt: skip
-"""Pictures as they are: moved ones would teach a ViT what the others know from the start."""
+"""No augmentation: moved images would teach a ViT the bias that the others start with."""
 MOST = 256
-"""Patches that the smallest ones make of a picture, unless told."""
+"""The most patches of an image among the default values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PicturesConfig:
-    """Which runs are compared."""
+class ImagesBenchConfig:
+    """The runs that are compared."""
 
     by: Literal["examples", "patch"] = "examples"
-    """What differs between them."""
+    """The setting that differs between them."""
     models: tuple[str, ...] = ()
     """Recipes, or cnn (none: vit, swin and cnn by examples, vit by patch)."""
     values: tuple[int, ...] = ()
-    """Numbers of training pictures, or patches (none: such as suit the pictures)."""
+    """Numbers of training images, or patch sizes (none: a ladder that suits the images)."""
     seeds: int = 3
-    """Runs of each, with other weights and other pictures drawn."""
+    """Runs of each, with other initial weights and other samples of images."""
     steps: int = 400
-    """Of each run."""
+    """Training steps of each run."""
     minutes: float | None = None
-    """Time of each run, instead of steps."""
+    """Training minutes of each run, instead of steps."""
 
     def __post_init__(self) -> None:
         for name in ("seeds", "steps"):
@@ -67,17 +69,17 @@ class PicturesConfig:
             raise ValueError(f"minutes={self.minutes} must be positive")
 
 
-def measure_pictures(
-    config: PicturesConfig, out: Path, changes: Mapping[str, Any] | None = None, *, quiet: bool = True
+def measure_images(
+    config: ImagesBenchConfig, out: Path, changes: Mapping[str, Any] | None = None, *, quiet: bool = True
 ) -> dict[str, Any]:
-    """A run for each cell in `out`, and its figures. What is finished there already is not trained again."""
+    """Trains a run for each cell in `out` and returns their results; finished runs are not trained again."""
     field = "data.examples" if config.by == "examples" else "model.patch"
     if field in (changes or {}):
-        raise ValueError(f"a run for each was asked for; name them with --values, not --{field}")
+        raise ValueError(f"there is a run for each value; name them with --values, not --{field}")
     config = replace(config, models=config.models or (("vit", "swin", "cnn") if config.by == "examples" else ("vit",)))
     config = replace(config, values=config.values or values_of(config, changes or {}))
-    asked = [(cell, plan_of(config, cell, changes or {})) for cell in cells_of(config)]
-    finished = [stored(out / folder(cell), plan) for cell, plan in asked]
+    plans = [(cell, plan_of(config, cell, changes or {})) for cell in cells_of(config)]
+    finished = [stored(out / folder(cell), plan) for cell, plan in plans]
     cells: list[Cell] = []
     result: dict[str, Any] = {
         "by": config.by, "models": list(config.models), "values": list(config.values), "seeds": config.seeds,
@@ -86,15 +88,17 @@ def measure_pictures(
     }  # fmt: skip
     line = Line(quiet)
     try:
-        for (cell, plan), done in zip(asked, finished, strict=True):
-            place = out / folder(cell)
+        for (cell, plan), done in zip(plans, finished, strict=True):
+            run = out / folder(cell)
             if done is None:
                 try:
-                    done = in_child(train_one, plan, place, torch.get_num_threads())
+                    done = in_child(train_one, plan, run, torch.get_num_threads())
                 except Died as died:
                     done = {"failed": str(died)}
                 else:
-                    store(place, plan, done)
+                    store(run, plan, done)
+            if OLD_KEY in done:
+                done["seconds_per_image"] = done.pop(OLD_KEY)
             cells.append(cell | done)
             line.say(f"{cell['model']}, {config.by} {cell[config.by]:,}, seed {cell['seed']}: {show_cell(done)}")
     except KeyboardInterrupt:
@@ -102,21 +106,19 @@ def measure_pictures(
     return result
 
 
-def values_of(config: PicturesConfig, changes: Mapping[str, Any]) -> tuple[int, ...]:
-    """Numbers of pictures, a ladder up to what there is; or the patches that divide both sides."""
+def values_of(config: ImagesBenchConfig, changes: Mapping[str, Any]) -> tuple[int, ...]:
+    """The default values: a ladder of numbers of images, or the patch sizes that divide both sides."""
     data = recipe_of(config.models[0], changes).data
     rows, columns, _ = data.shape()
     if config.by == "patch":
-        found = [p for p in range(1, min(rows, columns) + 1) if rows % p == columns % p == 0]
-        return tuple(p for p in found if rows * columns <= MOST * p * p)
-    there = len(data.split()[0])
-    return tuple(
-        dict.fromkeys(min(there, count) for count in ((50, 200, 1000) if data.embedded else (100, 1000, 10000)))
-    )
+        sizes = [p for p in range(1, min(rows, columns) + 1) if rows % p == columns % p == 0]
+        return tuple(p for p in sizes if rows * columns <= MOST * p * p)
+    available, ladder = len(data.split()[0]), (50, 200, 1000) if data.embedded else (100, 1000, 10000)
+    return tuple(dict.fromkeys(min(available, count) for count in ladder))
 
 
-def cells_of(config: PicturesConfig) -> Iterator[Cell]:
-    """Seed by seed, so that whoever stops early has all models once."""
+def cells_of(config: ImagesBenchConfig) -> Iterator[Cell]:
+    """The cells seed by seed, so that an early stop leaves all models compared once."""
     for seed in range(config.seeds):
         for value in config.values:
             for name in config.models:
@@ -124,16 +126,17 @@ def cells_of(config: PicturesConfig) -> Iterator[Cell]:
 
 
 def recipe_of(name: str, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe of a model of the comparison."""
     own = MODELS.get(name, {"name": name})
     plan = recipe(own["name"], {**changes, **{key: value for key, value in own.items() if key != "name"}})
     if not isinstance(plan.data, ImagesConfig):
-        raise ValueError(f"{name} learns from other things than labelled pictures; use vit, swin, mvit or cnn")
+        raise ValueError(f"{name} is not trained on labelled images; use vit, swin, mvit or cnn")
     return plan
 
 
-def plan_of(config: PicturesConfig, cell: Cell, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe's name and what a run overrides in it. The last weights count: choosing the best of many by pictures
-    for validation would be help from more labels than were asked for."""
+def plan_of(config: ImagesBenchConfig, cell: Cell, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe's name and its overrides for a run. It is validated once, at the end: choosing the best of many
+    weights by validation images would use more labels than the cell allows."""
     name, value = cell["model"], cell[config.by]
     plan: dict[str, Any] = {"train.steps": config.steps, "train.eval_every": config.steps, **changes}
     if config.minutes is not None:
@@ -148,15 +151,16 @@ def plan_of(config: PicturesConfig, cell: Cell, changes: Mapping[str, Any]) -> d
 
 
 def folder(cell: Cell) -> str:
+    """The name of a cell's run."""
     return "-".join(str(part) for part in cell.values())
 
 
-def train_one(asked: Mapping[str, Any], out: Path, threads: int) -> dict[str, Any]:
-    """In a fresh process: trains, or goes on where a run was stopped, and scores what it held out."""
+def train_one(plan: Mapping[str, Any], out: Path, threads: int) -> dict[str, Any]:
+    """In a fresh process: trains or resumes a run, and scores it on what it held out."""
     torch.set_num_threads(threads)
-    changes = {key: value for key, value in asked.items() if key != "name"}
-    plan, resume = recipe(asked["name"], changes), (out / "recipe.toml").exists()
-    fit_job(prepare(plan.data, plan, out, resume, Line(True)), out, resume=resume, quiet=True)
+    changes = {key: value for key, value in plan.items() if key != "name"}
+    settings, resume = recipe(plan["name"], changes), (out / "recipe.toml").exists()
+    fit_job(prepare(settings.data, settings, out, resume, Line(True)), out, resume=resume, quiet=True)
     scores, model = evaluate(out, {}).scores, load(out).model
     steps = [row for row in read_metrics(out / "metrics.jsonl") if "tokens" in row]
     shape = (BATCH, model.config.channels, *sides(model.config.image))
@@ -166,64 +170,68 @@ def train_one(asked: Mapping[str, Any], out: Path, threads: int) -> dict[str, An
         forward = median(timed(lambda: model(pixels), repeats=5, budget=30.0)) / BATCH
     return {
         "accuracy": scores["accuracy"], "examples_held_out": scores["examples"], "steps": len(steps),
-        "seconds": steps[-1]["seconds"], "seconds_a_picture": forward, "tokens": model.config.tokens,
+        "seconds": steps[-1]["seconds"], "seconds_per_image": forward, "tokens": model.config.tokens,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }  # fmt: skip
 
 
 def show_cell(cell: Mapping[str, Any]) -> str:
+    """A result in a few words."""
     return cell["failed"] if "failed" in cell else f"{cell['accuracy']:.2f} % in {show_seconds(cell['seconds'])}"
 
 
 def gathered(result: Mapping[str, Any]) -> dict[tuple[str, int], list[Cell]]:
     """The finished runs of each model and value."""
-    found: dict[tuple[str, int], list[Cell]] = {}
+    groups: dict[tuple[str, int], list[Cell]] = {}
     for cell in result["cells"]:
         if "failed" not in cell:
-            found.setdefault((cell["model"], cell[result["by"]]), []).append(cell)
-    return found
+            groups.setdefault((cell["model"], cell[result["by"]]), []).append(cell)
+    return groups
 
 
 def mean(cells: list[Cell], key: str) -> float:
+    """The mean of a figure over runs."""
     return statistics.fmean(cell[key] for cell in cells)
 
 
 def accuracy(cells: list[Cell]) -> str:
-    """The mean over seeds, and how far they lie apart."""
+    """The mean accuracy over seeds, and its standard deviation."""
     values = [cell["accuracy"] for cell in cells]
     return f"{statistics.fmean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def render_pictures(result: Mapping[str, Any]) -> str:
-    """By examples a line for each model, by patch one for each patch."""
-    found, by = gathered(result), result["by"]
+def render_images(result: Mapping[str, Any]) -> str:
+    """A table with a line for each model, or for each patch size."""
+    groups, by = gathered(result), result["by"]
     budget = f"{result['minutes']:g} minutes" if result["minutes"] else counted(result["steps"], "step")
-    how = f"{budget} of {BATCH} pictures, {counted(result['seeds'], 'seed')}, {counted(result['threads'], 'thread')}"
-    lines = [f"held-out pictures right, in % (mean ± deviation); {how}", ""]
+    setting = f"{budget} of {BATCH} images, {counted(result['seeds'], 'seed')}, {counted(result['threads'], 'thread')}"
+    lines = [f"accuracy on held-out images in % (mean ± deviation); {setting}", ""]
     if by == "examples":
-        table = [["pictures", *(f"{value:,}" for value in result["values"]), "training", "parameters"]]
+        table = [["images", *(f"{value:,}" for value in result["values"]), "training", "parameters"]]
         for name in result["models"]:
-            rows = [found.get((name, value), []) for value in result["values"]]
+            rows = [groups.get((name, value), []) for value in result["values"]]
             every = [cell for row in rows for cell in row]
             ends = [show_seconds(mean(every, "seconds")), f"{every[0]['parameters']:,}"] if every else ["–", "–"]
             table.append([name, *(accuracy(row) if row else "–" for row in rows), *ends])
         return "\n".join([*lines, *line_up(table)])
-    table = [["patch", "tokens", "right", "training", "a picture", "parameters"]]
-    for (name, value), row in sorted(found.items()):
-        times = [show_seconds(mean(row, key)) for key in ("seconds", "seconds_a_picture")]
+    table = [["patch", "tokens", "accuracy", "training", "an image", "parameters"]]
+    for (name, value), row in sorted(groups.items()):
+        times = [show_seconds(mean(row, key)) for key in ("seconds", "seconds_per_image")]
         table.append([f"{name} {value} × {value}", f"{row[0]['tokens']:,}", accuracy(row), *times,
                       f"{row[0]['parameters']:,}"])  # fmt: skip
     return "\n".join([*lines, *line_up(table)])
 
 
-def draw_pictures(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """Accuracy against examples or patch; by patch the time beside it."""
-    found, by = gathered(result), result["by"]
-    right = Panel("held-out pictures right", "%", slopes=(), logarithmic=False)
-    slow = Panel("time of training", "time", "s", slopes=())
+def draw_images(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
+    """Draws accuracy against examples or patch size; by patch with the time of training beside it."""
+    groups, by = gathered(result), result["by"]
+    accuracies = Panel("accuracy on held-out images", "%", slopes=(), logarithmic=False)
+    times = Panel("time of training", "time", "s", slopes=())
     for name in result["models"]:
-        rows = [(value, found[name, value]) for value in result["values"] if (name, value) in found]
-        right.add(name, [(value, mean(row, "accuracy")) for value, row in rows], None)
-        slow.add(name, [(value, mean(row, "seconds")) for value, row in rows], None)
-    panels, xlabel = ([right], "labelled pictures") if by == "examples" else ([right, slow], "pixels of a patch's side")
+        rows = [(value, groups[name, value]) for value in result["values"] if (name, value) in groups]
+        accuracies.add(name, [(value, mean(row, "accuracy")) for value, row in rows], None)
+        times.add(name, [(value, mean(row, "seconds")) for value, row in rows], None)
+    panels, xlabel = ([accuracies], "labelled images")
+    if by == "patch":
+        panels, xlabel = [accuracies, times], "pixels of a patch's side"
     return draw_growth([panels], path, xlabel=xlabel)

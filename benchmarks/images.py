@@ -1,12 +1,12 @@
-"""Forward speed on pictures beside Hugging Face's `transformers`, with the same weights, in one interleaved run.
+"""Forward speed on images beside Hugging Face's `transformers`, with the same weights, in one interleaved run.
 
-    python benchmarks/pictures.py [vit-s/16] [swin-t] [--batch 1 8] [--rounds 60] [--json]
+    python benchmarks/images.py [vit-s/16] [swin-t] [--batch 1 8] [--rounds 60] [--json]
 
-`transformers` makes a model of the shape with random weights and writes it; both sides load that directory, and what
-they give must agree. Everyone makes one pass in every round, in an order that changes, so a noisy machine disturbs
+`transformers` makes a model of the shape with random weights and writes it; both sides load that directory, and their
+outputs must agree. Everyone makes one pass in every round, in an order that changes, so a noisy machine disturbs
 all alike and nobody always follows the same one; what counts is the ratio, round by round (its median, and the middle
-half of the rounds). "regard int8" has matrices of whole numbers; what that costs in accuracy is said by `regard eval
-RUN --quantize int8` on a trained model.
+half of the rounds). "regard int8" has int8 matrices; `regard eval RUN --quantize int8` measures what that costs
+in accuracy on a trained model.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def transformers_model(shape: str) -> Any:
 
 
 def contestants(shape: str) -> dict[str, Callable[[Tensor], Tensor]]:
-    """The same network three times."""
+    """Functions of the same network by transformers, Regard, and Regard with int8 weights."""
     theirs = transformers_model(shape).eval()
     with tempfile.TemporaryDirectory() as directory:
         theirs.save_pretrained(directory)
@@ -54,7 +54,7 @@ def contestants(shape: str) -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def rate(function: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
-    """Pictures a second in one pass."""
+    """Images per second of one pass."""
     start = time.perf_counter()
     function(pixels)
     return len(pixels) / (time.perf_counter() - start)
@@ -62,7 +62,7 @@ def rate(function: Callable[[Tensor], Tensor], pixels: Tensor) -> float:
 
 @torch.inference_mode()
 def measure(shape: str, batches: list[int], rounds: int) -> Iterator[dict[str, Any]]:
-    """One row for each size of a batch."""
+    """Yields the speeds for each batch size."""
     sides = contestants(shape)
     for batch in batches:
         pixels = torch.randn(batch, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(2))
@@ -77,7 +77,7 @@ def measure(shape: str, batches: list[int], rounds: int) -> Iterator[dict[str, A
                 rates[name].append(rate(sides[name], pixels))
         ratios = {name: [a / b for a, b in zip(rates[name], rates["transformers"], strict=True)] for name in sides}
         yield {
-            "shape": shape, "batch": batch, "pictures_per_second": {n: statistics.median(r) for n, r in rates.items()},
+            "shape": shape, "batch": batch, "images_per_second": {n: statistics.median(r) for n, r in rates.items()},
             "ratio": {n: statistics.median(r) for n, r in ratios.items()},
             "ratios": {n: statistics.quantiles(r, n=4)[::2] for n, r in ratios.items()}, "away": away,
         }  # fmt: skip
@@ -89,17 +89,17 @@ def main() -> None:
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    for shape in given.shapes or SHAPES:
-        for row in measure(shape, given.batch, given.rounds):
-            if given.json:
+    options = parser.parse_args()
+    for shape in options.shapes or SHAPES:
+        for row in measure(shape, options.batch, options.rounds):
+            if options.json:
                 print(json.dumps(row), flush=True)
                 continue
             print(f"{shape}, {SIDE} × {SIDE}, batch {row['batch']}, {torch.get_num_threads()} threads", flush=True)
-            for name, speed in row["pictures_per_second"].items():
+            for name, speed in row["images_per_second"].items():
                 low, high = row["ratios"][name]
                 ratio = f"{row['ratio'][name]:.2f}× ({low:.2f} … {high:.2f})"
-                print(f"  {name:14} {speed:7.1f} pictures/s   {ratio}   away {row['away'][name]:.1e}", flush=True)
+                print(f"  {name:14} {speed:7.1f} images/s   {ratio}   away {row['away'][name]:.1e}", flush=True)
 
 
 if __name__ == "__main__":

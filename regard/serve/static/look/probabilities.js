@@ -1,22 +1,23 @@
-/** What the model finds likely, as the temperature moves; for models that write, token by token, another one if you like. */
+/** The most probable outputs, as the temperature moves; for generative models, token by token, another one if you like. */
 
 import { createBars } from "../bars.js";
 import { make, percent } from "../make.js";
 import { nameOf } from "./sequences.js";
 
 const SHOWN = 10;
-const TITLES = { next: "Next token", fill: "What stands here", labels: "Label", tags: "Tag", span: "Answer", boxes: "What a query found",
-  match: "Which text fits" };
+const TITLES = { next: "Next token", fill: "Hidden token", labels: "Label", tags: "Tag", span: "Answer", boxes: "What a query found",
+  match: "Which text fits", number: "Number" };
 
 /** @type {import("./inside.js").Panel} */
 export const panel = {
-  name: "chances",
+  name: "probabilities",
   title: "Answer",
   fits: ({ answer }) => answer.kind !== "vector",
 
   mount(host, look) {
     const { described, state, source } = look;
     const { answer, temperatures } = described;
+    if (answer.kind === "number") return void host.append(make("p", { class: "ahead", "data-said": "number" }, answer.value.toPrecision(5)));
     const sequence = described.sequences[answer.sequence];
     const picks = answer.kind === "next" && source.live;
     const slider = make("input", { type: "range", min: 0, max: temperatures.length - 1, step: 1, "data-key": "temperature",
@@ -32,9 +33,9 @@ export const panel = {
       return pin && pin.sequence === answer.sequence && pin.index < answer.rows ? pin.index : answer.row;
     }
 
-    /** The chances of one place as bars; a span has two, where it begins and where it ends. */
+    /** The probabilities of one row as bars; a span has two, where it begins and where it ends. */
     function group(name, which) {
-      const said = make("p", { class: "note", "data-said": "chances" });
+      const said = make("p", { class: "note", "data-said": "probabilities" });
       const bars = createBars({ name, onpick: picks ? (index) => pick(found.ids[index]) : undefined });
       let found; // null where a file is without
       let turn = 0;
@@ -42,7 +43,7 @@ export const panel = {
       async function ask() {
         const own = (turn += 1);
         try {
-          const told = await source.chances(which());
+          const told = await source.probabilities(which());
           if (own !== turn) return;
           found = told;
           show();
@@ -55,18 +56,18 @@ export const panel = {
         const { temperature } = state.values;
         if (found === undefined) return;
         if (!found) {
-          said.textContent = "This file is without the chances of this place: look at the model itself, regard look RUN INPUT";
+          said.textContent = "This file is without the probabilities at this position: look at the model itself, regard look RUN INPUT";
           return bars.show([]);
         }
         const place = nearest(temperatures, temperature);
-        const now = softmax(found.scores, found.rest[place], temperature).slice(0, SHOWN);
-        const before = described.off.length ? softmax(found.whole.scores, found.whole.rest[place], temperature) : null;
+        const now = softmax(found.logits, found.rest[place], temperature).slice(0, SHOWN);
+        const before = described.off.length ? softmax(found.whole.logits, found.whole.rest[place], temperature) : null;
         bars.show(now.map((probability, i) => ({
           label: found.names[i] || "∅", note: before ? `(was ${percent(before[i])})` : "", probability,
           chosen: answer.kind === "next" && sequence.ids[which() + 1] === found.ids[i], disabled: picks && !isFree(),
         })));
         const rest = 1 - now.reduce((sum, one) => sum + one, 0);
-        const others = found.scores.length > SHOWN || found.rest[place] !== null;
+        const others = found.logits.length > SHOWN || found.rest[place] !== null;
         said.textContent = [where(), others ? `All others together: ${percent(Math.max(0, rest))}.` : "", picks && !isFree() ? given() : ""]
           .filter(Boolean).join(" ");
       }
@@ -82,8 +83,8 @@ export const panel = {
     }
 
     /** Whether another token may stand behind the place that is asked about. */
-    const isFree = () => row() + 1 >= answer.given;
-    const given = () => `What follows is given: another one can be chosen behind ${nameOf(sequence, answer.given - 1)} (token ${answer.given - 1}), or later.`;
+    const isFree = () => row() + 1 >= answer.fixed;
+    const given = () => `What follows is fixed: another one can be chosen behind ${nameOf(sequence, answer.fixed - 1)} (token ${answer.fixed - 1}), or later.`;
 
     /** Another token: what stood behind this place is left out, and the model goes on from there. */
     function pick(id) {
@@ -117,7 +118,7 @@ export const panel = {
     const button = (name, key, onclick, disabled) =>
       make("button", { type: "button", "data-key": key, onclick, disabled: Boolean(disabled) }, name);
 
-    /** A picture is painted to its end at once: there are no steps ahead. */
+    /** An image is painted to its end at once: there are no steps ahead. */
     function buttons() {
       const [step, rest] = sequence.grid ? [null, null] : [
         button("Step", "step", () => go([...(whole() ? [] : chosen()), more()[0]]), more().length === 0),
@@ -134,7 +135,7 @@ export const panel = {
     }
 
     const note = picks ? make("p", { class: "note" }, `Pick ${sequence.grid ? "a colour" : "a token"} to go on with it; pick ${
-      sequence.grid ? "a place in the picture" : "one in the text above"} to ask what else could have stood behind it.`) : null;
+      sequence.grid ? "a pixel of the image" : "one in the text above"} to see what else could have followed it.`) : null;
     const parts = [make("label", { class: "slider" }, make("span", {}, "Temperature"), slider, degree), ...groups.flatMap((one) => one.parts),
       note, picks ? buttons() : null, ahead];
     host.append(...parts.filter(Boolean));

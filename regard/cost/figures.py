@@ -1,20 +1,10 @@
-"""What a model costs, from its config: parameters, FLOPs, memory. Nothing is built.
-
-A family is one function, registered for its config class, that adds up the pieces of `pieces.py`.
-"""
+"""Parameters, FLOPs and memory of a model, as they are handed back and printed."""
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from regard.cost.report import render
-
-LENGTH = 1024
-"""Tokens, unless told."""
-
-counts: dict[type, Callable[[Any, "Setting"], "Count"]] = {}
-"""By config class: the rule of a family."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,42 +47,6 @@ class Flops:
 
     def to_dict(self) -> dict[str, int]:
         return dataclasses.asdict(self) | {"forward": self.forward, "training": self.training}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Count:
-    """What a family's rule hands back: numbers, not bytes."""
-
-    parameters: dict[str, int]
-    """By part; the sum is the model's."""
-    flops_per_token: dict[str, Flops]
-    """Of one `source` and of one `target` token, or of `any` where there is one text, at the setting's lengths."""
-    flops_per_sequence: int = 0
-    """What is computed once a sequence, whatever its length."""
-    attention_per_sequence: int = 0
-    """Of that, queries with keys and weights with values."""
-    activations: dict[str, int]
-    """By part: kept for the backward pass; without gradients, the widest moment."""
-    attention_matrices: dict[str, int]
-    """By kind of attention: entries of all layers, if they were held."""
-    matrices_held: tuple[str, ...]
-    """The kinds that are."""
-    cache: dict[str, int]
-    """Kept between the steps of decoding."""
-    scores: int
-    """Scores over the vocabulary at every position, if they were held at once."""
-    notes: tuple[str, ...] = ()
-    """What a reader of the figures should know."""
-
-
-def register_count(config_class: type) -> Callable[[Callable], Callable]:
-    """Enrols the rule `(config, setting) -> Count` of a config class."""
-
-    def add(rule: Callable[[Any, Setting], Count]) -> Callable[[Any, Setting], Count]:
-        counts[config_class] = rule
-        return rule
-
-    return add
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,69 +137,3 @@ class Cost:
             "memory": self.memory.to_dict(),
             "notes": list(self.notes),
         }
-
-
-def cost(
-    config: Any,
-    *,
-    batch: int = 1,
-    length: int | None = None,
-    source_length: int | None = None,
-    bytes_per_number: int = 4,
-    training: bool = False,
-) -> Cost:
-    """The cost of a model with this config, by arithmetic alone.
-
-    `length` is 1024, or the longest that the model is planned for if that is less; `source_length` is as long. Of an
-    image the config itself says how many tokens there are.
-    """
-    length = getattr(config, "tokens", length)
-    length = min(LENGTH, getattr(config, "max_len", LENGTH)) if length is None else length
-    source_length = length if source_length is None else source_length
-    asked = dict(batch=batch, length=length, source_length=source_length, bytes_per_number=bytes_per_number)
-    for name, value in asked.items():
-        if value < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
-    setting = Setting(batch=batch, length=length, source_length=source_length, training=training)
-    found = rule_for(type(config))(config, setting)
-    parameters = sum(found.parameters.values())
-
-    def sized(numbers: dict[str, int]) -> dict[str, int]:
-        return {name: number * bytes_per_number for name, number in numbers.items()}
-
-    looked = found.attention_per_sequence
-    flops = Flops(matrices=found.flops_per_sequence - looked, attention=looked) * batch
-    for name, one in found.flops_per_token.items():
-        flops += one * (batch * (source_length if name == "source" else length))
-    return Cost(
-        model=type(config).__name__.removesuffix("Config"),
-        setting=setting,
-        bytes_per_number=bytes_per_number,
-        parameters=found.parameters | {"total": parameters},
-        flops_per_token=found.flops_per_token,
-        flops_per_sequence=found.flops_per_sequence,
-        flops=flops,
-        memory=Memory(
-            weights=parameters * bytes_per_number,
-            gradients=parameters * bytes_per_number if training else 0,
-            optimizer=2 * parameters * bytes_per_number if training else 0,
-            activations=sized(found.activations),
-            cache=sized(found.cache),
-            attention_matrices=sized(found.attention_matrices),
-            scores=found.scores * bytes_per_number,
-            matrices_held=found.matrices_held,
-            training=training,
-        ),
-        notes=found.notes,
-    )
-
-
-def rule_for(config_class: type) -> Callable[[Any, Setting], Count]:
-    """The rule of a config class, or of the nearest class that it extends."""
-    for base in config_class.__mro__:
-        if base in counts:
-            return counts[base]
-    known = ", ".join(sorted(known.__name__ for known in counts))
-    raise ValueError(
-        f"no cost rule for {config_class.__name__}; known: {known}; add one with regard.cost.register_count"
-    )

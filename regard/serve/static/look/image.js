@@ -1,10 +1,10 @@
-/** The picture, lit where it is looked at; places can be pointed at, and walked through with the arrow keys. */
+/** The image, lit where it is attended to; cells can be pointed at, and walked through with the arrow keys. */
 
 import { make, percent } from "../make.js";
 import { nameOf } from "./sequences.js";
 
 const WIDTH = 384;
-const BOX = ["#ffffff", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened picture in both themes
+const BOX = ["#ffffff", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened image in both themes
 
 /** Whether a layer looks from what the answer is about: a query, or a pixel behind which the next is painted. */
 const isAsked = ({ described: { answer, sequences } }, layer) =>
@@ -34,17 +34,17 @@ export function placeIn(from, index, to) {
 }
 
 /** @param {import("./inside.js").Look} look */
-export function createPicture(look) {
+export function createImage(look) {
   const { described, state } = look;
   const image = new Image();
-  const canvas = make("canvas", { class: "picture", tabIndex: 0, "data-key": "picture", role: "img",
+  const canvas = make("canvas", { class: "image", tabIndex: 0, "data-key": "image", role: "img",
     onpointermove: point, onpointerleave: state.leave, onclick: pick, onkeydown: walk, onblur: state.leave });
-  const said = make("p", { class: "note", "data-said": "picture" });
-  const element = make("div", { class: "picture-box" }, canvas, said);
+  const said = make("p", { class: "note", "data-said": "image" });
+  const element = make("div", { class: "image-box" }, canvas, said);
   let shown = null; // the layer, its weights and head
 
   image.addEventListener("load", () => draw());
-  image.src = described.input.picture;
+  image.src = described.input.image;
 
   const sequence = () => described.sequences[shown.layer.keys];
 
@@ -134,9 +134,9 @@ export function createPicture(look) {
     });
     const front = map.subarray(0, keys.front.length).reduce((sum, one) => sum + one, 0);
     const who = at ? nameOf(described.sequences[at.sequence], at.index) : whoLooks(layer);
-    said.textContent = `${who} looks most at ${nameOf(keys, best)}, ${percent(map[best])}${
+    said.textContent = `${who} attends most to ${nameOf(keys, best)}, ${percent(map[best])}${
       front > 0.001 ? `; ${percent(front)} at ${keys.front.join(" and ")}` : ""}.`;
-    canvas.setAttribute("aria-label", `The picture, lit where it is looked at. ${said.textContent} Arrow keys walk.`);
+    canvas.setAttribute("aria-label", `The image, lit where it is attended to. ${said.textContent} Arrow keys walk.`);
   }
 
   function whoLooks(layer) {
@@ -157,7 +157,7 @@ export function createPicture(look) {
   };
 }
 
-/** A picture, dimmed, with light of its own where it is looked at: dark places can be looked at, too. */
+/** An image, dimmed, with light of its own where it is attended to: dark cells can be attended to, too. */
 export function drawLit(canvas, image, { grid, cell, size, front }, map, width) {
   const scale = width / size[1];
   [canvas.width, canvas.height] = [width, Math.round(size[0] * scale)];
@@ -178,7 +178,7 @@ export function drawLit(canvas, image, { grid, cell, size, front }, map, width) 
   canvas.dataset.drawn = "yes";
 }
 
-/** Lines between places that do not see each other. */
+/** Lines between cells that do not attend to each other. */
 function drawWindows(canvas, layer, { grid, cell, size }, weights) {
   const scale = (cell * canvas.width) / size[1];
   const pen = canvas.getContext("2d");
