@@ -81,7 +81,8 @@ def read_examples(path: str | Path, task: str, columns: Mapping[str, str] | None
     """All examples of a file for a task (classify, tag, answer, embed, instruct), as one of the classes above.
 
     `columns` maps our names of fields to those in the file: {"text": "sentence"}. A table without a header has its
-    columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt, answer.
+    columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt,
+    answer.
     """
     if task not in _TASKS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, _TASKS)}")
