@@ -48,11 +48,11 @@ class ChatTemplate:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"a message holds what JSON cannot ({error}); give texts, numbers, lists, dicts") from None
         # Templates ask whether these "is not none", which what is not defined would be.
-        given = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
+        variables = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
         pieces, length = [], 0
         _turns.set(0)
         try:
-            for piece in _compile(self.source).generate(**self.tokens, **given, messages=plain):
+            for piece in _compile(self.source).generate(**self.tokens, **variables, messages=plain):
                 pieces.append(piece)
                 if (length := length + len(piece)) > LONGEST:
                     break
@@ -69,15 +69,17 @@ class ChatTemplate:
         """One line for an error: a template's own is about the messages, any other about the template."""
         import jinja2
 
-        said = " ".join(str(error).split()) or type(error).__name__
+        message = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ObjectionError):
-            return f"the model's chat template refuses these messages: {said}; change them"
+            return f"the model's chat template refuses these messages: {message}; change them"
         if isinstance(error, jinja2.TemplateSyntaxError):
-            return f"{self.path}: line {error.lineno} of the chat template: {said}; download or write it again"
+            return f"{self.path}: line {error.lineno} of the chat template: {message}; download or write it again"
         if isinstance(error, jinja2.exceptions.SecurityError):
-            return f"{self.path}: the chat template does what a template must not ({said}); do not use this checkpoint"
+            return (
+                f"{self.path}: the chat template does what a template must not ({message}); do not use this checkpoint"
+            )
         cure = "check the fields of the messages (role, content) and the template"
-        return f"{self.path}: the chat template failed ({type(error).__name__}: {said}); {cure}"
+        return f"{self.path}: the chat template failed ({type(error).__name__}: {message}); {cure}"
 
 
 class ObjectionError(Exception):

@@ -50,7 +50,7 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
     stored = stored if known is None else known.tidy(stored)
-    with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
+    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
         model, config = _build(path, fields, known, stored)
     try:
         tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
@@ -136,15 +136,17 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     """
     refuse_quantized(model)
     directory, family = Path(directory), models.name_of(type(model))
-    said = {name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family}
-    fitting = {name: MAPS[name].misfits(config) for name, (config, _) in said.items()}
+    reworded = {
+        name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family
+    }
+    fitting = {name: MAPS[name].misfits(config) for name, (config, _) in reworded.items()}
     if not fitting:
         expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
         raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")
     kind = kind or min(fitting, key=lambda name: len(fitting[name]))
-    known, odd, (config, tensors) = MAPS[kind], fitting[kind], said[kind]
+    known, odd, (config, tensors) = MAPS[kind], fitting[kind], reworded[kind]
     if known.pad is not None and generation.get("pad") not in (None, known.pad):
         odd.append(f"pad={generation['pad']} would have to be {known.pad}")
     if odd:
@@ -154,11 +156,11 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
         if not fields.get("is_encoder_decoder"):
             generation = dict(beams=1, force_end=False) | generation
         generation.setdefault("max_len", model.config.max_len - 1)
-        told = save_generation(directory, **generation)
+        tokens = save_generation(directory, **generation)
     else:
-        given = {name: generation.get(name) for name in ("bos", "eos", "pad")}
-        told = {f"{name}_token_id": id for name, id in given.items() if id is not None}
-    ids = {name: id for name, id in told.items() if name.endswith("_token_id")}
+        own = {name: generation.get(name) for name in ("bos", "eos", "pad")}
+        tokens = {f"{name}_token_id": id for name, id in own.items() if id is not None}
+    ids = {name: id for name, id in tokens.items() if name.endswith("_token_id")}
     fields = known.marked(fields, ids)
     write_tensors(directory / WEIGHTS, known.to_theirs(config, tensors))
     write_json(directory / CONFIG, fields)

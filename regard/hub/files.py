@@ -49,17 +49,17 @@ def read_tensors(directory: Path) -> dict[str, Tensor]:
         return read_shard(path)
     if not (path := directory / INDEX).is_file():
         raise ValueError(_no_weights(directory))
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not all(Path(str(shard)).name == shard for shard in places.values()):
+    weight_map = read_json(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(Path(str(shard)).name == shard for shard in weight_map.values()):
         raise ValueError(f"{path} has no weight_map of tensors to files beside it; {AGAIN}")
     tensors: dict[str, Tensor] = {}
-    for number, shard in enumerate(shards := sorted(set(places.values())), 1):
+    for number, shard in enumerate(shards := sorted(set(weight_map.values())), 1):
         if not (directory / shard).is_file():
             raise ValueError(f"no such file: {directory / shard}, shard {number} of {len(shards)}; {AGAIN}")
-        found = read_shard(directory / shard)
-        for name in [name for name in places if places[name] == shard and name not in found]:
+        shard_tensors = read_shard(directory / shard)
+        for name in [name for name in weight_map if weight_map[name] == shard and name not in shard_tensors]:
             raise ValueError(f"{directory / shard} has no tensor {name}, which {INDEX} places there; {AGAIN}")
-        tensors |= found
+        tensors |= shard_tensors
     return tensors
 
 

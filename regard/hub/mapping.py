@@ -81,10 +81,10 @@ class Pair:
 
     def match(self, name: str) -> tuple[int, list[str], list[str]] | None:
         """The index of our tensor `name` in this pair, and the names of ours and theirs for that match."""
-        for place, template in enumerate(several(self.ours)):
+        for index, template in enumerate(several(self.ours)):
             if holes := pattern(template).fullmatch(name):
                 fill = [[one.format(*holes.groups()) for one in several(side)] for side in (self.ours, self.theirs)]
-                return place, fill[0], fill[1]
+                return index, fill[0], fill[1]
         return None
 
 
@@ -194,31 +194,31 @@ class Map:
         """Each field of our config that they cannot express, and what it would have to be."""
         heads = getattr(ours, "heads", None)  # stages have several numbers of them
         same = {"kv_heads": heads, "head_dim": ours.dim / heads if isinstance(heads, int) else None, "final_norm": None}
-        found = []
+        problems = []
         for name, needed in self.fixed.items():
             got = getattr(ours, name)
             plain = got.partition(":")[0] if name == "position" else got
             if plain != needed and not (name in same and got == same[name]):
-                found.append(f"{name}={got!r} would have to be {needed!r}")
+                problems.append(f"{name}={got!r} would have to be {needed!r}")
         for name, (_, _, values) in self.fields.items():
             if values is not None and getattr(ours, name) not in values.values():
                 known = ", ".join(dict.fromkeys(values.values()))
-                found.append(f"{name}={getattr(ours, name)!r} would have to be one of {known}")
-        return [*found, *self.check(ours)]
+                problems.append(f"{name}={getattr(ours, name)!r} would have to be one of {known}")
+        return [*problems, *self.check(ours)]
 
     def tidy(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their tensors under the names that the table has."""
-        found: dict[str, Tensor] = {}
+        renamed: dict[str, Tensor] = {}
         for name, tensor in theirs.items():
             for old, new in RENAMED.items():
                 name = name.replace(old, new)
             name = self.renamed(name)
             lacks = self.prefix + name in self.copies or (not self.reads(name) and self.reads(self.prefix + name))
-            found[self.prefix + name if lacks else name] = tensor
+            renamed[self.prefix + name if lacks else name] = tensor
         for copy, original in self.copies.items():
-            if copy in found and not self.reads(copy):
-                found.setdefault(original, found[copy])
-        return found
+            if copy in renamed and not self.reads(copy):
+                renamed.setdefault(original, renamed[copy])
+        return renamed
 
     def reads(self, name: str) -> bool:
         """Whether some model may have a tensor of its own under this name."""
@@ -230,11 +230,11 @@ class Map:
         left = {name for name in theirs if not any(fnmatchcase(name, ignored) for ignored in self.ignored)}
         ours = {}
         for name, tensor in wanted.items():
-            pair, place, _, sources = self.find(name, config)
+            pair, index, _, sources = self.find(name, config)
             if missing := [source for source in sources if source not in theirs]:
                 raise ValueError(f"no tensor {missing[0]!r}, which config.json asks for; one of the two is not its own")
             try:
-                ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[place]
+                ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[index]
                 fits = ours[name].shape == tensor.shape
             except (RuntimeError, IndexError):  # shapes that cannot even be joined or cut
                 fits = False
@@ -258,8 +258,8 @@ class Map:
     def to_theirs(self, config: Any, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theirs: dict[str, Tensor] = {}
         for name in ours:
-            pair, place, parts, targets = self.find(name, config)
-            if place == 0 and pair.written:  # several of ours are written with the first of them
+            pair, index, parts, targets = self.find(name, config)
+            if index == 0 and pair.written:  # several of ours are written with the first of them
                 tensors = TRANSFORMS[pair.transform].to_theirs([ours[part] for part in parts], len(targets))
                 theirs |= dict(zip(targets, tensors, strict=True))
         return theirs
@@ -286,5 +286,5 @@ def settings_of(position: str) -> dict[str, Any]:
 def with_settings(position: str, **settings: Any) -> str:
     """The position's name with the settings that are not the default."""
     default = settings_of(position)
-    told = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
-    return f"{position}:{told}" if told else position
+    text = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
+    return f"{position}:{text}" if text else position

@@ -83,4 +83,4 @@ class PixelTokenizer:
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:  # JSON's errors are ValueErrors
-            raise ValueError(f"{path} says nothing of pixels ({error}); copy it again") from None
+            raise ValueError(f"{path} does not describe pixels ({error}); copy it again") from None

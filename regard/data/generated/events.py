@@ -19,7 +19,8 @@ THINGS = {
     "paper": ("annual report", "thesis", "tax form", "manuscript", "final plan", "application", "draft", "budget"),
     "cause": ("school", "shelter for animals", "sports club", "children's home", "nature reserve", "choir"),
 }
-PLAIN = tuple("""\
+PLAIN = tuple(
+    """\
 Nobody knew what to say.
 The meeting was shorter than expected.
 It rained for most of the afternoon.
@@ -44,7 +45,8 @@ I have heard this story many times.
 It is a pity that the shops were closed.
 Everyone agreed in the end.
 Version 3 of the program is much faster.
-""".splitlines())
+""".splitlines()
+)
 """Sentences without any value; some have capitals or numbers all the same."""
 
 

@@ -88,9 +88,9 @@ class _Story:
         """The value, possibly written in another style."""
         return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.rng))
 
-    def fact(self, event: Event, **given: _Value) -> _Fact:
+    def fact(self, event: Event, **fixed: _Value) -> _Fact:
         slots = [slot for _, slot, *_ in Formatter().parse(event.wordings[0]) if slot]
-        values = {slot: given.get(slot) or self.value(slot) for slot in slots}
+        values = {slot: fixed.get(slot) or self.value(slot) for slot in slots}
         if "day2" in values and values["day"].key > values["day2"].key:
             values["day"], values["day2"] = values["day2"], values["day"]
         return _Fact(event, values)
@@ -100,14 +100,14 @@ class _Story:
 
     def passage(self, facts: list[_Fact | None]) -> tuple[str, list[Spans]]:
         """A sentence for each fact (for None one without facts), and the positions of the values."""
-        text, found = "", []
+        text, positions = "", []
         for fact in facts:
             wording = self.rng.of(fact.event.wordings if fact else PLAIN)
             sentence, spans = _fill(wording, fact.values if fact else {})
             offset = len(text) + bool(text)
             text = f"{text} {sentence}" if text else sentence
-            found.append({slot: (begin + offset, end + offset) for slot, (begin, end) in spans.items()})
-        return text, found
+            positions.append({slot: (begin + offset, end + offset) for slot, (begin, end) in spans.items()})
+        return text, positions
 
 
 def _fill(wording: str, values: dict[str, _Value]) -> tuple[str, Spans]:
@@ -125,10 +125,10 @@ def _fill(wording: str, values: dict[str, _Value]) -> tuple[str, Spans]:
 def _tagged(story: _Story) -> Tagged:
     rng = story.rng
     facts = [story.fact(rng.of(EVENTS)) if rng.below(6) else None for _ in range(rng.of((1, 1, 1, 2)))]
-    text, found = story.passage(facts)
+    text, positions = story.passage(facts)
     entities = [
         Entity(begin, end, LABEL_OF[fact.values[slot].kind])
-        for fact, spans in zip(facts, found, strict=True)
+        for fact, spans in zip(facts, positions, strict=True)
         for slot, (begin, end) in spans.items()
         if fact and fact.values[slot].kind in LABEL_OF
     ]
@@ -145,24 +145,24 @@ def _question(story: _Story) -> Question:
         asked = rng.of(tuple(facts))
     else:
         asked = _distractor(story, facts, rng.of(("twin", "same person")))
-    told: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
-    told = sorted(told, key=lambda _: rng.below(1 << 16))
-    passage, found = story.passage(told)
+    shuffled: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
+    shuffled = sorted(shuffled, key=lambda _: rng.below(1 << 16))
+    passage, positions = story.passage(shuffled)
     slot, question = rng.of(asked.event.questions)
     question, _ = _fill(question, asked.values)
     if asked not in facts:
         return Question(question, passage, None, None)
-    begin, end = found[told.index(asked)][slot]
+    begin, end = positions[shuffled.index(asked)][slot]
     return Question(question, passage, passage[begin:end], begin)
 
 
-def _distractor(story: _Story, facts: list[_Fact], how: str) -> _Fact:
+def _distractor(story: _Story, facts: list[_Fact], relation: str) -> _Fact:
     """A fact that is easily confused with another: the same event, or the same person, elsewhere."""
-    if how == "twin":
+    if relation == "twin":
         return story.fact(facts[0].event)
     event = story.another(*(fact.event for fact in facts))
     persons = tuple(fact.values["person"] for fact in facts if "person" in fact.values)
-    return story.fact(event, **{"person": story.rng.of(persons)} if persons and how == "same person" else {})
+    return story.fact(event, **{"person": story.rng.of(persons)} if persons and relation == "same person" else {})
 
 
 def _paraphrase(story: _Story) -> Similar:

@@ -96,7 +96,7 @@ class Sampler:
         return 10 * self.sized(4, 1) if self.below(3) else 1 + self.below(999)
 
 
-# From here on, how values are said: (English, German), or None where a style does not fit the value.
+# From here on, values in words: (English, German), or None where a style does not fit the value.
 @lru_cache(maxsize=1 << 17)
 def _babel(formatter: Callable[..., str], *args: Hashable) -> Pair:
     english, german = (formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))

@@ -58,13 +58,13 @@ def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapp
 @lru_cache
 def _round(shares: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
     """The tasks of one round, evenly mixed, each with its rank among those of its name."""
-    places = sorted(((rank + 0.5) / share, name, rank) for name, share in shares for rank in range(share))
-    return tuple((name, rank) for _, name, rank in places)
+    ordered = sorted(((rank + 0.5) / share, name, rank) for name, share in shares for rank in range(share))
+    return tuple((name, rank) for _, name, rank in ordered)
 
 
 def _item(split: str, seed: int, index: int, order: tuple[tuple[str, int], ...]) -> Task:
-    rounds, place = divmod(index, len(order))
-    name, rank = order[place]
+    rounds, position = divmod(index, len(order))
+    name, rank = order[position]
     share = sum(other == name for other, _ in order)
     source, target = _MAKERS[name](split, seed, rounds * share + rank)
     return Task(name, PREFIXES[name] + source, target)
@@ -76,8 +76,8 @@ def _translate(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _language(split: str, seed: int, index: int) -> tuple[str, str]:
-    epoch, place = divmod(index, len(languages(split)))
-    text, code = languages(split, seed=seed + epoch)[place]
+    epoch, position = divmod(index, len(languages(split)))
+    text, code = languages(split, seed=seed + epoch)[position]
     return text, LANGUAGES[code]
 
 
@@ -89,8 +89,8 @@ def _date(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
-    epoch, place = divmod(index, len(summaries(split)))
-    body, first = _shuffled_summaries(split, seed, epoch)[place]
+    epoch, position = divmod(index, len(summaries(split)))
+    body, first = _shuffled_summaries(split, seed, epoch)[position]
     if len(body) > _LONGEST_BODY:
         body = body[:_LONGEST_BODY].rpartition(" ")[0] + " …"
     return body, first

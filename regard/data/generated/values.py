@@ -202,9 +202,7 @@ _KINDS = {
     "country": _Kind("PLACE", lambda rng: rng.of(_COUNTRIES), lambda _, name: name, ("",)),
     "city": _Kind("PLACE", lambda rng: rng.of(_CITIES), lambda _, name: name, ("",)),
     "day": _Kind("DATE", Sampler.day, write_day, DAY_STYLES),
-    "month": _Kind(
-        "DATE", lambda rng: (1900 + rng.below(200), 1 + rng.below(12)), _write_month, ("MMMM y", "MMM y")
-    ),
+    "month": _Kind("DATE", lambda rng: (1900 + rng.below(200), 1 + rng.below(12)), _write_month, ("MMMM y", "MMM y")),
     "year": _Kind("DATE", lambda rng: 1800 + rng.below(300), lambda _, year: str(year), ("",)),
     "price": _Kind("AMOUNT", _sample_price, _write_price, ("symbol", "symbol", "name", "words")),
     "fund": _Kind("AMOUNT", _sample_fund, _write_price, ("symbol", "symbol", "name", "words")),

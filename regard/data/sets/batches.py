@@ -29,7 +29,7 @@ class Batch:
 
     @property
     def unit(self) -> str:
-        """What `tokens` counts."""
+        """The unit that `tokens` counts."""
         return "images" if "pixels" in self.inputs else "tokens"
 
     @property

@@ -149,7 +149,7 @@ class BoxesConfig(Data):
         if self.scenes < 1 or (self.size is not None and self.size < 1):
             raise ValueError("scenes and size must be at least 1")
         if not 1 <= self.things <= 6:
-            raise ValueError(f"things={self.things}: a scene has 1 to 6")
+            raise ValueError(f"things={self.things}: a scene has 1 to 6 objects")
         Augmentation(colour=self.colour)
 
     @property

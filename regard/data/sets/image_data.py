@@ -1,4 +1,4 @@
-"""What all sets of images share: their config, their size, and how part of them is held out."""
+"""The base of all sets of images: their config, their size, and the split into training and validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ class ExamplesConfig(TextData):
     base: str | None = None
     """A run or checkpoint whose weights and tokenizer to start from."""
     tune: Tune = "all"
-    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
     rank: int = 8
     """Rank of the LoRA adapters."""
     vocab_size: int = 2000

@@ -83,8 +83,8 @@ def read_task(theirs: Mapping[str, Any], name: str) -> dict[str, Any]:
     known = {name + ending: task for task, ending in TASKS.items()}
     if built not in known:
         raise ValueError(f"architectures={built!r} is not known; known: {', '.join(known)}")
-    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    labels = tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+    id2label = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    labels = tuple(label for _, label in sorted(id2label.items(), key=lambda item: int(item[0])))
     first = theirs.get("pooling_mode_cls_token") or theirs.get("pooling_mode") == "cls"
     return {
         "task": known[built],
@@ -105,17 +105,17 @@ def has_pooler(task: str, tensors: Mapping[str, Tensor], name: str) -> bool:
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    told = read_task(theirs, "Bert")
-    if told["task"] == "mask" and "cls.seq_relationship.weight" in tensors:
-        told["task"] = "pretrain"  # the first BERTs hold more than they say
-    return told | {"pooler": has_pooler(told["task"], tensors, "bert.pooler.dense.weight")}
+    fields = read_task(theirs, "Bert")
+    if fields["task"] == "mask" and "cls.seq_relationship.weight" in tensors:
+        fields["task"] = "pretrain"  # the first BERTs hold more than they say
+    return fields | {"pooler": has_pooler(fields["task"], tensors, "bert.pooler.dense.weight")}
 
 
 def check(ours: Any) -> list[str]:
-    found = [] if ours.types else ["types=0 would have to be 1 or more"]
+    problems = [] if ours.types else ["types=0 would have to be 1 or more"]
     if ours.pooler and ours.task not in UNPOOLED["task"] and ours.pooler_activation != "tanh":
-        found.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'tanh'")
-    return found
+        problems.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'tanh'")
+    return problems
 
 
 BERT = Map(
