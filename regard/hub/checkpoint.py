@@ -152,7 +152,7 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     if odd:
         raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
     fields = known.write_config(config)
-    if hasattr(model, "prefill"):
+    if getattr(model, "reads", None) is not None:  # it generates
         if not fields.get("is_encoder_decoder"):
             generation = dict(beams=1, force_end=False) | generation
         generation.setdefault("max_len", model.config.max_len - 1)

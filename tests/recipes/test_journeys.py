@@ -336,7 +336,7 @@ def test_tasks_start_from_a_pretrained_run(tiny, tmp_path):
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), theirs.model.parameters(), strict=True))
     assert job.readers["text"].sentinels == theirs.tokenizer.sentinels
     fit(own, tmp_path / "run", quiet=True)
-    with pytest.raises(ValueError, match="is a Bert; t5 starts from a T5"):
+    with pytest.raises(ValueError, match="is a bert; t5 starts from a T5"):
         recipe("t5", {"data.base": str(tiny.run("bert"))})
 
 
