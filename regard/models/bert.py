@@ -115,6 +115,10 @@ class Bert(nn.Module):
             return MaskHead(config.dim, self.embedding, **options)
         return LabelHead(config.dim, len(config.labels) or 2, dropout=config.dropout)
 
+    def head_names(self) -> tuple[str, ...]:
+        """The beginnings of the names of the head's parameters; the pooler is one of them where the head reads it."""
+        return ("head.", "pooler.") if self.config.task in POOLED else ("head.",)
+
     def features(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:

@@ -119,6 +119,10 @@ class MAE(nn.Module):
         """The encoder; the decoder is for training alone."""
         return self.vit
 
+    def pretrained(self) -> ViT:
+        """The encoder, which other tasks start from."""
+        return self.vit
+
     def axes(self) -> dict[str, int]:
         """Sizes of axes in the signature of `forward`: there is noise for each patch."""
         return {"T": self.config.tokens - 1}

@@ -1,8 +1,8 @@
 """The parts of a model: its towers, its blocks, and the grid of its patches.
 
-A family may say so itself, by a method of the same name as a function here (`image_tower`, `text_tower`, `patch_grid`,
-`layer_grids`, `patch_vectors`). What it does not say has a default that suits a stack of blocks over patches or tokens,
-so that most families, and a user's own, need none of them.
+A family may say so itself, by a method of the same name as a function here (`image_tower`, `text_tower`, `pretrained`,
+`head_names`, `patch_grid`, `layer_grids`, `patch_vectors`). What it does not say has a default that suits a stack of
+blocks over patches or tokens, so that most families, and a user's own, need none of them.
 """
 
 import re
@@ -26,6 +26,16 @@ def image_tower(model: Any) -> Any:
 def text_tower(model: Any) -> Any:
     """The part of a model that reads texts: of an encoder-decoder the encoder; by default all of it."""
     return model.text_tower() if hasattr(model, "text_tower") else model
+
+
+def pretrained(model: Any) -> Any:
+    """The part of a model that fine-tuning starts from: of a masked autoencoder the encoder; by default all of it."""
+    return model.pretrained() if hasattr(model, "pretrained") else model
+
+
+def head_names(model: Any) -> tuple[str, ...]:
+    """The beginnings of the names of the head's parameters, for training the head alone."""
+    return model.head_names() if hasattr(model, "head_names") else ("head.",)
 
 
 def blocks(tower: nn.Module) -> list[nn.Module]:

@@ -31,7 +31,7 @@ from regard.train.progress import Line
 BATCH = 128
 """Pairs that are contrasted with each other, whatever the size of the images."""
 PATCHES = 8
-"""Of an image's side, about."""
+"""Patches of an image's side, about."""
 WIDTH, WIDEST = 24, 192
 """Channels of the first convolution, and most channels of any."""
 END = "<end>"

@@ -270,7 +270,7 @@ def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max
 
 
 def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:
-    """Prompts and answers as ids, with the special tokens that texts of this model begin with; long ones are left out."""
+    """Prompts and answers as ids, after the special tokens that texts begin with; long ones are left out."""
     begin = front_of(tokenizer)
     fronts = [[*begin, *ids] for ids in tokenizer.encode_batch([e.prompt + PROMPT_END for e in examples])]
     backs = tokenizer.encode_batch([example.answer for example in examples])

@@ -145,10 +145,9 @@ def test_bits_per_byte_by_hand(name, tiny):
         with torch.no_grad():
             total += F.cross_entropy(writer.model(window[None, :-1])[0], window[1:], reduction="sum").item()
     assert len(ids) > 2 * context
-    assert metrics.bits_per_byte(writer.model, writer.tokenizer, writer.context, text) == pytest.approx(
-        total / math.log(2) / len(text.encode()), rel=1e-5
-    )
-    assert metrics.text_scores(writer.model, writer.tokenizer, writer.context, text)["bytes"] == len(text.encode())
+    scored, wanted = (writer.model, writer.tokenizer, context, text), total / math.log(2) / len(text.encode())
+    assert metrics.bits_per_byte(*scored) == pytest.approx(wanted, rel=1e-5)
+    assert metrics.text_scores(*scored)["bytes"] == len(text.encode())
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])
@@ -337,7 +336,7 @@ def test_tasks_start_from_a_pretrained_run(tiny, tmp_path):
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), theirs.model.parameters(), strict=True))
     assert job.readers["text"].sentinels == theirs.tokenizer.sentinels
     fit(own, tmp_path / "run", quiet=True)
-    with pytest.raises(ValueError, match="is a Bert; t5 starts from a T5"):
+    with pytest.raises(ValueError, match="is a bert; t5 starts from a T5"):
         recipe("t5", {"data.base": str(tiny.run("bert"))})
 
 

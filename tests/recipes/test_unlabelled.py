@@ -227,7 +227,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "pixel by pixel" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
-    with pytest.raises(ValueError, match="says nothing of pixels"):
+    with pytest.raises(ValueError, match="does not describe pixels"):
         PixelTokenizer.load(tmp_path / "broken")
 
 

@@ -73,7 +73,7 @@ class ImagesConfig(ImageData):
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
     tune: Tune = "all"
-    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
     rank: int = 8
     """Rank of the LoRA adapters."""
     examples: int | None = None
