@@ -46,8 +46,6 @@ class ImageEncoder(Task):
     inputs = ("image",)
     verbs: tuple[Verb, ...] = (EMBED,)
     data: tuple[type, ...] = (UnlabelledConfig,)
-    output: ClassVar[str] = "vector"
-    """The kind of the model's output, as `Prepared.answers` names it."""
 
     def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation

@@ -78,8 +78,6 @@ class TextEncoder(TextTask):
     learns = ("classify", "tag", "answer")
     data = (ExamplesConfig,)
     examples = "embed"
-    output: ClassVar[str] = "vector"
-    """The kind of the model's output, as `Prepared.answers` names it."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
