@@ -34,21 +34,14 @@ class BertConfig(BlockConfig):
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu"
     """Activation of the feed-forward layer and the head."""
     norm_place: NormPlace = "post"
-    """Norm before each part, or after its residual."""
     norm_eps: float = 1e-12
-    """Epsilon of the norms, added to the variance."""
     position: str = "learned"
-    """Position scheme."""
     max_len: int = 512
-    """Longest sequence expected; a hard limit only for learned positions."""
     embedding_dim: int | None = None
     """Width of the embedding, if it is projected to `dim` (none: dim)."""
     types: int = 2

@@ -52,9 +52,7 @@ class CaptionerConfig(BlockConfig):
     dim: int = 128
     """Width of features, embeddings and states."""
     heads: int = 4
-    """Attention heads."""
     ffn_dim: int = 256
-    """Hidden width of the feed-forward layer."""
     max_len: int = 64
     """Longest caption expected; a hard limit only for learned positions."""
 

@@ -36,11 +36,8 @@ class CLIPConfig(ImageConfig):
     """Sizes of the image tower, as in ViT, and of the text tower; the defaults are `vit-b/32`."""
 
     patch: int = 32
-    """Pixels of a patch's side."""
     activation: Activation = "quick-gelu"
-    """Activation of the feed-forward layers."""
     norm_eps: float = 1e-5
-    """Epsilon of the norms, added to the variance."""
     vocab_size: int = 49_408
     """Entries of the vocabulary."""
     max_len: int = 77

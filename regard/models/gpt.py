@@ -28,15 +28,10 @@ class GPTConfig(BlockConfig):
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu-tanh"
-    """Activation of the feed-forward layer."""
     position: str = "rotary"
-    """Position scheme: rotary, learned (GPT-2), alibi, …"""
     tie: bool = True
     """The output layer shares the embedding's matrix."""
     final_norm: bool = True

@@ -33,7 +33,6 @@ class MViTConfig(HierarchyConfig):
     heads: int = 1
     """Attention heads of the first stage; each further one has twice as many."""
     depths: tuple[int, ...] = (1, 2, 11, 2)
-    """Blocks of each stage."""
     key_stride: int = 4
     """Pooling of keys and values in the first stage; each further one has half that, down to 1."""
     position: Literal["relative", "learned"] = "relative"
@@ -44,7 +43,6 @@ class MViTConfig(HierarchyConfig):
     ffn_ratio: float = 4.0
     """Hidden width of the feed-forward layers, as a multiple of the width around them."""
     norm_eps: float = 1e-6
-    """Epsilon of the norms, added to the variance."""
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)

@@ -114,7 +114,6 @@ class RNNConfig(RecurrentConfig):
     """Elman's cell."""
 
     cell: Literal["rnn"] = "rnn"
-    """Kind of recurrent cell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +121,6 @@ class GRUConfig(RecurrentConfig):
     """Gated recurrent units."""
 
     cell: Literal["gru"] = "gru"
-    """Kind of recurrent cell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +128,6 @@ class LSTMConfig(RecurrentConfig):
     """Long short-term memory."""
 
     cell: Literal["lstm"] = "lstm"
-    """Kind of recurrent cell."""
 
 
 @register_model("rnn")

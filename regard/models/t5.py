@@ -24,21 +24,13 @@ class T5Config(TransformerConfig):
     """Sizes of a T5; the defaults are `t5-small`."""
 
     vocab_size: int = 32_128
-    """Entries of the vocabulary, shared by source and target."""
     norm: Norm = "rms"
-    """LayerNorm or RMSNorm."""
     norm_eps: float = 1e-6
-    """Epsilon of the norms, added to the variance."""
     bias: bool = False
-    """Biases in the projections and the feed-forward layer."""
     kernel: str = "dot"
-    """Attention kernel."""
     position: str = "relative"
-    """Position scheme."""
     max_len: int = 512
-    """Longest sequence expected; not a limit."""
     embedding_scale: bool = False
-    """Multiply token vectors by √dim."""
     head_scale: bool = True
     """Multiply the logits by 1/√dim, as with a tied output."""
 

@@ -35,17 +35,11 @@ class ImageConfig(BlockConfig):
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu"
-    """Activation of the feed-forward layer."""
     norm_eps: float = 1e-12
-    """Epsilon of the norms, added to the variance."""
     dropout: float = 0.0
-    """Dropout on the embeddings and on the output of each part."""
     position: str = "learned"
     """Position scheme; learned positions are interpolated for images of another size."""
     max_len: int = 1024

@@ -79,8 +79,8 @@ def record_block(
 
     y = before(program, block, "attention", x, normed)
     q, (k, v) = record_queries(program, own, y), record_keys(program, own, y)
-    for turned in (q, k) if own.position is not None else ():
-        program.add(Rotate(turned, own.head_dim, program.once(angles_of, own.position, max_positions)))
+    for rotated in (q, k) if own.position is not None else ():
+        program.add(Rotate(rotated, own.head_dim, program.once(angles_of, own.position, max_positions)))
     if stack.position.bias() is not None:
         table, zero = program.once(distances, stack.position, max_positions, causal=layer is not None)
         heads = Heads(heads.heads, heads.kv_heads, heads.head_dim, heads.scale, table, zero)

@@ -29,6 +29,10 @@ class Option:
     """Whether there is a value for each input."""
 
 
+FLAGS = {"seconds": "second", "labels": "zero-shot", "passages": "passage", "propose": "draft"}
+"""Options of verbs whose flags on the command line have another name."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verb:
     """Something a task can be asked for: a method, a command, and a route of the server, all of one name."""
@@ -45,7 +49,8 @@ class Verb:
     def check_options(self, options: Mapping[str, Any], model: str) -> None:
         """Raise a ValueError for an option that this verb does not declare."""
         for name in options.keys() - {option.name for option in self.options}:
-            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
+            flag = FLAGS.get(name, name.replace("_", "-"))
+            raise ValueError(f"{model} {self.does}, for which --{flag} has no effect; leave out --{flag}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

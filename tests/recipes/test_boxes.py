@@ -114,7 +114,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     one, two = folder / "0.png", folder / "1.png"
     found = rows(capsys, "detect", run, one, two, "--threshold", "0", "--out", tmp_path / "drawn")
     assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["objects"]) == 3 for row in found)
-    assert found[0]["things"][0].keys() == {"label", "score", "box"}
+    assert found[0]["objects"][0].keys() == {"label", "score", "box"}
     assert read_image(tmp_path / "drawn" / "1.png").size == (540, 450)
     lines = said(capsys, "detect", run, one, "--threshold", "0", "--out", tmp_path / "boxes.png")
     assert len(lines) == 3 and lines[0].split("\t")[0] in NAMES and (tmp_path / "boxes.png").exists()

@@ -119,7 +119,7 @@ def test_at_the_command_line(capsys, runs, table, tmp_path):
     (tmp_path / "text.png").write_text("text")
     assert "text.png is no image" in fails(capsys, "caption", run, tmp_path / "text.png")
     assert "no such image: nowhere.png" in fails(capsys, "caption", run, "nowhere.png")
-    assert "a picture ends in .png" in fails(capsys, "caption", run, red, "--look", "words.txt")
+    assert "a figure ends in .png" in fails(capsys, "caption", run, red, "--look", "words.txt")
     assert "it does not translate; choose another model" in fails(capsys, "translate", run, "text")
 
 

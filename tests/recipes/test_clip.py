@@ -21,6 +21,7 @@ from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.clip import END
 from regard.tasks import ImageTextMatcher, load
+from regard.tasks.metrics import recall_scores
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
 
@@ -183,9 +184,9 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert said(capsys, "classify", run, red, "--zero-shot", *names)[0].startswith("something red\t")
     found = rows(capsys, "classify", run, "--zero-shot", names[0], "--zero-shot", names[1], red, blue)
     assert [row["labels"][0]["label"] for row in found] == names
-    assert [row["text"] for row in found] == [str(red), str(blue)]
+    assert [row["image"] for row in found] == [str(red), str(blue)]
     found = rows(capsys, "embed", run, "--search", "something blue", "--in", folder, "--count", 2)
-    assert len(found) == 2 and all(int(one["path"].rpartition("/")[2][:-4]) % 3 == 2 for one in found)
+    assert len(found) == 2 and all(int(one["image"].rpartition("/")[2][:-4]) % 3 == 2 for one in found)
     assert said(capsys, "embed", run, "--search", red, "--in", folder, "--count", 1)[0] == f"1.0000\t{red}"
     (tmp_path / "lines.txt").write_text("something blue\nsomething red\n")
     assert rows(capsys, "embed", run, "--search", red, "--in", tmp_path / "lines.txt")[0]["line"] == 2
@@ -201,7 +202,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
 def test_mistakes(capsys, run, folder, tmp_path):
     red = folder / "0.png"
     assert "has no labels of its own; name some texts: --zero-shot" in fails(capsys, "classify", run, red)
-    assert "not --second" in fails(capsys, "classify", run, red, "--second", "a", "--zero-shot", "b")
+    assert "leave out --second" in fails(capsys, "classify", run, red, "--second", "a", "--zero-shot", "b")
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png", "--zero-shot", "a", "b")
     assert "labels must differ" in fails(capsys, "classify", run, red, "--zero-shot", "a", "a")
     assert "a label of --zero-shot is empty" in fails(capsys, "classify", run, red, "--zero-shot", "a", " ")
@@ -215,7 +216,7 @@ def test_mistakes(capsys, run, folder, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_text("text")
     line = fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "broken")
-    assert "no picture of" in line and "a.png is no image" in line
+    assert "no image of" in line and "a.png is no image" in line
     assert "nowhere" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "nowhere")
     (tmp_path / "table.csv").write_text("path,caption\nmissing.png,something\n")
     given = ["--data.images", tmp_path / "table.csv", "--out", tmp_path / "out"]
@@ -225,7 +226,7 @@ def test_mistakes(capsys, run, folder, tmp_path):
 def test_any_model_that_sees_finds_pictures_like_a_picture(capsys, folder, tmp_path):
     export_model(ViT(ViTConfig(image=12, patch=4, dim=16, heads=2, depth=1, ffn_dim=24)), tmp_path / "vit")
     (row,) = rows(capsys, "embed", tmp_path / "vit", "--search", folder / "7.png", "--in", folder, "--count", 1)
-    assert row["path"] == str(folder / "7.png") and row["score"] == pytest.approx(1, abs=1e-5)
+    assert row["image"] == str(folder / "7.png") and row["score"] == pytest.approx(1, abs=1e-5)
     assert said(capsys, "embed", tmp_path / "vit", folder / "7.png", "--out", tmp_path / "vectors.npy") == []
     assert np.load(tmp_path / "vectors.npy").shape == (1, 16)
     (tmp_path / "lines.txt").write_text("a\n")

@@ -16,10 +16,11 @@ from regard.data.sets import text_pairs
 from regard.data.sets.batches import IGNORE, IdPair
 from regard.eval import scores
 from regard.eval.report import report
-from regard.recipes import Recipe, fit, lm, recipe
+from regard.recipes import Recipe, fit, recipe
 from regard.recipes.finetune import PROMPT_END, collate_instructions, encode_instructions
+from regard.recipes.t5 import corrupt_windows
 from regard.runs.fit import prepare, with_steps
-from regard.tasks import load
+from regard.tasks import load, metrics
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics
 from regard.train.progress import Line
@@ -144,8 +145,10 @@ def test_bits_per_byte_by_hand(name, tiny):
         with torch.no_grad():
             total += F.cross_entropy(writer.model(window[None, :-1])[0], window[1:], reduction="sum").item()
     assert len(ids) > 2 * context
-    assert lm.bits_per_byte(writer, text) == pytest.approx(total / math.log(2) / len(text.encode()), rel=1e-5)
-    assert lm.text_scores(writer, text)["bytes"] == len(text.encode())
+    assert metrics.bits_per_byte(writer.model, writer.tokenizer, writer.context, text) == pytest.approx(
+        total / math.log(2) / len(text.encode()), rel=1e-5
+    )
+    assert metrics.text_scores(writer.model, writer.tokenizer, writer.context, text)["bytes"] == len(text.encode())
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])
@@ -310,9 +313,9 @@ def test_steps_that_are_asked_for_count(tiny):
 @pytest.mark.parametrize("length", [2, 22, 23, 24, 45, 46, 47, 500])
 def test_windows_of_any_text_are_corrupted_and_can_be_restored(length):
     sentinels = list(range(1000, 1032))
-    data = t5.SpansConfig(max_len=24)
+    data = text.SpansConfig(max_len=24)
     for seed in range(5):
-        pairs = t5.restored(np.arange(length), sentinels, data, random.Random(seed))
+        pairs = corrupt_windows(np.arange(length), sentinels, data, random.Random(seed))
         assert pairs and all(isinstance(pair, IdPair) for pair in pairs)
         for pair in pairs:
             pieces, last = {}, None

@@ -79,7 +79,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
 def test_no_other_size_is_scored_in_silence(capsys, tmp_path):
     folder, model = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "model", labels=NAMES)
     asked = ("eval", model, "--data.images", folder)
-    assert "says itself how pictures are read; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
+    assert "says itself how images are read; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
     assert "leave out --data.channels" in fails(capsys, *asked, "--data.channels", 1)
     assert rows(capsys, *asked, "--data.size", 8)[0]["examples"] == 20
 

@@ -144,7 +144,7 @@ def test_the_tower_of_a_larger_model_is_probed():
 
 
 def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
-    assert "a probe is for encoders of pictures" in fails(capsys, "eval", runs / "pixel", "--probe")
+    assert "a probe is for encoders of images" in fails(capsys, "eval", runs / "pixel", "--probe")
     assert "add --probe" in fails(capsys, "eval", runs / "mae", "--labels", 10)
     assert "regard eval --probe" in fails(capsys, "eval", runs / "mae")
     words = ("train", "mae", "--probe", "--data.images", folder, "--out", tmp_path / "none")
@@ -192,7 +192,7 @@ def test_a_picture_is_completed(runs, name):
             row.append(int(painter.model(torch.tensor([row]))[0, -1, : painter.pixels.colours].argmax()))
     assert painter.pixels.encode(painted[1]).tolist() == [row[1:]]
     assert painter.paint(2).shape == (2, 8, 8, 1)
-    with pytest.raises(ValueError, match="leaves nothing to paint"):
+    with pytest.raises(ValueError, match="leaves nothing to generate"):
         painter.complete(given, rows=8)
 
 
@@ -219,7 +219,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert np.array_equal(one, two) and one.shape[1] > one.shape[0] * 4  # kept, three, the picture
     call("complete", runs / "lstm", "--count", 2, "--out", tmp_path / "nothing.png")
     capsys.readouterr()
-    assert "leaves nothing to paint" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
+    assert "leaves nothing to generate" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
     assert "no suffix of a picture" in fails(capsys, *words, tmp_path / "c.txt")
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")

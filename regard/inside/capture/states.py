@@ -26,8 +26,7 @@ BATCH = 64
 
 def examples_for(task: Any, source: str | Path | None) -> Examples:
     """The examples of a file or folder that a task can read."""
-    images, texts = ("image" in task.inputs), ("text" in task.inputs)
-    if not images and not texts:
+    if not {"image", "text"} & set(task.inputs):
         raise ValueError("a model of single pixels reads neither texts nor whole images; choose another one")
     return find_examples(source, task.inputs)
 
