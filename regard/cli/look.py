@@ -22,8 +22,8 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 @click.option(
     "--view",
     help="heads; lines between tokens; alignment of a translation; what an output depends on: rollout, gradient, "
-    "ablation of heads, lens behind each block, patch from --against, agreement of these; of an image Swin's windows, "
-    "DETR's queries and boxes, words of a caption. A wrong name lists those of the model.",
+    "ablation of heads, lens behind each block, patch from --against, agreement of these; of an image windows, "
+    "queries and boxes of a detector, words of a caption. A wrong name lists those of the model.",
 )
 @click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
 @click.option("--token", help="Explain this token, or label, not the model's own.")

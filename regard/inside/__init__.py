@@ -5,7 +5,7 @@ depend on) < `latent` (spaces of vectors) < `views` (named views of one input) <
 looked into is a `Prepared` input, which `task.read` returns for every task.
 """
 
-from regard.inside.capture import Seen, alignment, look
+from regard.inside.capture import Seen, cross_attention, look
 from regard.inside.draw.curves import draw_by_length, draw_training
 from regard.inside.draw.figures import FIGURES, draw_figure
 from regard.inside.draw.matrices import draw_alignment, draw_heads, draw_lines, draw_masks
@@ -15,7 +15,7 @@ from regard.inside.latent.words import compare_word, draw_word, render_word
 from regard.inside.views import draw_view, explain, show_view
 
 __all__ = [
-    "FIGURES", "Seen", "alignment", "compare_word", "draw_alignment", "draw_bpe", "draw_by_length", "draw_figure",
+    "FIGURES", "Seen", "compare_word", "cross_attention", "draw_alignment", "draw_bpe", "draw_by_length", "draw_figure",
     "draw_heads", "draw_lines", "draw_masks", "draw_patches", "draw_superposition", "draw_training", "draw_view",
     "draw_word", "explain", "look", "render_word", "show_view",
 ]  # fmt: skip

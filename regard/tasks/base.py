@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.registry import modalities, tasks
+from regard.tasks.prepared import Prepared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,6 +130,8 @@ class Task:
     """The name it is registered by."""
     inputs: ClassVar[tuple[str, ...]] = ("text",)
     """The modalities that it reads, by name; the first is what a command's arguments are."""
+    output: ClassVar[str] = "vector"
+    """The kind of the model's output, as `Prepared.answers` names it."""
     verbs: ClassVar[tuple[Verb, ...]] = ()
     """What it can be asked for; the first is its main one."""
     data: ClassVar[tuple[type, ...]] = ()
@@ -171,6 +174,14 @@ class Task:
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        raise ValueError(f"the task {self.name!r} cannot be looked into; give its class a method `read`")
+
+    def views(self, *inputs: Any) -> list[str]:
+        """The names of the views of the model at work on an input."""
+        return self.read(*inputs).views
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         """One JSON object for each input, shared by the command line and the server: the results of the method of

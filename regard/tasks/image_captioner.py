@@ -19,7 +19,6 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_t
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import caption_scores
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_captioned
 from regard.tokens import Tokenizer
 
@@ -82,9 +81,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_captioned(self, *inputs, **options)
+    read = read_captioned
 
     def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
         """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""

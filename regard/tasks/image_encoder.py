@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import label_scores
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_images
 from regard.tasks.text_encoder import EMBED, Match, embeddings
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
@@ -46,8 +45,6 @@ class ImageEncoder(Task):
     inputs = ("image",)
     verbs: tuple[Verb, ...] = (EMBED,)
     data: tuple[type, ...] = (UnlabelledConfig,)
-    output: ClassVar[str] = "vector"
-    """The kind of the model's output, as `Prepared.answers` names it."""
 
     def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -105,9 +102,7 @@ class ImageEncoder(Task):
         """Vectors of length 1 for whatever the model reads: images here."""
         return self.embed(items)
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_images(self, *inputs, **options)
+    read = read_images
 
     def search(
         self, query: Any, corpus: str | Path | Sequence[Any], *, count: int = 5, skipped: list[str] | None = None

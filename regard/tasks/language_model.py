@@ -21,7 +21,6 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quot
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_text import read_prompt
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
@@ -212,9 +211,7 @@ class LanguageModel(EngineTask, TextTask):
             end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_prompt(self, *inputs, **options)
+    read = read_prompt
 
     @property
     def context(self) -> int:

@@ -18,7 +18,6 @@ from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_scene
 
 
@@ -57,9 +56,7 @@ class ObjectDetector(ImageEncoder):
         pixels = [self.preparation.numbers(array) for array in arrays]
         return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_scene(self, *inputs, **options)
+    read = read_scene
 
     def detections(
         self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float

@@ -16,7 +16,6 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_t
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, images_of, opened
 from regard.tasks.metrics import pixel_scores
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_image import read_colours
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 
@@ -56,9 +55,7 @@ class PixelModel(EngineTask):
         fitted = [self.preparation.fit(image) for image in opened(images)]
         return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_colours(self, *inputs, **options)
+    read = read_colours
 
     def complete(
         self,

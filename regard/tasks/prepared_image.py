@@ -1,4 +1,4 @@
-"""Images as encoders, detectors, captioners, pixel models and CLIP read them, ready to be looked into."""
+"""Images as encoders, detectors, captioners, pixel models and matchers read them, ready to be looked into."""
 
 from typing import Any
 

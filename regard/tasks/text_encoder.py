@@ -17,7 +17,6 @@ from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.metrics import similarity_scores
-from regard.tasks.prepared import Prepared
 from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
@@ -78,8 +77,6 @@ class TextEncoder(TextTask):
     learns = ("classify", "tag", "answer")
     data = (ExamplesConfig,)
     examples = "embed"
-    output: ClassVar[str] = "vector"
-    """The kind of the model's output, as `Prepared.answers` names it."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -129,9 +126,7 @@ class TextEncoder(TextTask):
         """Vectors of length 1 for whatever the model reads: texts here."""
         return self.embed(items)
 
-    def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        return read_encoder(self, *inputs, **options)
+    read = read_encoder
 
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.config import nearest
@@ -274,27 +274,13 @@ def join_queries(parts: list[Float[Tensor, "B H _ _"]]) -> Float[Tensor, "B H T 
 
 
 @torch.no_grad()
-def alignment(
-    model: nn.Module,
-    source: Int[Tensor, "B S"],
-    lengths: Int[Tensor, "B"],
-    target: Int[Tensor, "B T"],
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-) -> Float[Tensor, "B T S"]:
-    """The cross-attention of each target position to the source: the mean of all, or of one layer, or head.
-
-    Row t is what the model attended to while it read target[t], that is, while it wrote target[t + 1].
-    """
-    return cross_attention(model, dict(source=source, lengths=lengths, target=target), layer=layer, head=head)
-
-
-@torch.no_grad()
 def cross_attention(
     model: nn.Module, inputs: Mapping[str, Tensor], *, layer: int | None = None, head: int | None = None
 ) -> Float[Tensor, "B T S"]:
-    """The mean cross-attention of all layers and heads, or of one; `inputs` are what `features` of the model takes."""
+    """The mean cross-attention of all layers and heads, or of one; `inputs` are those of the model's `features`.
+
+    Row t is what the model attended to while it read target[t], that is, while it wrote target[t + 1].
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

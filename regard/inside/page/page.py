@@ -168,8 +168,8 @@ class Page:
         return {"names": self.prepared.names(ids), "ids": ids, **now, "whole": whole}
 
     def change(self, logits: Float[Tensor, "P V"]) -> float:
-        """The distance of an answer from that with no head off, from 0 to 1: half of the difference of probabilities, 1 −
-        the cosine of vectors, or the relative difference of numbers."""
+        """The distance of an answer from that with no head off, from 0 to 1: half of the difference of probabilities,
+        1 − the cosine of vectors, or the relative difference of numbers."""
         if self.prepared.answers == "number":
             far = (logits - self.whole).abs() / (logits.abs() + self.whole.abs()).clamp(min=1e-9)
             return float(far.mean())
