@@ -13,7 +13,7 @@ from regard.cost import cost
 from regard.cost.report import quantity
 from regard.inside.draw.canvas import Target
 from regard.inside.draw.curves import Panel, draw_growth
-from regard.models import SwinConfig, ViTConfig, build
+from regard.models import build, preset
 from regard.train.progress import Line
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class AreaConfig:
     def models(self, side: int) -> dict[str, Any]:
         heads, half = self.dim // HEAD, self.depth // 2
         return {
-            "vit": ViTConfig(
-                image=side, patch=self.patch, dim=self.dim, depth=self.depth, heads=heads, ffn_dim=4 * self.dim,
+            "vit": preset(
+                "vit", "vit-b/16", image=side, patch=self.patch, dim=self.dim, depth=self.depth, heads=heads, ffn_dim=4 * self.dim,
                 pooling="mean",
             ),
-            "swin": SwinConfig(
-                image=side, patch=self.patch, dim=self.dim, depths=(self.depth - half, half),
+            "swin": preset(
+                "swin", "swin-t", image=side, patch=self.patch, dim=self.dim, depths=(self.depth - half, half),
                 heads=(heads, 2 * heads), window=self.window,
             ),
         }  # fmt: skip

@@ -35,7 +35,7 @@ EXAMPLES: dict[str, Callable[[int, Any], Tensor]] = {
     "lengths": lambda rows, config: torch.tensor(LENGTHS)[:rows],
     "target": lambda rows, config: torch.randint(config.vocab_size, (rows, 5)),
     "ids": lambda rows, config: torch.randint(config.vocab_size, (rows, 7)),
-    "types": lambda rows, config: torch.randint(max(1, config.types), (rows, 7)),
+    "types": lambda rows, config: torch.randint(max(1, getattr(config, "types", 1)), (rows, 7)),
     "pixels": lambda rows, config: torch.randn(rows, config.channels, *sides(config.image)),
     "sizes": lambda rows, config: (torch.tensor(EXTENTS)[:rows] * torch.tensor(sides(config.image))).ceil().long(),
     "noise": lambda rows, config: torch.rand(rows, config.tokens - 1),
