@@ -208,18 +208,18 @@ def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str,
     prefix = next(context.pop(name) for name in ("target", "ids") if name in inputs)[:, :1]
     with torch.no_grad(), torch.device("meta"), TorchFunctions():
         model.eval().prefill(prefix, cache, **context)
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     seen: set[int] = set()
     waiting = [(CACHED.get(name, name), value) for name, value in vars(cache).items() if name != "mask"]
     for name, value in waiting:
         if isinstance(value, Tensor) and storage_key(value) not in seen:
             seen.add(storage_key(value))
-            found[name] += value.numel()
+            sizes[name] += value.numel()
         elif isinstance(value, list | tuple):
             waiting += [(name, item) for item in value]
         elif hasattr(value, "__dict__") and not isinstance(value, Tensor):
             waiting += [(name, item) for item in vars(value).values()]
-    return found
+    return sizes
 
 
 class Parts:
@@ -267,12 +267,12 @@ class Parts:
 
     def parameters(self) -> dict[str, int]:
         """Their numbers, by part; what two modules share belongs to the first."""
-        found: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         seen: set[int] = set()
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
-            found[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
+            sizes[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
             seen.add(id(parameter))
-        return dict(sorted(found.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
+        return dict(sorted(sizes.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
 
     def attention(self, path: str, crosses: bool) -> str:
         """A kind of attention: self or cross, and the stack's name where there are several kinds."""

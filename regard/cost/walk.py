@@ -191,5 +191,5 @@ class Walk(TorchDispatchMode):
 
 
 def storage_key(tensor: Tensor) -> int:
-    """The same number for all tensors that share memory, for as long as it lives."""
+    """A number that all tensors with one memory share, for as long as it lives."""
     return tensor.untyped_storage()._cdata
