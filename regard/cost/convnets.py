@@ -17,10 +17,10 @@ FIRST_SIZE = 7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvNetConfig:
-    """A residual network of bottlenecks: 1 × 1, a layer that looks around, 1 × 1 (He et al., 2016)."""
+    """A residual network of bottlenecks: 1 × 1, a layer that reads a neighbourhood, 1 × 1 (He et al., 2016)."""
 
     around: Literal["convolution", "relation"] = "convolution"
-    """What looks around: a convolution, or a local relation layer (Hu et al., 2019)."""
+    """The layer that reads a neighbourhood: a convolution, or a local relation layer (Hu et al., 2019)."""
     kernel_size: int = 3
     """Side of the neighbourhood in the blocks."""
     first_dim: int = 64
@@ -88,7 +88,7 @@ class ConvNetCost:
     """Parameters and multiply–adds of a convolutional network by stage."""
 
     config: ConvNetConfig
-    """What was counted."""
+    """The network that was counted."""
     batch: int
     """Images at once."""
     stages: tuple[Stage, ...]
@@ -106,15 +106,15 @@ class ConvNetCost:
     def notes(self) -> tuple[str, ...]:
         """The assumptions behind the figures."""
         config = self.config
-        found = [
+        notes = [
             "multiply–adds: convolutions, relations and the last layer, forward; FLOPs are twice as many",
-            "a norm (2 parameters a channel) behind each layer; strides are in the layer that looks around; "
+            "a norm (2 parameters a channel) behind each layer; strides are in the layer that reads a neighbourhood; "
             "each stage's first block has a 1×1 convolution beside it",
         ]
-        return tuple(found + (relation_notes(config) if config.around == "relation" else []))
+        return tuple(notes + (relation_notes(config) if config.around == "relation" else []))
 
     def render(self) -> str:
-        """What `regard cost resnet-50` prints."""
+        """The table that `regard cost resnet-50` prints."""
         config, widest = self.config, max(len(stage.layers) for stage in self.stages)
         size = 4 * self.parameters
 
@@ -195,12 +195,12 @@ def around(config: ConvNetConfig, width: int, size: int, before: int, after: int
 
 
 def relation_notes(config: ConvNetConfig) -> list[str]:
-    """What the published table leaves open, as it was decided here, and what the other decisions would give."""
+    """Assumptions where the published table is open, and the figures under other assumptions."""
     uneven = [str(width) for width in (config.first_dim, *config.inner) if width % config.share]
     others = []
     for option in ("after", "before", "none"):
-        found = convnet_cost(dataclasses.replace(config, transform=option))
-        others.append(f"{option} {quantity(found.parameters)} and {quantity(found.multiply_adds)}")
+        other = convnet_cost(dataclasses.replace(config, transform=option))
+        others.append(f"{option} {quantity(other.parameters)} and {quantity(other.multiply_adds)}")
     return [
         f"relation: q and k are one number for every {config.share} channels, values are its input; 1×1 convolution of "
         f"its own: {config.transform} (--transform {'; '.join(others)})",

@@ -9,7 +9,7 @@ from regard.cost.report import render
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What the costs are asked for."""
+    """The sizes that costs are computed for."""
 
     batch: int
     """Sequences at once."""
@@ -26,9 +26,9 @@ class Flops:
     """Of a forward pass. A multiply–add is 2; only matrix products count."""
 
     matrices: int = 0
-    """Products with weights: the same for every length."""
+    """Products with weights outside of kernels: their number for a token does not depend on the length."""
     attention: int = 0
-    """Queries with keys and weights with values: grows with the length, unless the kernel looks no farther."""
+    """Queries with keys and weights with values: grows with the length, unless the kernel reads a window."""
 
     @property
     def forward(self) -> int:
@@ -104,13 +104,13 @@ class Cost:
     """Of one `source` and of one `target` token, or of `any`. The last is also what a step of cached decoding costs, or
     a little more than that where the kernel takes tokens in chunks."""
     flops_per_sequence: int
-    """What is computed once a sequence (a recurrent model's bridge)."""
+    """FLOPs of products that run once a sequence, as a pooler or a recurrent model's bridge."""
     flops: Flops
     """Of the whole batch."""
     memory: Memory
     """In bytes."""
     notes: tuple[str, ...]
-    """What a reader of the figures should know."""
+    """Remarks for a reader of the figures."""
 
     def render(self) -> str:
         """The figures as text, sizes in decimal and in binary units."""

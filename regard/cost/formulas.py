@@ -36,7 +36,7 @@ def training_flops(parameters: int, tokens: int) -> int:
 
 
 def hardware_flops(devices: int, flops_per_second: float, seconds: int | float) -> float:
-    """What the machines could have computed in that time: an upper bound, as the 2017 paper reports its cost."""
+    """The FLOPs that machines could have computed in that time: an upper bound, as the 2017 paper reports its cost."""
     return devices * flops_per_second * seconds
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.cost.figures import Cost, Flops, Memory, Setting
 from regard.cost.substitutes import TorchFunctions
-from regard.cost.walk import Product, Walk, storage_key
+from regard.cost.walk import Walk, storage_key
 from regard.nn.patches import sides
 from regard.registry import models
 
@@ -61,8 +61,9 @@ def cost(
     for path, numbers in seen.kept.items():
         kept[parts.module(path)] += numbers
     matrices: Counter[str] = Counter()
-    for call, entries in seen.matrices.items():
-        matrices[parts.attention(*call)] += entries
+    for path, entries in seen.matrices.items():
+        matrices[parts.attention(path, path in seen.crossing)] += entries
+    held = [parts.attention(path, path in seen.crossing) for path in seen.matrices if path in seen.held]
     weights = parts.parameters()
     total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
     per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
@@ -87,7 +88,7 @@ def cost(
             cache=sized(cache),
             attention_matrices=sized(matrices),
             scores=batch * length * config.vocab_size * bytes_per_number if logits else 0,
-            matrices_held=tuple(dict.fromkeys(parts.attention(*call) for call in seen.matrices if call in seen.held)),
+            matrices_held=tuple(dict.fromkeys(held)),
             training=training,
         ),
         notes=tuple(dict.fromkeys(filter(None, notes))),
@@ -178,18 +179,18 @@ def flops_of(
     tokens["source"] = setting.batch * setting.source_length
     work = dict.fromkeys(("source", "target", "any", "once"), Flops())
 
-    def token(product: Product) -> str:
-        if images or product.inputs == {"pixels"}:
+    def token(path: str, attention: bool) -> str:
+        if images or seen.uses[path] == {"pixels"}:
             return "once"
-        name = "any" if "source" not in inputs else "target" if "target" in product.inputs else "source"
-        return name if product.attention or seen.rows[product] >= tokens[name] else "once"
+        name = "any" if "source" not in inputs else "target" if "target" in seen.uses[path] else "source"
+        return name if attention or seen.rows[path] >= tokens[name] else "once"
 
     total = Flops()
-    for product, flops in seen.flops.items():
-        added = Flops(attention=flops) if product.attention else Flops(matrices=flops)
+    for (path, attention), flops in seen.flops.items():
+        added = Flops(attention=flops) if attention else Flops(matrices=flops)
         total += added
-        if product.inputs:  # what comes from weights alone is computed once a batch
-            work[token(product)] += added
+        if seen.uses[path]:  # what comes from weights alone is computed once a batch
+            work[token(path, attention)] += added
     once = work.pop("once").forward // setting.batch
     per_token = {
         name: Flops(matrices=flops.matrices // tokens[name], attention=flops.attention // tokens[name])
@@ -207,18 +208,18 @@ def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str,
     prefix = next(context.pop(name) for name in ("target", "ids") if name in inputs)[:, :1]
     with torch.no_grad(), torch.device("meta"), TorchFunctions():
         model.eval().prefill(prefix, cache, **context)
-    found: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     seen: set[int] = set()
     waiting = [(CACHED.get(name, name), value) for name, value in vars(cache).items() if name != "mask"]
     for name, value in waiting:
         if isinstance(value, Tensor) and storage_key(value) not in seen:
             seen.add(storage_key(value))
-            found[name] += value.numel()
+            sizes[name] += value.numel()
         elif isinstance(value, list | tuple):
             waiting += [(name, item) for item in value]
         elif hasattr(value, "__dict__") and not isinstance(value, Tensor):
             waiting += [(name, item) for item in vars(value).values()]
-    return found
+    return sizes
 
 
 class Parts:
@@ -239,11 +240,16 @@ class Parts:
         return ".".join(names[: names.index(next(filter(str.isdigit, names))) - 1])
 
     def module(self, path: str) -> str:
-        """The model's own module that a path leads into."""
-        name = path.partition(".")[0]
-        if name.endswith("embedding"):
-            return "embeddings"
-        return getattr(getattr(self.model, name), "part", name) if name else "other"
+        """The model's own module that a path leads into, or a name that a module on the way states."""
+        module, names = self.model, path.split(".")
+        for name in names:
+            module = getattr(module, name, None) if path else None
+            if not isinstance(module, nn.Module):
+                break
+            if name.endswith("embedding") or hasattr(module, "part"):
+                return getattr(module, "part", "embeddings")
+        inner = len(names) > 1 and hasattr(getattr(self.model, names[0]), "embedding")  # a model inside the model
+        return names[inner] or "other"
 
     def parameter(self, path: str) -> str:
         names, stack = path.split("."), self.stack(path)
@@ -255,18 +261,18 @@ class Parts:
             return prefix + ("self_" if part == "attention" and stack in self.crossed else "") + part
         if names[0] == "norm" or (names[-2:-1] == ["norm"] and ".".join(names[:-2]) in self.stacks):
             return "norms" if names[0] == "norm" else prefix + "norms"
-        if self.module(path) == "embeddings" and names[1] != "weight":
-            return "types" if names[1] == "types" else "embedding_norms"
+        if self.module(path) == "embeddings" and ("norm" in names or names[-1] == "types"):
+            return "embedding_norms" if "norm" in names else "types"
         return self.module(path)
 
     def parameters(self) -> dict[str, int]:
         """Their numbers, by part; what two modules share belongs to the first."""
-        found: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
         seen: set[int] = set()
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
-            found[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
+            sizes[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
             seen.add(id(parameter))
-        return dict(sorted(found.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
+        return dict(sorted(sizes.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
 
     def attention(self, path: str, crosses: bool) -> str:
         """A kind of attention: self or cross, and the stack's name where there are several kinds."""

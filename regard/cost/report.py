@@ -29,7 +29,7 @@ def _scaled(count: int, base: int, units: tuple[str, ...]) -> str:
 
 
 def render(cost: "Cost") -> str:
-    """What `regard cost` prints."""
+    """The text that `regard cost` prints."""
     at, memory = cost.setting, cost.memory
     source = f"source length {at.source_length}, " if "source" in cost.flops_per_token else ""
     lines = [
@@ -66,17 +66,17 @@ def render(cost: "Cost") -> str:
 
 
 def notes(cost: "Cost") -> list[str]:
-    """What stands below the tables."""
-    found = ["FLOPs: matrix products only, a multiply–add is 2; training is three times forward", *cost.notes]
+    """The lines below the tables."""
+    lines = ["FLOPs: matrix products only, a multiply–add is 2; training is three times forward", *cost.notes]
     if cost.memory.attention_matrices:
         held = ", ".join(words(kind) for kind in cost.memory.matrices_held)
-        found.append(
+        lines.append(
             "attention matrices: what all layers would take; "
             + (f"really held: {held}" if held else "the kernel works piece by piece and holds none")
         )
     if cost.memory.scores:
-        found.append("scores: what all positions would take at once; the loss goes through them in chunks")
-    return found
+        lines.append("scores: what all positions would take at once; the loss goes through them in chunks")
+    return lines
 
 
 def sizes(title: str, table: dict[str, int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a CPU would do, done on `meta`: PyTorch's fused attention, its recurrent layers, and questions about numbers.
+"""Functions that `meta` runs otherwise than a CPU: fused attention, recurrent layers, questions about numbers.
 
 PyTorch chooses its kernels by device. A pass that is to count what a CPU does must choose for `meta` as for a CPU.
 """

@@ -5,12 +5,12 @@ from its creation to its end, so that the most that is alive at once, and what t
 """
 
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,18 +43,6 @@ class Storage:
     """Weak reference, whose callback ends it."""
 
 
-class Product(NamedTuple):
-    """A matrix product: the module that computed it, and whether it belongs to attention."""
-
-    path: str
-    inputs: Names
-    attention: bool
-
-
-Call = tuple[str, bool]
-"""The module of a kernel, and whether its queries and keys come from different inputs."""
-
-
 class Walk(TorchDispatchMode):
     """Counts what a model does inside `with walk.watched():`."""
 
@@ -65,16 +53,21 @@ class Walk(TorchDispatchMode):
         self.weights = [*model.parameters(), *model.buffers()]  # held, so that no address is used twice
         self.own = set(map(storage_key, self.weights))
         self.path = [""]
-        self.running: list[tuple[Call, int]] = []  # kernels, and the entries of their matrices
+        self.running: list[tuple[str, int]] = []  # kernels, and the entries of their matrices
         self.living: dict[int, Storage] = {}
         self.saved: set[int] = set()  # storages that autograd keeps
         self.now, self.peak, self.ended = 0, 0, False
-        self.flops: Counter[Product] = Counter()
-        self.rows: Counter[Product] = Counter()
-        """Vectors that the matrix of each product was multiplied with."""
-        self.matrices: Counter[Call] = Counter()
-        """Entries of the attention matrices."""
-        self.held: set[Call] = set()
+        self.flops: Counter[tuple[str, bool]] = Counter()
+        """Of the products in each module, those of attention apart."""
+        self.rows: Counter[str] = Counter()
+        """Vectors that each module's matrices were multiplied with."""
+        self.uses: dict[str, Names] = defaultdict(frozenset)
+        """Inputs that each module's products depend on."""
+        self.matrices: Counter[str] = Counter()
+        """Entries of each kernel's attention matrices."""
+        self.crossing: set[str] = set()
+        """Kernels whose queries and keys come from different inputs."""
+        self.held: set[str] = set()
         """Kernels that computed all entries at once."""
         self.kept: Counter[str] = Counter()
         """Numbers held after a training pass, or while a part is computed again, by the module that made them."""
@@ -95,10 +88,10 @@ class Walk(TorchDispatchMode):
         self.path.append(name)
         if isinstance(module, Kernel):
             q, k = args[:2]
-            call, entries = (name, self.sources(q) != self.sources(k)), q.shape[:3].numel() * k.shape[2]
-            self.running.append((call, entries))
-            if not recomputes():
-                self.matrices[call] += entries
+            entries = q.shape[:3].numel() * k.shape[2]
+            self.running.append((name, entries))
+            self.crossing |= {name} if self.sources(q) != self.sources(k) else set()
+            self.matrices[name] += entries if not recomputes() else 0
 
     def leave(self, module: nn.Module, args: tuple, output: Any) -> None:
         if getattr(module, "reversible", False) and torch.is_grad_enabled():
@@ -142,10 +135,10 @@ class Walk(TorchDispatchMode):
         """Counts a product. Attention's are those in a kernel, and those of two tensors computed from inputs."""
         if recomputes():
             return
-        both = sum(map(bool, depends)) > 1
-        product = Product(self.path[-1], frozenset[str]().union(*depends), bool(self.running) or both)
-        self.flops[product] += flops
-        self.rows[product] += out.numel() // out.shape[-1]
+        path, attention = self.path[-1], bool(self.running) or sum(map(bool, depends)) > 1
+        self.flops[path, attention] += flops
+        self.rows[path] += out.numel() // out.shape[-1]
+        self.uses[path] = self.uses[path].union(*depends)
 
     def follow(self, tensor: Tensor, inputs: Names) -> None:
         """Remembers the storage of a result until it dies."""
@@ -198,5 +191,5 @@ class Walk(TorchDispatchMode):
 
 
 def storage_key(tensor: Tensor) -> int:
-    """The same number for all tensors that share memory, for as long as it lives."""
+    """A number that all tensors with one memory share, for as long as it lives."""
     return tensor.untyped_storage()._cdata

@@ -193,6 +193,9 @@ class WindowBlock(Block):
 class Merge(nn.Module):
     """Patch merging: four neighbouring tokens become one of twice the width; rows and columns halve."""
 
+    part = "merging"
+    """Its name in a table of costs."""
+
     def __init__(self, dim: int, *, norm_first: bool) -> None:
         super().__init__()
         self.norm_first = norm_first
