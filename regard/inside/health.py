@@ -1,4 +1,4 @@
-"""The history of a run as one page: its findings, and its figures as curves. It needs no other file and no network."""
+"""The history of a run as one HTML page without other files: its findings, and its figures as curves."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from regard.doctor.vitals import layer_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600
-"""Points of a curve; of more, medians of neighbours are drawn."""
+"""Most points of a curve; of more, medians of neighbouring ones."""
 COLUMNS = 48
-"""Of the map of heads."""
+"""Most columns of the map of heads."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d5dbe3; --sheet: #ffffff; --back: #f4f6f9;
   --warn: #b3261e; --one: #1f6feb; --two: #c2410c; --deep: #14365f; }
@@ -38,7 +38,7 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 
 
 def page(history: History) -> str:
-    """The whole page."""
+    """The page of a run's history as HTML."""
     title = f"{history.run.name}: its history"
     heading = render(history.as_dict()).partition("\n")[0]
     curves = {
@@ -48,7 +48,7 @@ def page(history: History) -> str:
         ),
         "Update by weight, by layer": ("ratio", "how far a step moves a layer, as a share of its size"),
         "Activation scale, by layer": ("scale", "the root mean square of what a layer puts out"),
-        "Dead units, by layer": ("dead", "the share of hidden units that no sampled token woke"),
+        "Dead units, by layer": ("dead", "the share of hidden units that no sampled token activated"),
     }
     panels = [loss_panel(history)]
     for name, (kind, meaning) in curves.items():
@@ -57,7 +57,7 @@ def page(history: History) -> str:
     if heads := history.figures("entropy"):
         panels.append(heads_panel(heads))
     if not history.sampled:
-        panels.append("<section><p>The doctor did not look at this run: an old one, or --train.watch 0.</p></section>")
+        panels.append("<section><p>The doctor did not watch this run: an old one, or --train.watch 0.</p></section>")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
@@ -67,31 +67,30 @@ def page(history: History) -> str:
 
 
 def findings(history: History) -> str:
-    """What was wrong, likeliest first."""
+    """The findings as a list, the most probable first."""
     if not history.findings:
         return "<section class=findings><h2>Nothing wrong seen</h2></section>"
     items = [
-        f"<li><strong>{escape(one.cause)}</strong>{'' if one.step is None else f' at step {one.step:,}'}: "
-        f"{escape(one.sentence)}.<br>Cure: {escape(one.cure)}.</li>"
-        for one in history.findings
+        f"<li><strong>{escape(finding.cause)}</strong>{'' if finding.step is None else f' at step {finding.step:,}'}: "
+        f"{escape(finding.sentence)}.<br>Cure: {escape(finding.cure)}.</li>"
+        for finding in history.findings
     ]
-    return (
-        f'<section class="findings some"><h2>What went wrong, likeliest first</h2><ol>{"".join(items)}</ol></section>'
-    )
+    title = "What went wrong, most probable first"
+    return f'<section class="findings some"><h2>{title}</h2><ol>{"".join(items)}</ol></section>'
 
 
 def loss_panel(history: History) -> str:
-    """Loss of training and validation, spikes marked."""
+    """Curves of training and validation loss, with a circle at each spike."""
     train, valid = history.points("loss"), history.points("valid_loss")
     if not train:
         return "<section><h2>Loss</h2><p>No step was finished.</p></section>"
     smooth = [(step, median([y for _, y in train[max(0, i - 12) : i + 13]])) for i, (step, _) in enumerate(train)]
     axes = Axes([*train, *valid], logarithmic=False)
     marks = [
-        f'<circle class=spike cx="{axes.x(one["at"]):.1f}" cy="{axes.y(one["loss"]):.1f}" r="6">'
-        f"<title>step {one['at']}: {one['loss']:.3g} where {one['usual']:.3g} was usual; {escape(one['batch'])}</title>"
+        f'<circle class=spike cx="{axes.x(row["at"]):.1f}" cy="{axes.y(row["loss"]):.1f}" r="6">'
+        f"<title>step {row['at']}: {row['loss']:.3g} where {row['usual']:.3g} was usual; {escape(row['batch'])}</title>"
         "</circle>"
-        for one in history.spikes
+        for row in history.spikes
     ]
     drawn = [
         axes.curve(train, "var(--one)", "training, each step", "curve faint"),
@@ -100,25 +99,25 @@ def loss_panel(history: History) -> str:
     ]
     names = {"training": "var(--one)"} | ({"validation": "var(--two)"} if valid else {})
     names |= {"spike": "var(--warn)"} if marks else {}
-    told = f"Training loss from {train[0][1]:.3g} at step {train[0][0]} to {train[-1][1]:.3g} at step {train[-1][0]}"
-    told += f", {len(marks)} spikes." if marks else "."
-    return section("Loss", told, axes.draw([*drawn, *marks], told), legend(names))
+    caption = f"Training loss from {train[0][1]:.3g} at step {train[0][0]} to {train[-1][1]:.3g} at step {train[-1][0]}"
+    caption += f", {len(marks)} spikes." if marks else "."
+    return section("Loss", caption, axes.draw([*drawn, *marks], caption), legend(names))
 
 
 def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
-    """One curve for each layer, coloured from the first to the last; a layer has one colour in all panels."""
+    """A curve for each layer, coloured from the first to the last; a layer has one colour in all panels."""
     places = {name: layers.index(layer_of(name)) if layer_of(name) in layers else 0 for name in found}
     hues = {name: f"hsl({210 + 240 * place / max(1, len(layers) - 1):.0f} 60% 52%)" for name, place in places.items()}
     axes = Axes([point for points in found.values() for point in points], logarithmic=logarithmic)
     last = {layer: points[-1][1] for layer, points in found.items()}
     low, high = min(last, key=lambda layer: last[layer]), max(last, key=lambda layer: last[layer])
-    told = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
+    caption = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
     curves = [axes.curve(points, hues[layer], layer) for layer, points in found.items()]
-    return section(name, told, axes.draw(curves, told), legend(hues))
+    return section(name, caption, axes.draw(curves, caption), legend(hues))
 
 
 def heads_panel(found: dict[str, Points]) -> str:
-    """A row for each head, a column for each sampled step: strong is sharp, faint is even."""
+    """A map with a row for each head and a column for each sampled step: strong is sharp, faint is even."""
     steps = sorted({step for points in found.values() for step, _ in points})
     steps = steps[:: max(1, -(-len(steps) // COLUMNS))]
     wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(found)))
@@ -141,16 +140,15 @@ def heads_panel(found: dict[str, Points]) -> str:
         f'<text x="{LEFT - 6}" y="{height - 24:.0f}" text-anchor="end">last</text>',
     ]
     last = sorted(points[-1][1] for points in found.values())
-    told = (
+    caption = (
         f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, strong is "
         f"sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
     )
-    picture = svg(height, told, [*cells, *labels])
-    return section("Attention entropy, by head", told, picture, "")
+    return section("Attention entropy, by head", caption, svg(height, caption, [*cells, *labels]), "")
 
 
 class Axes:
-    """Steps to the right, values upwards."""
+    """The axes of a figure: steps to the right, values upwards, on a linear or logarithmic scale."""
 
     def __init__(self, points: Points, *, logarithmic: bool) -> None:
         values = [y for _, y in points if math.isfinite(y) and (y > 0 or not logarithmic)] or [1.0]
@@ -175,10 +173,10 @@ class Axes:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * max(0.0, min(1.0, share))
 
     def curve(self, points: Points, color: str, name: str, kind: str = "curve") -> str:
-        """A line; where a value is no number it has a gap."""
+        """An SVG path through points, with gaps where values are not finite."""
         wide = -(-len(points) // MOST) if points else 1
         groups = [points[i : i + wide] for i in range(0, len(points), wide)]
-        thin = [(one[len(one) // 2][0], median(y for _, y in one)) for one in groups]
+        thin = [(group[len(group) // 2][0], median(y for _, y in group)) for group in groups]
         places, pen = [], "M"
         for step, value in thin:
             if math.isfinite(value):
@@ -193,8 +191,8 @@ class Axes:
             f"<title>{escape(name)}</title></path>"
         )
 
-    def draw(self, parts: Sequence[str], told: str) -> str:
-        """The parts inside a frame with a few numbers."""
+    def draw(self, parts: Sequence[str], caption: str) -> str:
+        """The SVG of parts inside a frame with labelled ticks."""
         frame = []
         for i in range(5):
             value = self.low + (self.high - self.low) * i / 4
@@ -207,17 +205,20 @@ class Axes:
             anchor = "start" if step == first else "end" if step == last else "middle"
             place = f'x="{self.x(step):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}"'
             frame.append(f"<text {place}>step {step:,}</text>")
-        return svg(HEIGHT, told, [*frame, *parts])
+        return svg(HEIGHT, caption, [*frame, *parts])
 
 
-def svg(height: Number, told: str, parts: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
+def svg(height: Number, caption: str, parts: Sequence[str]) -> str:
+    """An SVG element with a description for screen readers."""
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(caption)}">{"".join(parts)}</svg>'
 
 
-def section(title: str, told: str, picture: str, names: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{picture}{names}<p class=soft>{escape(told)}</p></section>"
+def section(title: str, caption: str, figure: str, names: str) -> str:
+    """A titled section with a figure, its legend and a caption."""
+    return f"<section><h2>{escape(title)}</h2>{figure}{names}<p class=soft>{escape(caption)}</p></section>"
 
 
 def legend(colors: dict[str, str]) -> str:
+    """A list of names with their colours."""
     items = [f'<li><i style="background:{color}"></i>{escape(name)}</li>' for name, color in colors.items()]
     return f"<ul class=legend>{''.join(items)}</ul>"
