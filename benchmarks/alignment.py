@@ -11,11 +11,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from regard.inside.attribution.rollout import weights_seen
 
 from regard.data.sets.text_pairs import embedded
 from regard.eval.scores import eval_set
 from regard.inside.attribution import aligners, ask
-from regard.inside.attribution.rollout import weights_seen
 from regard.tasks import load
 
 ROUNDS = 8

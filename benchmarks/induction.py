@@ -19,12 +19,12 @@ from pathlib import Path
 
 import torch
 
-from regard.inside.attribution import ask, patch
-from regard.inside.attribution.drawing import draw_tables
-from regard.inside.attribution.effects import head_effects
-from regard.inside.attribution.patterns import induction, previous
-from regard.inside.attribution.views import head_table
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
+from regard.inside.draw.tables import draw_tables
+from regard.inside.explain import patch
+from regard.inside.explain.effects import head_effects
+from regard.inside.explain.patterns import induction, previous
+from regard.inside.views.explanations import head_table
 from regard.recipes import fit, recipe
 from regard.tasks import load
 
@@ -73,7 +73,7 @@ def score(run: Path) -> dict[str, dict[str, torch.Tensor]]:
     for word in words[:8]:  # one letter is another: what followed last time is, too
         new = draw.choice(sorted(set(string.ascii_lowercase) - set(word)))
         texts = [word + word[:10], word[:10] + new + word[11:] + word[:10]]
-        first, other = (ask(loaded, text, at=-1, token=text[10]) for text in texts)
+        first, other = (loaded.read(text).select(at=-1, token=text[10]) for text in texts)
         found = patch(first, other).heads
         shares = {name: shares[name] + found[name] / 8 for name in names}
     weights = {name: seen.attention[name] for name in names}

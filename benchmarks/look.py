@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from regard.hub import save_generation, save_model
-from regard.inside.ablation import without
-from regard.inside.capture import look
+from regard.inside.capture.ablation import without
+from regard.inside.capture.weights import look
 from regard.models import GPT, GPTConfig
 from regard.tokens import Tokenizer
 

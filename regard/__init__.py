@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.decode.sample import Sampling as Sampling
-    from regard.inside.capture import look as look
+    from regard.inside.capture.weights import look as look
     from regard.nn.attention import Attention as Attention
     from regard.nn.attention import AttentionConfig as AttentionConfig
     from regard.recipes import Recipe as Recipe
@@ -38,7 +38,7 @@ _HOMES = {
     "LanguageModel": "regard.tasks",
     "fit": "regard.recipes",
     "load": "regard.tasks",
-    "look": "regard.inside.capture",
+    "look": "regard.inside.capture.weights",
     "masks": "regard.nn",
     "recipe": "regard.recipes",
     "register_kernel": "regard.registry",

@@ -28,6 +28,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 @cache
+def at_least(least: int, **settings: int | float | None) -> None:
+    """Raise an error for a setting that is too small; None is allowed."""
+    for name, value in settings.items():
+        if value is not None and value < least:
+            raise ValueError(f"{name}={value} must be at least {least}")
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """Raise an error for a field of a config that is below 1; None is allowed."""
+    at_least(1, **{name: getattr(config, name) for name in names})
+
+
+def check_fractions(config: Any, *names: str) -> None:
+    """Raise an error for a field of a config, such as a dropout, that is not in [0, 1)."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name}={getattr(config, name)} is not in [0, 1)")
+
+
 def field_docs(cls: type) -> dict[str, str]:
     """The string literal below each field, by field name (inherited ones included)."""
     docs: dict[str, str] = {}

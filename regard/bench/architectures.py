@@ -29,8 +29,8 @@ from regard.bench.measure import (
     show_seconds,
     timed,
 )  # fmt: skip
-from regard.inside.curves import Panel, draw_growth
-from regard.inside.views import Target
+from regard.inside.draw.canvas import Target
+from regard.inside.draw.curves import Panel, draw_growth
 from regard.nn.kernels import build_kernel
 from regard.registry import kernels
 from regard.train.progress import Line

@@ -11,8 +11,8 @@ import torch
 from regard.bench.measure import Point, climb, counted, fit_exponent, in_child, line_up, median, show_seconds, timed
 from regard.cost import cost
 from regard.cost.report import quantity
-from regard.inside.curves import Panel, draw_growth
-from regard.inside.views import Target
+from regard.inside.draw.canvas import Target
+from regard.inside.draw.curves import Panel, draw_growth
 from regard.models import SwinConfig, ViTConfig, build
 from regard.train.progress import Line
 

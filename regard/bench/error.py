@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.bench.measure import fit_exponent, show_fit
-from regard.inside.curves import Panel, draw_growth
-from regard.inside.views import Target
+from regard.inside.draw.canvas import Target
+from regard.inside.draw.curves import Panel, draw_growth
 from regard.nn.kernels import build_kernel
 from regard.nn.kernels.full import attend
 

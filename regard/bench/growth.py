@@ -27,8 +27,8 @@ from regard.bench.measure import (
     timed,
 )  # fmt: skip
 from regard.cost.report import decimal_size
-from regard.inside.curves import Panel, draw_growth
-from regard.inside.views import Target
+from regard.inside.draw.canvas import Target
+from regard.inside.draw.curves import Panel, draw_growth
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import causal

@@ -16,8 +16,8 @@ from regard.bench.measure import Died, counted, in_child, line_up, median, show_
 from regard.bench.quality import store, stored
 from regard.data.sets.labelled_images import ImagesConfig
 from regard.eval.scores import evaluate
-from regard.inside.curves import Panel, draw_growth
-from regard.inside.views import Target
+from regard.inside.draw.canvas import Target
+from regard.inside.draw.curves import Panel, draw_growth
 from regard.nn.patches import sides
 from regard.recipes import Recipe, recipe
 from regard.recipes.vit import BATCH

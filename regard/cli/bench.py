@@ -294,7 +294,7 @@ def area(
 def check_figure(out: Path | None) -> None:
     """Raise an error for a file that cannot be drawn to, before anything is measured."""
     if out is not None:
-        from regard.inside.canvas import check_suffix
+        from regard.inside.draw.canvas import check_suffix
 
         check_suffix(out)
 

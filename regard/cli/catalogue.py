@@ -10,8 +10,8 @@ from typing import Any
 
 from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
 from regard.cost import CONVNETS
-from regard.cost.pixels import PixelConfig
 from regard.models import preset
+from regard.recipes.pixel import PixelConfig
 from regard.registry import models, recipes
 from regard.runs.recipe import Recipe, recipe
 

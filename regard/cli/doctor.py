@@ -88,7 +88,7 @@ def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
 
     history = History.read(run)
     if out is not None:
-        from regard.inside.health import page
+        from regard.inside.page.health import page
 
         if out.suffix != ".html":
             raise ValueError(f"{out}: the history of a run is a page; name it .html")

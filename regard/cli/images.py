@@ -35,7 +35,7 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     regard detect RUN photos/*.jpg --out FOLDER --json
     """
     from regard.data.readers.image_files import read_image
-    from regard.inside.boxes import check_place, draw_boxes
+    from regard.inside.draw.boxes import check_place, draw_boxes
 
     drawings = drawing_paths(image, out)
     for path in drawings:
@@ -124,7 +124,7 @@ def caption(
     regard caption RUN image.png --look words.png
     """
     if look is not None:
-        from regard.inside.canvas import check_suffix
+        from regard.inside.draw.canvas import check_suffix
 
         check_suffix(look)
         spare(look, image)
@@ -132,7 +132,7 @@ def caption(
     options = dict(beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
     task = ask("caption", run, image, quantize, as_json, options)
     if look is not None:
-        from regard.inside.captions import draw_words
+        from regard.inside.views.captions import draw_words
 
         draw_words(task, image[0], look, task.caption(image[:1], **options)[0][0])
         click.echo(f"drawn: {look}", err=True)

@@ -1,4 +1,4 @@
-"""What a model costs, what it can do without, and the lectures' figures."""
+"""The cost of a model, pruning of its heads, and the lectures' figures."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def cost(
     ctx: click.Context, what: str, batch: int, length: int | None, source_length: int | None, training: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Parameters, FLOPs and memory of a preset, a run or a config, before anything is built.
+    """Parameters, FLOPs and memory of a preset, a run or a config, before any memory is taken.
 
     Any field of the config is an option too: --image SIDE (or ROWS,COLUMNS) of a model that sees pixels or patches,
     --depth, --dim, --kernel …; a wrong one names the nearest.
@@ -84,13 +84,14 @@ def prune(
 def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
     """Draw a FIGURE of the lectures: positions, masks, schedule, softmax, bpe, patches … (without: all of them,
     and the options of each)."""
-    from regard.inside import figures
+    from regard.inside import FIGURES, draw_figure
+    from regard.inside.draw.figures import options_of
 
     if figure is None:
-        for name in figures.FIGURES:
-            click.echo(f"{name:16} {figures.FIGURES[name].__doc__.splitlines()[0]}")
-            click.echo(" " * 17 + " ".join(figures.options_of(name)))
+        for name in FIGURES:
+            click.echo(f"{name:16} {FIGURES[name].__doc__.splitlines()[0]}")
+            click.echo(" " * 17 + " ".join(options_of(name)))
         return
     path = out or Path(f"{figure}.png")
-    figures.draw(figure, path, **overrides(ctx.args))
+    draw_figure(figure, path, **overrides(ctx.args))
     click.echo(f"drawn: {path}", err=True)

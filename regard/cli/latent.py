@@ -1,4 +1,4 @@
-"""What lies where in a model's space of vectors."""
+"""A model's space of vectors: a map of examples, directions, dictionaries."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from regard.cli.base import PATH, emit, json_option, leave_out, regard
 @click.option("--project", type=click.Choice(["pca", "umap"]), default="pca", show_default=True)
 @click.option("--from", "from_", metavar="LABEL|FILE", help="Find the direction from these examples …")
 @click.option("--to", metavar="LABEL|FILE", help="… to these.")
-@click.option("--walk", metavar="TEXT|IMAGE", help="Go along the direction from here: what is near, what is written.")
+@click.option("--walk", metavar="TEXT|IMAGE", help="Go along the direction from here: what is near, what is generated.")
 @click.option("--reach", type=float, default=4.0, show_default=True, help="How far, in lengths of the direction.")
 @click.option("--dictionary", type=click.IntRange(2), metavar="UNITS", help="Learn a sparse dictionary of tokens.")
 @click.option(
@@ -35,8 +35,8 @@ def latent(
     regard latent RUN --data reviews.csv --from bad --to good --walk "a dull film"
     regard latent RUN --data texts.txt --layer 2 --dictionary 256 --out units.png
     """
-    from regard.inside.canvas import check_suffix
-    from regard.inside.states import examples_for
+    from regard.inside.capture.states import examples_for
+    from regard.inside.draw.canvas import check_suffix
     from regard.tasks import load
 
     if (from_ is None) != (to is None) or (walk is not None and to is None):
@@ -53,71 +53,69 @@ def latent(
         leave_out(f"is for the map, and {'a direction' if dictionary is None else 'a dictionary'} has none", "project")
     if out is not None:
         check_suffix(out)
-    loaded = load(run)
+    task = load(run)
     if dictionary is not None:
-        learn_dictionary(loaded, examples_for(loaded, data).draw(limit), layer, dictionary, active, out, as_json)
+        learn_dictionary(task, examples_for(task, data).sample(limit), layer, dictionary, active, out, as_json)
     elif from_ is not None and to is not None:
-        show_direction(loaded, data, layer, limit, (from_, to), walk, reach, out, as_json)
+        show_direction(task, data, layer, limit, (from_, to), walk, reach, out, as_json)
     else:
-        show_map(loaded, data, layer, limit, project, out, as_json)
+        show_map(task, data, layer, limit, project, out, as_json)
     if out is not None:
         click.echo(f"drawn: {out}", err=True)
 
 
 def show_map(
-    loaded: Any, data: Path | None, layer: int | None, limit: int, project: str, out: Path | None, as_json: bool
+    task: Any, data: Path | None, layer: int | None, limit: int, project: str, out: Path | None, as_json: bool
 ) -> None:
-    """Prints and draws where examples lie."""
-    from regard.inside.latent import Map, Space, draw_space, render_space
-    from regard.inside.states import examples_for
+    """Print and draw a map of examples."""
+    from regard.inside.capture.states import examples_for
+    from regard.inside.latent.space import Map, Space, draw_space, render_space
 
-    found = Map.of(Space.of(loaded, examples_for(loaded, data).draw(limit), layer), project)
-    emit(found.report(), as_json, render_space)
+    space_map = Map.of(Space.of(task, examples_for(task, data).sample(limit), layer), project)
+    emit(space_map.report(), as_json, render_space)
     if out is not None:
-        draw_space(found, out)
+        draw_space(space_map, out)
 
 
 def show_direction(
-    loaded: Any, data: Path | None, layer: int | None, limit: int, ends: tuple[str, str], start: str | None,
+    task: Any, data: Path | None, layer: int | None, limit: int, ends: tuple[str, str], start: str | None,
     reach: float, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Prints a direction and a walk along it, and draws both on the map."""
-    from regard.inside.direction import find_direction, render_direction, walk
-    from regard.inside.latent import Map, Space, draw_space
-    from regard.inside.states import examples_for, single, vectors_of
+    """Print a direction and a walk along it, and draw both on the map."""
+    from regard.inside.capture.states import example_vectors, examples_for, single
+    from regard.inside.latent.directions import find_direction, render_direction, walk
+    from regard.inside.latent.space import Map, Space, draw_space
 
-    begin = None if start is None else single(loaded, start)
+    begin = None if start is None else single(task, start)
     if all(Path(end).exists() for end in ends):
-        sides = [examples_for(loaded, end).draw(limit) for end in ends]
+        sides = [examples_for(task, end).sample(limit) for end in ends]
         both = sides[0].joined(sides[1], ends)
-        pair = Space.of(loaded, both, layer)
-        space = pair if data is None else Space.of(loaded, examples_for(loaded, data).draw(limit), layer)
+        pair = Space.of(task, both, layer)
+        space = pair if data is None else Space.of(task, examples_for(task, data).sample(limit), layer)
     else:
-        examples = examples_for(loaded, data).draw(limit)
+        examples = examples_for(task, data).sample(limit)
         for end in ends:
-            examples.places(end)  # a mistake is told before anything is computed
-        pair = space = Space.of(loaded, examples, layer)
-    along = find_direction(*(pair.x[pair.examples.places(end)] for end in ends))
-    said: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
+            examples.with_label(end)  # a mistake is reported before anything is computed
+        pair = space = Space.of(task, examples, layer)
+    along = find_direction(*(pair.x[pair.examples.with_label(end)] for end in ends))
+    result: dict[str, Any] = {"from": ends[0], "to": ends[1], "vectors": space.made_of} | along.report()
     x = None
     if begin is not None:
-        x = vectors_of(loaded, begin, space.layer)[0]
-        said["walk"] = walk(loaded, begin, x, along, space.examples, space.x, space.layer, reach)
-    emit(said, as_json, render_direction)
+        x = example_vectors(task, begin, space.layer)[0]
+        result["walk"] = walk(task, begin, x, along, space.examples, space.x, space.layer, reach)
+    emit(result, as_json, render_direction)
     if out is not None:
         draw_space(Map.of(space), out, along, x, reach)
 
 
 def learn_dictionary(
-    loaded: Any, examples: Any, layer: int | None, units: int, active: int, out: Path | None, as_json: bool
+    task: Any, examples: Any, layer: int | None, units: int, active: int, out: Path | None, as_json: bool
 ) -> None:
-    """Learns a dictionary of what stands behind a block, prints it and draws it."""
-    from regard.inside import dictionary
-    from regard.inside.states import block_at, blocks_of
+    """Learn a dictionary of the vectors behind a block, print it and draw it."""
+    from regard.inside.latent import dictionary
     from regard.train.progress import Line
 
-    place = block_at(blocks_of(loaded, examples.pictures), layer)
-    learned = dictionary.study(loaded, examples, place, units, active, tell=Line().show)
-    emit(learned.said, as_json, dictionary.render)
+    learned = dictionary.study(task, examples, layer, units, active, tell=Line().show)
+    emit(learned.data, as_json, dictionary.render)
     if out is not None:
-        dictionary.draw(loaded, learned, out)
+        dictionary.draw(task, learned, out)

@@ -1,10 +1,9 @@
-"""What a model looks at: a page, a view of it in lines or as JSON, or a picture."""
+"""Looking into a model at work on one input: a page, a view of it in lines or as JSON, or a figure."""
 
 import os
 import sys
 import threading
 import webbrowser
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,34 +20,31 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
 @click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Of a translator.  [default: cross]")
 @click.option(
-    "--view", type=click.Choice([
-        "heads", "lines", "rollout", "gradient", "ablation", "lens", "patch", "agreement", "windows", "queries",
-        "words",
-    ]),
-    help="heads; lines between tokens; what an output rests on: rollout, gradient, ablation of heads, lens behind "
-    "each block, patch from --against, agreement of these; of a picture Swin's windows, DETR's queries, words.",
-)  # fmt: skip
+    "--view",
+    help="heads; lines between tokens; alignment of a translation; what an output depends on: rollout, gradient, "
+    "ablation of heads, lens behind each block, patch from --against, agreement of these; of an image windows, "
+    "queries and boxes of a detector, words of a caption. A wrong name lists those of the model.",
+)
 @click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
-@click.option("--token", help="Ask about this token, or label, not the model's own.")
-@click.option("--layer", type=int, help="Of a picture: this layer alone, from 0 (-1: the last).")
-@click.option("--head", type=click.IntRange(0), help="Of a picture: this head alone.")
+@click.option("--token", help="Explain this token, or label, not the model's own.")
+@click.option("--layer", type=int, help="Of an image: this layer alone, from 0 (-1: the last).")
+@click.option("--head", type=click.IntRange(0), help="Of an image: this head alone.")
 @click.option(
-    "--at", metavar="PLACE",
-    help="Of a picture: what the patch ROW,COLUMN looks at, not the class token or all; of a text: this output alone.",
+    "--at", metavar="POSITION",
+    help="Of an image: what the patch ROW,COLUMN attends to, not the class token or all; of a text: this output alone.",
 )  # fmt: skip
 @click.option(
-    "--out", type=PATH, help="A page of its own (.html) or a picture (.png .svg .pdf).  [default: a page opens]"
+    "--out", type=PATH, help="A page of its own (.html) or a figure (.png .svg .pdf).  [default: a page opens]"
 )
 @quantize_option
 @json_option
 def look(
-    run: str, text: tuple[str, ...], target: str | None, word: str | None, kind: str | None, view: str | None,
-    against: str | None, token: str | None, layer: int | None, head: int | None, at: str | None, out: Path | None,
-    quantize: Any, as_json: bool,
+    run: str, text: tuple[str, ...], target: str | None, word: str | None, view: str | None, out: Path | None,
+    quantize: Any, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Open a page inside the model in RUN at work on TEXT (or on a pair of texts), or on a picture.
+    """Open a page inside the model in RUN at work on TEXT (or on a pair of texts), or on an image.
 
-    With --out the page, or a picture of every layer and head, becomes a file.
+    With --out the page, or a figure of every layer and head, becomes a file.
 
     \b
     regard look RUN "twenty-five"
@@ -59,175 +55,116 @@ def look(
     regard look RUN image.png --view rollout
     regard look RUN "the first text" --view patch --against "another text"
     """
-    from regard.inside.canvas import check_suffix
+    from regard.inside.draw.canvas import check_suffix
     from regard.tasks import load
 
-    loaded = load(run, quantize)
-    second, third = (*text[1:3], None, None)[:2]
-    given = {
-        "--word": word, "--view": view, "--target": target, "--kind": kind, "--against": against, "--token": token,
-        "--layer": layer, "--head": head, "--at": at, "--json": as_json or None, "a second TEXT": second,
-        "a third TEXT": third,
-    }  # fmt: skip
-    bare = all(value is None for name, value in given.items() if name.startswith("--"))
-    page = bare if out is None else out.suffix.lower() == ".html"
-    way = "page" if page else "word" if word is not None else view or "heads"
-    check_given(run, loaded, text[0], way, given)
-    if page:
-        open_page(run, loaded, text, quantize) if out is None else save_page(run, loaded, text, target, out)
+    task = load(run, quantize)
+    check_inputs(run, task, text)
+    given = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
+    given = {name: value for name, value in given.items() if value is not None}
+    bare = not given and word is None and target is None
+    if bare if out is None else out.suffix.lower() == ".html":
+        leave_out("a page shows every kind, layer and head", given | ({} if word is None else {"--word": word}))
+        open_page(run, task, text, quantize) if out is None else save_page(run, task, text, target, out)
         return
-    if out is not None:
-        check_suffix(out)
-    check_weights(loaded.model, way)
-    said, draw, render = shown(loaded, text, way, given)
-    all_drawn = way in HEADS or "picture" in said
-    if as_json or out is None or not all_drawn:
-        emit(said, as_json, render)
-    if "alignment" in said and not as_json:
-        click.echo(said["alignment"])
+    check_suffix(out)
+    if word is not None:
+        given.pop("--json", None)
+        leave_out("--word compares one word's vectors", given | ({} if target is None else {"--target": target}))
+        show_word(task, word, text, out, as_json)
+        return
+    show(task, text, target, view, options, out, as_json)
+
+
+def check_inputs(run: str, task: Any, inputs: tuple[str, ...]) -> None:
+    """Raise an error for an image that is given to a model of texts, and for an empty text."""
+    from regard.data.readers.image_files import is_image
+
+    if "text" not in task.inputs[:1]:
+        return
+    if is_image(inputs[0]) and Path(inputs[0]).is_file():
+        raise ValueError(f"{run} reads texts, and {inputs[0]} is an image; choose an image model, such as a vit")
+    if not inputs[0].strip():
+        raise ValueError("the text is empty; give it some words")
+
+
+def leave_out(reason: str, given: dict[str, Any]) -> None:
+    """Raise an error if there are options that would have no effect."""
+    if given:
+        raise ValueError(f"{reason}; leave out {next(iter(given))}")
+
+
+def show(
+    task: Any, inputs: tuple[str, ...], target: str | None, name: str | None, options: dict[str, Any],
+    out: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Print a view of a task's model at work on an input, or draw it."""
+    from regard.inside.capture.record import opaque
+    from regard.inside.views import find_view
+
+    prepared = task.read(*inputs, **({} if target is None else {"target": target}))
+    view = find_view(prepared, name)
+    options = {option: value for option, value in options.items() if value is not None}
+    if "at" in options and "patch" in view.options:
+        options["patch"] = patch_of(options.pop("at"))
+    elif "at" in view.options:
+        options |= {"at": output_of(options["at"])} if "at" in options else {}
+    for option in options:
+        if option not in view.options:
+            takers = [other for other in prepared.views if {option, "patch" if option == "at" else option}
+                      & set(find_view(prepared, other).options)]  # fmt: skip
+            cure = f"goes with --view {' or '.join(takers)}" if takers else "has no effect on this model and input"
+            raise ValueError(f"--{option} {cure}; leave it out")
+    if view.needs_weights and (names := opaque(task.model)):
+        raise ValueError(f"kernel {names[0]!r} has no weights to show; use --view lens or ablation, or a page")
+    if "against" in options:
+        options["against"] = task.read(options["against"])
+    data, draw = view.show(prepared, **options)
+    alignment = best_aligners(prepared) if data.get("kind") == "cross" else {}
+    field = "text" if prepared.image is None else "image"
+    data = {field: inputs[0], "view": view.name} | data | alignment
+    if as_json or out is None or not view.complete:
+        emit(data, as_json, view.render)
+    if alignment and not as_json:
+        click.echo(alignment["alignment"])
     if out is not None:
         draw(out)
         click.echo(f"drawn: {out}", err=True)
 
 
-WRITER, READER, TRANSLATOR, EYE = "a language model", "an encoder", "a translator", "a model that sees"
-HEADS = ("heads", "lines")
-DEEPER = ("gradient", "ablation", "lens", "patch", "agreement")
-RESTS = ("rollout", *DEEPER)
-"""Views of what an output rests on; the rollout of a picture is drawn on it."""
-SEEN = ("heads", "rollout", "windows", "queries", "words")
-"""Those of pictures; which of them a model has, it says itself."""
-PAIRS = (*HEADS, "rollout", "gradient", "ablation", "lens", "agreement")
-TEXTS = {who: (*HEADS, *RESTS) for who in (WRITER, READER, TRANSLATOR)}
-LABELLED = ("gradient", "ablation", "lens", "agreement")
-"""Those of pictures whose labels are to be explained."""
-WAYS: dict[str, tuple[str, ...]] = TEXTS | {EYE: (*SEEN, *LABELLED, "lines")}
-TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "--word": {WRITER: ("word",), READER: ("word",)},
-    "--view": WAYS,
-    "--target": {TRANSLATOR: (*HEADS, *RESTS, "page")},
-    "--kind": {TRANSLATOR: HEADS},
-    "--against": dict.fromkeys(TEXTS, ("patch",)),
-    "--token": dict.fromkeys(TEXTS, RESTS) | {EYE: LABELLED},
-    "--layer": {EYE: SEEN},
-    "--head": {EYE: SEEN},
-    "--at": dict.fromkeys(TEXTS, RESTS) | {EYE: (*SEEN, *LABELLED)},
-    "--json": {who: (*ways, "word") for who, ways in WAYS.items()},
-    "a second TEXT": dict.fromkeys(WAYS, ("page",)) | {WRITER: ("word", "page"), READER: (*PAIRS, "word", "page")},
-    "a third TEXT": dict.fromkeys(WAYS, ("page",)) | {WRITER: ("word", "page"), READER: ("word", "page")},
-}
-"""Which models take what is given, and in which ways: views, the comparison of a word, the page (it counts texts)."""
+def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Print, and draw, the comparison of a word's vectors in several texts."""
+    from regard.inside.latent.words import compare_word, draw_word, render_word
+
+    data = compare_word(task, word, list(texts))
+    emit(data, as_json, render_word)
+    if out is not None:
+        draw_word(data, out)
+        click.echo(f"drawn: {out}", err=True)
 
 
-def kind_of(loaded: Any) -> str:
-    """What a loaded model is, in the words of the table."""
-    from regard.tasks import ImageEncoder, LanguageModel, PixelModel, Translator
-
-    kinds = ((ImageEncoder | PixelModel, EYE), (Translator, TRANSLATOR), (LanguageModel, WRITER))
-    return next((name for kind, name in kinds if isinstance(loaded, kind)), READER)
-
-
-def views_of(loaded: Any) -> list[str]:
-    """Those that a model that sees has; of others, which all of their kind have."""
-    from regard.inside import image
-    from regard.inside.attribution.pictures import seen_views
-
-    return list(dict.fromkeys((*image.views_of(loaded.model), *seen_views(loaded)))) if kind_of(loaded) == EYE else []
-
-
-def check_given(run: str, loaded: Any, text: str, way: str, given: dict[str, Any]) -> None:
-    """An error if something was given that nothing would come of."""
-    from regard.data.readers.image_files import SUFFIXES
-
-    who = kind_of(loaded)
-    if who != EYE and Path(text).suffix.lower() in SUFFIXES and Path(text).is_file():
-        raise ValueError(f"{run} reads texts, and {text} is a picture; choose a model that sees, such as a vit")
-    if who != EYE and not text.strip():
-        raise ValueError("the text is empty; give it some words")
-    for name in (name for name, value in given.items() if value is not None):
-        known = TAKEN[name].get(who, ())
-        if way in known:
-            continue
-        views = [one for one in known if one in WAYS[who]]
-        if way in ("page", "word") and known:
-            why = "a page shows every kind, layer and head" if way == "page" else "--word compares one word's vectors"
-            raise ValueError(f"{why}; leave out {name}")
-        if name == "--view":
-            raise ValueError(f"{who} has no view {way!r}; use {' or '.join(views_of(loaded) or views)}")
-        if views:
-            raise ValueError(f"{name} goes with --view {' or '.join(views)} of {who}; add one, or leave it out")
-        if "word" in known:
-            raise ValueError(f"{name} of {who} goes with --word; leave it out")
-        takers = [one for one, ways in TAKEN[name].items() if ways != ("page",)]
-        raise ValueError(f"{name} is for {' or '.join(takers)}, and {run} is {who}; leave it out")
-
-
-def check_weights(model: Any, way: str) -> None:
-    """An error where a view needs weights that a kernel has not."""
-    from regard.inside.page.record import opaque
-
-    if way not in ("word", "ablation", "lens", "patch") and (names := opaque(model)):
-        raise ValueError(f"kernel {names[0]!r} has no weights to show; use --view lens or ablation, or a page")
-
-
-def shown(loaded: Any, text: tuple[str, ...], way: str, given: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-    """What is asked for as plain data, what draws that to a path, and what makes lines of it."""
-    who, second, at, target = kind_of(loaded), given["a second TEXT"], given["--at"], given["--target"]
-    if way == "word":
-        from regard.inside.words import compare_word, draw_word, render_word
-
-        found = compare_word(loaded, given["--word"], list(text))
-        return found, partial(draw_word, found), render_word
-    if who == EYE and way not in DEEPER:
-        from regard.inside import image
-
-        how = dict(layer=given["--layer"], head=given["--head"], at=place_of(at))
-        said, draw = image.show(loaded, text[0], view=given["--view"], **how)
-        return {"picture": text[0]} | said, draw, image.render
-    if way in RESTS:
-        from regard.inside import attribution
-
-        how = dict(target=target, token=given["--token"], against=given["--against"], at=output_of(at))
-        said, draw = attribution.explain(loaded, text[0], way, second=second, **how)
-        return {"text": text[0]} | said, draw, attribution.render
-    from regard.inside import heads
-
-    if who == TRANSLATOR:
-        from regard.inside.alignments import show_translation
-
-        said, draw = show_translation(loaded, text[0], target, kind=given["--kind"] or "cross", view=way)
-        said |= best_aligners(loaded, text[0], target) if said["kind"] == "cross" else {}
-    else:
-        from regard.inside.text import show_text
-
-        said, draw = show_text(loaded, text[0], view=way, second=second)
-    return {"text": text[0]} | said, draw, heads.render
-
-
-def best_aligners(loaded: Any, text: str, target: str | None) -> dict[str, Any]:
-    """The heads of a Transformer by how well they align."""
+def best_aligners(prepared: Any) -> dict[str, Any]:
+    """The heads of a translator by how well they align; nothing for a recurrent one."""
     from dataclasses import asdict
 
-    from regard.inside.attribution import aligners, ask
-    from regard.models import Transformer
+    from regard.inside.explain import aligners
 
-    if not isinstance(loaded.model, Transformer):
+    if not prepared.uniform:
         return {}
-    found = aligners(ask(loaded, text, target=target))
-    return {"aligners": [asdict(one) for one in found], "alignment": found[0].told}
+    heads = aligners(prepared.select())
+    return {"aligners": [asdict(one) for one in heads], "alignment": heads[0].summary}
 
 
-def save_page(run: str, loaded: Any, text: tuple[str, ...], target: str | None, out: Path) -> None:
-    """One file with the whole page inside."""
+def save_page(run: str, task: Any, inputs: tuple[str, ...], target: str | None, out: Path) -> None:
+    """Write one file with the whole page inside."""
     from regard.inside.page import Page
 
-    ids = None if target is None else loaded.tokenizer.encode(target)
-    Page(loaded, *text, target=ids, name=Path(run).name).save(out)
+    Page(task, *inputs, target=target, name=Path(run).name).save(out)
     click.echo(f"saved: {out}", err=True)
 
 
-def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> None:
-    """Serves the model to this machine alone, and opens the page on the input; without a browser it tells where."""
+def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> None:
+    """Serve the model to this machine alone, and open the page on the input; without a browser print its address."""
     from regard.inside.page import Page
 
     try:
@@ -237,7 +174,7 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
         raise ValueError(
             f"{error.name} is missing, which the page needs: pip install 'regard[serve]', or --out page.html"
         ) from None
-    Page(loaded, *text)  # what is wrong with the input is said here, in a line
+    Page(task, *inputs)  # what is wrong with the input is said here, in a line
     name = Path(run).resolve().name if Path(run).exists() else run
 
     def ready(address: str, store: Any) -> None:
@@ -246,29 +183,27 @@ def open_page(run: str, loaded: Any, text: tuple[str, ...], quantize: Any) -> No
         if has_browser():
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    settings, given = Settings(port=0, quantize=quantize or "none"), {name: loaded}
-    serve({name: run}, settings, preload=True, ready=ready, opening=text, loaded=given)
+    settings = Settings(port=0, quantize=quantize or "none")
+    serve({name: run}, settings, preload=True, ready=ready, opening=inputs, loaded={name: task})
 
 
 def has_browser() -> bool:
-    """Whether there is one with windows: one for terminals would take this one."""
+    """Whether there is a browser with windows: one for terminals would take this one."""
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )
 
 
-def place_of(text: str | None) -> tuple[int, int] | None:
-    """Row and column, as they are written."""
-    if text is None:
-        return None
+def patch_of(text: str) -> tuple[int, int]:
+    """The row and column of a patch, from "2,5"."""
     row, comma, column = text.partition(",")
     if not (comma and row.strip().isdecimal() and column.strip().isdecimal()):
         raise ValueError(f"--at takes the row and column of a patch, such as 2,5; got {text!r}")
     return int(row), int(column)
 
 
-def output_of(at: str | None) -> int | None:
-    """The place of an output, as it is written."""
-    if at is not None and not at.strip().removeprefix("-").isdecimal():
-        raise ValueError(f"--at takes the place of an output, such as 3 or -1; got {at!r}")
-    return None if at is None else int(at)
+def output_of(text: str) -> int:
+    """The position of an output, from "3" or "-1"."""
+    if not text.strip().removeprefix("-").isdecimal():
+        raise ValueError(f"--at takes the position of an output, such as 3 or -1; got {text!r}")
+    return int(text)

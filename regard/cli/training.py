@@ -214,7 +214,7 @@ def compare(
     By source length, translators show the bottleneck of a fixed vector; by time, language models race.
     """
     from regard.eval import compare as side_by_side
-    from regard.inside.canvas import check_suffix
+    from regard.inside.draw.canvas import check_suffix
 
     if out is not None:
         check_suffix(out)

@@ -21,6 +21,7 @@ from regard.cli.base import (
     sampling_of,
     sampling_options,
 )  # fmt: skip
+from regard.cli.bulk import answer_file
 
 
 def load_task(verb: str, run: str, quantize: Any, options: dict[str, Any]) -> Any:
@@ -73,54 +74,6 @@ def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
     return {"propose": Draft(small.model)}
 
 
-def answer_file(
-    verb: Any,
-    run: str,
-    input_: Path | None,
-    out: Path,
-    settings: dict[str, Any],
-    others: dict[str, Any],
-    **options: Any,
-) -> None:
-    """Answer every text of a file into another, in order; resume where an earlier call was stopped."""
-    from regard.tasks.bulk import Answers, read_records, text_of
-
-    if input_ is None:
-        raise ValueError("--out answers the texts of a file; name it with --input")
-    for name, given in others.items():
-        if given:
-            raise ValueError(f"{name} does not go with --out; leave one of them out")
-    if settings.get("n_best", 1) > 1 and out.suffix != ".jsonl":
-        raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
-    records = read_records(input_)
-    texts = [text_of(record) for record in records]
-    try:
-        verb.__self__.check(texts)
-    except ValueError as error:
-        raise ValueError(f"{input_}: {error}") from None
-    about = {name: str(value) for name, value in settings.items()} | {"run": run, "verb": verb.__name__}
-    answers = Answers(out, texts, about, input_)
-    first = answers.done
-    if first:
-        click.echo(f"resuming after {first:,} answers of an earlier call", err=True)
-    settings = {name: value for name, value in settings.items() if name not in ("quantize", "draft", "lookup")}
-    with click.progressbar(length=len(texts) - first, file=sys.stderr, label=verb.__name__) as bar:
-
-        def put(number: int, output: Any) -> None:
-            if isinstance(output, str):
-                answers.put(first + number, records[first + number] | {"answer": output}, output)
-            else:
-                best = [{"text": row.text, "score": round(row.score, 6)} for row in output]
-                record = {"answer": best[0]["text"]} | ({"answers": best} if len(best) > 1 else {})
-                answers.put(first + number, records[first + number] | record, best[0]["text"])
-            bar.update(1)
-
-        try:
-            verb(texts[first:], each=put, first=first, **settings, **options)
-        finally:
-            answers.close()
-
-
 @regard.command()
 @click.argument("run")
 @click.argument("text", nargs=-1)
@@ -149,11 +102,12 @@ def translate(
     texts = read_texts(text, input_)
     task = ask("translate", run, texts, quantize, as_json, options)
     if alignment is not None:
-        from regard.inside.alignments import draw_translation
+        from regard.inside import show_view
 
         if not texts:
             raise ValueError("there is no text to draw an alignment of")
-        draw_translation(task, texts[0], task.translate(texts[:1], **options)[0][0], alignment)
+        ids = task.translate(texts[:1], **options)[0][0].ids
+        show_view(task.read(texts[0], target=ids), "alignment")[1](alignment)
         click.echo(f"alignment of the first text: {alignment}", err=True)
 
 

@@ -5,10 +5,11 @@ What the published table leaves open is a field of the config, and stands below 
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from regard.cost.report import binary_size, decimal_size, quantity
 from regard.nn.convolution import LocalRelation
+from regard.nn.resnet import halved
 
 FIRST_SIZE = 7
 """Of the neighbourhood in the first stage, in both networks."""
@@ -63,34 +64,23 @@ CONVNETS = {
 """Published sizes by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One layer, or several: what it trains, and multiply–adds of one image."""
-
-    parameters: int
-    work: int
-
-    def __add__(self, other: "Part") -> "Part":
-        return Part(self.parameters + other.parameters, self.work + other.work)
+Part = tuple[int, int]
+"""Of one layer, or several: parameters, and multiply–adds of one image."""
 
 
-NOTHING = Part(0, 0)
+def together(*parts: Part) -> Part:
+    """The sum of several parts."""
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """A row of the table."""
+class Stage(NamedTuple):
+    """A row of the table: side of the output, layers as printed, and multiply–adds of the batch."""
 
     name: str
-    """res1 … res5, head."""
     side: int
-    """Of its output."""
     layers: str
-    """As the table has them."""
     parameters: int
-    """Weights and norms."""
     multiply_adds: int
-    """Of the batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +135,7 @@ class ConvNetCost:
         return {
             "model": self.config.name,
             "batch": self.batch,
-            "stages": [dataclasses.asdict(stage) for stage in self.stages],
+            "stages": [stage._asdict() for stage in self.stages],
             "parameters": self.parameters,
             "multiply_adds": self.multiply_adds,
             "notes": list(self.notes),
@@ -156,61 +146,52 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
     """The cost of a forward pass, by arithmetic alone."""
     if batch < 1:
         raise ValueError(f"batch={batch} must be at least 1")
-    side = halved(config.side)
-    stages = [_stage("res1", side, *first_stage(config), batch)]
-    side, width = halved(side), config.first_dim  # the pooling between the first two stages has no weights
+    side = halved(config.side, 1)
+    table = [("res1", side, *first_stage(config))]
+    side, width = halved(side, 1), config.first_dim  # the pooling between the first two stages has no weights
     for index, (inner, outer, blocks) in enumerate(zip(config.inner, config.outer, config.blocks, strict=True)):
-        before, side = side, halved(side) if index else side
-        part = convolution(width, outer, 1, side)  # beside the first block
+        before, side = side, halved(side, 1) if index else side
+        parts = [convolution(width, outer, 1, side)]  # beside the first block
         for block in range(blocks):
             came = before if block == 0 else side
-            part += convolution(outer if block else width, inner, 1, came)
-            part += around(config, inner, config.kernel_size, came, side) + convolution(inner, outer, 1, side)
+            parts.append(convolution(outer if block else width, inner, 1, came))
+            parts += [around(config, inner, config.kernel_size, came, side), convolution(inner, outer, 1, side)]
         layers = f"[1×1 {inner}, {config.kernel_size}×{config.kernel_size} {config.around} {inner}, 1×1 {outer}]"
         pool = "3×3 max pool, stride 2; " if index == 0 else ""
-        stages.append(_stage(f"res{index + 2}", side, part, f"{pool}{layers} × {blocks}", batch))
+        table.append((f"res{index + 2}", side, together(*parts), f"{pool}{layers} × {blocks}"))
         width = outer
-    head = Part(width * config.classes + config.classes, width * config.classes)
-    stages.append(_stage("head", 1, head, f"mean over places, {config.classes} classes", batch))
+    head = width * config.classes + config.classes, width * config.classes
+    table.append(("head", 1, head, f"mean over positions, {config.classes} classes"))
+    stages = (Stage(name, side, layers, count, batch * work) for name, side, (count, work), layers in table)
     return ConvNetCost(config=config, batch=batch, stages=tuple(stages))
-
-
-def _stage(name: str, side: int, part: Part, layers: str, batch: int) -> Stage:
-    return Stage(name=name, side=side, layers=layers, parameters=part.parameters, multiply_adds=batch * part.work)
-
-
-def halved(side: int) -> int:
-    """What stride 2 leaves."""
-    return -(-side // 2)
 
 
 def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
     """From pixels to channels; a relation has as many out as in, so a 1 × 1 convolution comes before it."""
     width, side = config.first_dim, config.side
-    layers = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2"
+    layers, after = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2", halved(side, 1)
     if config.around == "convolution":
-        return convolution(3, width, FIRST_SIZE, halved(side)), layers
-    relation = around(config, width, FIRST_SIZE, side, halved(side))
-    return convolution(3, width, 1, side) + relation, f"1×1 {width}, {layers}"
+        return convolution(3, width, FIRST_SIZE, after), layers
+    relation = around(config, width, FIRST_SIZE, side, after)
+    return together(convolution(3, width, 1, side), relation), f"1×1 {width}, {layers}"
 
 
 def convolution(inputs: int, outputs: int, size: int, side: int) -> Part:
     """Without a bias, with a norm behind it; `side` is its output's."""
     weights = inputs * outputs * size * size
-    return Part(weights + 2 * outputs, weights * side * side)
+    return weights + 2 * outputs, weights * side * side
 
 
 def around(config: ConvNetConfig, width: int, size: int, before: int, after: int) -> Part:
-    """The layer that looks at a size × size neighbourhood and strides from one side to the other."""
+    """The layer that reads a size × size neighbourhood and strides from one side to the other."""
     if config.around == "convolution":
         return convolution(width, width, size, after)
     groups, hidden = -(-width // config.share), LocalRelation.prior_dim
     prior = 3 * hidden + (hidden + 1) * groups
-    queries_and_keys = Part(2 * width * groups, width * groups * (after**2 + before**2))
-    mixed = Part(0, (groups + width) * size**2 * after**2)  # q·k, and weights times values
-    transform = Part(width * width, width * width * (after if config.transform == "after" else before) ** 2)
-    norm = Part(2 * width, 0)
-    return Part(prior, 0) + queries_and_keys + mixed + norm + (NOTHING if config.transform == "none" else transform)
+    queries_and_keys = 2 * width * groups, width * groups * (after**2 + before**2)
+    mixed = 2 * width, (groups + width) * size**2 * after**2  # a norm; q·k, and weights times values
+    transform = width * width, width * width * (after if config.transform == "after" else before) ** 2
+    return together((prior, 0), queries_and_keys, mixed, (0, 0) if config.transform == "none" else transform)
 
 
 def relation_notes(config: ConvNetConfig) -> list[str]:

@@ -3,20 +3,17 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.cost.count import Cost, Flops
-
-DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
-BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    from regard.cost.figures import Cost, Flops
 
 
 def decimal_size(count: int) -> str:
     """Bytes in powers of 1000: `33.55 MB`."""
-    return _scaled(count, 1000, DECIMAL)
+    return _scaled(count, 1000, ("B", "kB", "MB", "GB", "TB", "PB"))
 
 
 def binary_size(count: int) -> str:
     """Bytes in powers of 1024: `32.00 MiB`."""
-    return _scaled(count, 1024, BINARY)
+    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
 
 
 def quantity(count: int) -> str:
@@ -34,7 +31,7 @@ def _scaled(count: int, base: int, units: tuple[str, ...]) -> str:
 def render(cost: "Cost") -> str:
     """What `regard cost` prints."""
     at, memory = cost.setting, cost.memory
-    source = f"source length {at.source_length}, " if cost.has_source else ""
+    source = f"source length {at.source_length}, " if "source" in cost.flops_per_token else ""
     lines = [
         f"{cost.model}: batch {at.batch}, length {at.length}, {source}"
         f"{cost.bytes_per_number} bytes a number, {'training' if at.training else 'inference'}"

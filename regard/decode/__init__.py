@@ -3,6 +3,6 @@
 from regard.decode.batch import beam_search, generate
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
-from regard.decode.sample import Hypothesis, Sampling, filter_scores
+from regard.decode.sample import Hypothesis, Sampling, filter_logits
 
-__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "beam_search", "filter_scores", "generate"]
+__all__ = ["Engine", "Hypothesis", "Request", "Sampling", "beam_search", "filter_logits", "generate"]

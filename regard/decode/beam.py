@@ -106,13 +106,13 @@ class Beams:
         lengths = torch.cat([self.finished_length, self.length[:, None].expand_as(scores)], dim=1)
         self.finished_length = lengths.gather(1, best)
 
-    def hypotheses(self, place: int, n_best: int) -> list[Hypothesis]:
+    def hypotheses(self, index: int, n_best: int) -> list[Hypothesis]:
         """Return the best finished hypotheses of one search."""
-        ids, scores = self.finished_ids[place, :n_best].tolist(), self.finished[place, :n_best].tolist()
-        lengths = self.finished_length[place, :n_best].tolist()
+        ids, scores = self.finished_ids[index, :n_best].tolist(), self.finished[index, :n_best].tolist()
+        lengths = self.finished_length[index, :n_best].tolist()
         return [
-            Hypothesis(ids=until(self.rules.ends, one[:length]), score=score)
-            for one, score, length in zip(ids, scores, lengths, strict=True)
+            Hypothesis(ids=until(self.rules.ends, hypothesis[:length]), score=score)
+            for hypothesis, score, length in zip(ids, scores, lengths, strict=True)
             if score > -math.inf
         ]
 
@@ -122,10 +122,10 @@ class Beams:
         for name in self.FIELDS:
             setattr(self, name, getattr(self, name)[sentences])
 
-    def only(self, place: int) -> "Beams":
+    def only(self, index: int) -> "Beams":
         """Return the state of one search alone."""
         alone = copy(self)
-        alone.keep(torch.tensor([place], device=self.total.device))
+        alone.keep(torch.tensor([index], device=self.total.device))
         return alone
 
     def join(self, other: "Beams") -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.decode.beam import BeamRules, Beams
 from regard.decode.requests import Job
-from regard.decode.sample import Sampling, draw, filter_scores
+from regard.decode.sample import Sampling, filter_logits, sample_token
 
 Best = Callable[[Tensor, int, Sequence[int]], tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]]
 """(logits, count, forbidden) → the most probable tokens of each row and their log-probabilities, best first."""
@@ -31,7 +31,7 @@ class Chooser:
         self.best = best
         self.searches: dict[BeamRules, Search] = {}
 
-    def choose(self, jobs: list[Job], scores: Float[Tensor, "W V"]) -> tuple[list[Job], list[int], list[int]]:
+    def choose(self, jobs: list[Job], logits: Float[Tensor, "W V"]) -> tuple[list[Job], list[int], list[int]]:
         """Give every job new pending tokens, or finish its ticket. Return the finished jobs, and the slots that
         continue from others: origins and targets."""
         rows, first = {}, 0
@@ -40,29 +40,29 @@ class Chooser:
             first += len(job.pending) * (1 + len(job.guesses))
         count = max(2 * r.beams if r.beams > 1 else max(1, r.alternatives) for r in (job.request for job in jobs))
         sets = {job.request.forbidden for job in jobs if job.request.sampling is None or job.request.alternatives}
-        best = {forbidden: self.best(scores, count, forbidden) for forbidden in sets}
-        first_best = {forbidden: [part[:, 0].tolist() for part in found] for forbidden, found in best.items()}
+        best = {forbidden: self.best(logits, count, forbidden) for forbidden in sets}
+        first_best = {forbidden: [part[:, 0].tolist() for part in parts] for forbidden, parts in best.items()}
 
-        drawn: dict[tuple[Sampling, tuple[int, ...]], list[Job]] = defaultdict(list)
+        sampled: dict[tuple[Sampling, tuple[int, ...]], list[Job]] = defaultdict(list)
         searching: dict[BeamRules, list[Job]] = defaultdict(list)
         for job in jobs:
             request = job.request
             if request.alternatives:
                 note_candidates(job, rows[job], *best[request.forbidden])
             if request.sampling is not None:
-                drawn[replace(request.sampling, seed=0), request.forbidden].append(job)
+                sampled[replace(request.sampling, seed=0), request.forbidden].append(job)
             elif request.beams > 1:
                 searching[request.rules].append(job)
             else:
                 span = slice(rows[job], rows[job] + 1 + len(job.guesses))
-                write_best(job, *(part[span] for part in first_best[request.forbidden]), words=scores.shape[1])
-        for (sampling, forbidden), group in drawn.items():
+                write_best(job, *(part[span] for part in first_best[request.forbidden]), vocab_size=logits.shape[1])
+        for (sampling, forbidden), group in sampled.items():
             chosen = torch.tensor([rows[job] + i for job in group for i in range(1 + len(job.guesses))])
-            write_drawn(group, scores[chosen.to(scores.device)], sampling, forbidden)
+            write_sampled(group, logits[chosen.to(logits.device)], sampling, forbidden)
         done = [job for job in jobs if job.ticket.done]
         moves: tuple[list[int], list[int]] = ([], [])
         for rules, group in searching.items():
-            self.join([job for job in group if not job.searching], scores)
+            self.join([job for job in group if not job.searching], logits)
             done += self.extend(rules, best[rules.forbidden], rows, moves)
         return done, *moves
 
@@ -89,9 +89,9 @@ class Chooser:
         search = self.searches[rules]
         for job in jobs:
             job.searching = False
-        stays = [place for place, job in enumerate(search.jobs) if job.searching]
+        stays = [index for index, job in enumerate(search.jobs) if job.searching]
         search.beams.keep(torch.tensor(stays, dtype=torch.long, device=search.beams.total.device))
-        search.jobs = [search.jobs[place] for place in stays]
+        search.jobs = [search.jobs[index] for index in stays]
         if not stays:
             del self.searches[rules]
 
@@ -106,18 +106,18 @@ class Chooser:
         that continue from others."""
         search, W = self.searches[rules], rules.beams
         beams = [[rows[job] + (i if len(job.pending) > 1 else 0) for i in range(W)] for job in search.jobs]
-        places = torch.tensor(beams, device=best[0].device)
-        ids, log_probs = (part[:, : 2 * W][places] for part in best)
+        indices = torch.tensor(beams, device=best[0].device)
+        ids, log_probs = (part[:, : 2 * W][indices] for part in best)
         origins, tokens, over = (part.tolist() for part in search.beams.extend(log_probs, ids))
         done = []
-        for place, job in enumerate(search.jobs):
-            if over[place]:
-                job.ticket.finish(search.beams.hypotheses(place, job.request.n_best))
+        for index, job in enumerate(search.jobs):
+            if over[index]:
+                job.ticket.finish(search.beams.hypotheses(index, job.request.n_best))
                 done.append(job)
                 continue
-            last = len(job.pending) - 1  # at the start there is one sequence, even if a place without hope says another
-            job.pending = [[id] for id in tokens[place]]
-            for slot, origin in zip(job.slots, origins[place], strict=True):
+            last = len(job.pending) - 1  # at the start there is one sequence; beams of −∞ may name others
+            job.pending = [[id] for id in tokens[index]]
+            for slot, origin in zip(job.slots, origins[index], strict=True):
                 before = job.slots[min(origin, last)]
                 if slot != before:
                     moves[0].append(before)
@@ -129,12 +129,12 @@ class Chooser:
 
 def note_candidates(job: Job, row: int, ids: Int[Tensor, "W C"], log_probs: Float[Tensor, "W C"]) -> None:
     """Record the most probable tokens in each of a job's rows."""
-    some = slice(row, row + 1 + len(job.guesses)), slice(job.request.alternatives)
-    pairs = zip(ids[some].tolist(), log_probs[some].tolist(), strict=True)
+    span = slice(row, row + 1 + len(job.guesses)), slice(job.request.alternatives)
+    pairs = zip(ids[span].tolist(), log_probs[span].tolist(), strict=True)
     job.candidates = [list(zip(*pair, strict=True)) for pair in pairs]
 
 
-def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, words: int) -> None:
+def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, vocab_size: int) -> None:
     """Write the best token and, where guesses were right, the best ones after them."""
     guesses, job.guesses = job.guesses, []
     for right, (id, log_prob) in enumerate(zip(ids, log_probs, strict=True)):
@@ -142,24 +142,24 @@ def write_best(job: Job, ids: Sequence[int], log_probs: Sequence[float], *, word
         if job.ticket.done or right == len(guesses) or guesses[right] != id:
             break
     job.computed -= len(guesses) - right  # positions computed for wrong guesses are discarded
-    job.guess(words)
+    job.guess(vocab_size)
 
 
-def write_drawn(
-    jobs: Sequence[Job], scores: Float[Tensor, "W V"], sampling: Sampling, forbidden: Sequence[int]
+def write_sampled(
+    jobs: Sequence[Job], logits: Float[Tensor, "W V"], sampling: Sampling, forbidden: Sequence[int]
 ) -> None:
     """Write one sampled token each. A guess is accepted with its own probability, otherwise another token is sampled
     from the rest: together that is the model's distribution (Leviathan et al., 2023, for a deterministic guess)."""
-    log_probs = scores.log_softmax(dim=-1)
+    log_probs = logits.log_softmax(dim=-1)
     log_probs[:, list(forbidden)] = -torch.inf
-    kept = filter_scores(log_probs, sampling)
+    kept = filter_logits(log_probs, sampling)
     if not any(job.guesses for job in jobs):  # the usual case, for all at once
         noise = torch.tensor([job.noise.random() for job in jobs], dtype=torch.float64, device=kept.device)
-        drawn = draw(kept, noise)
-        chosen = log_probs.gather(1, drawn[:, None])[:, 0]
-        for job, id, log_prob in zip(jobs, drawn.tolist(), chosen.tolist(), strict=True):
+        sampled = sample_token(kept, noise)
+        chosen = log_probs.gather(1, sampled[:, None])[:, 0]
+        for job, id, log_prob in zip(jobs, sampled.tolist(), chosen.tolist(), strict=True):
             job.write(id, log_prob)
-            job.guess(scores.shape[1])
+            job.guess(logits.shape[1])
         return
     first = 0
     for job in jobs:
@@ -175,10 +175,10 @@ def write_drawn(
                 taken = False
             if not taken:
                 noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # in 32 bits it could round to 1
-                guess = int(draw(kept[row : row + 1], noise.to(kept.device)))
+                guess = int(sample_token(kept[row : row + 1], noise.to(kept.device)))
             job.write(guess, float(log_probs[row, guess]))
             if job.ticket.done or not taken:
                 break
         job.computed -= len(guesses) - right
         first += 1 + len(guesses)
-        job.guess(scores.shape[1])
+        job.guess(logits.shape[1])

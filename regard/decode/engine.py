@@ -15,12 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.config import at_least
 from regard.decode.choose import Chooser
 from regard.decode.driver import Driver
 from regard.decode.requests import Full, Job, Request, Ticket, check_inputs
 from regard.decode.sample import Hypothesis, evaluating
 from regard.decode.scheduler import Scheduler
 from regard.decode.stateful import build_runner
+from regard.models.base import check_generator
 from regard.native.record import is_watched
 
 
@@ -47,12 +49,8 @@ class Engine:
 
         `max_batch` sequences (or beams) at once; `memory` bytes for keys and values, in pages of `page` positions; at
         most `chunk` prompt tokens in a step; `queue` requests waiting. `fast` None: compiled kernels if possible."""
-        for name, value in dict(max_batch=max_batch, page=page, chunk=chunk, queue=queue).items():
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
-        missing = [name for name in ("reads", "new_cache", "prefill", "step") if not hasattr(model, name)]
-        if missing:
-            raise ValueError(f"{model!r:.60} cannot generate, it has no {missing[0]}; give a generative model")
+        at_least(1, max_batch=max_batch, page=page, chunk=chunk, queue=queue)
+        check_generator(model)
         self.model, self.max_batch, self.queue = model, max_batch, queue
         with evaluating(model):
             self.runner = build_runner(model, memory=memory, page=page, threads=threads, fast=fast)
@@ -171,7 +169,7 @@ class Engine:
         if request.beams > self.max_batch:
             raise ValueError(f"beams={request.beams} is more than max_batch={self.max_batch}")
         if request.propose is not None and not self.runner.paged:
-            raise ValueError("guesses are checked in one step, which this model cannot do; leave them out")
+            raise ValueError("this model cannot verify guesses in one step; leave out propose")
 
     def step(self) -> None:
         """Do one step for all running requests. An error here fails all of them: it belongs to none in particular."""

@@ -1,7 +1,7 @@
 """Runners: how the engine runs a model. Here as a compiled program over pages; `stateful.py` has the general one."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from regard.native.compiled import Compiled
 from regard.native.plain import Plain
 from regard.native.program import Batch, Unsupported
 from regard.native.record import record_decoder, record_encoder
+from regard.nn.stack import Parts
 
 Plan = Sequence[tuple[Job, int]]
 """Jobs, and the number of pending tokens that each of their sequences reads."""
@@ -23,8 +24,17 @@ LONGEST = 4096
 """Positions of the page tables where a model has no limit of its own."""
 
 
-@runtime_checkable
-class Runner(Protocol):
+def plain_best(
+    logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
+) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
+    """Return the `count` most probable tokens of each row and their log-probabilities, with PyTorch."""
+    log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    log_probs[:, list(forbidden)] = -torch.inf
+    values, ids = best_tokens(log_probs, count)
+    return ids, values
+
+
+class Runner:
     """Runs a model on the tokens of jobs. Sequences are identified by their slots."""
 
     pages: int
@@ -36,6 +46,7 @@ class Runner(Protocol):
     def run(self, plan: Plan, tables: Tables) -> Float[Tensor, "W V"]:
         """Return the logits after the last token of each sequence that has read all, and after each of its guesses;
         valid until the next run."""
+        raise NotImplementedError
 
     def encode(self, jobs: Sequence[Job], tables: Tables) -> None:
         """Encode the sources of jobs into their pages."""
@@ -51,20 +62,23 @@ class Runner(Protocol):
 
     def recall(self, job: Job) -> int:
         """Restore a stored state for the prefix of a job; return how many of its pages that covers."""
+        return 0
 
     def best(
         self, logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
     ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
         """Return the `count` most probable tokens of each row and their log-probabilities."""
+        return plain_best(logits, count, forbidden)
 
 
-class Paged:
+class Paged(Runner):
     """Runs a model as a recorded program, with keys and values in a pool of pages."""
 
     paged = True
 
-    def __init__(self, model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> None:
-        parts = model.parts()
+    def __init__(
+        self, model: Any, parts: Parts, *, memory: int, page: int, threads: int | None, fast: bool | None
+    ) -> None:
         self.max_positions = max(LONGEST, model.config.max_len)
         for stack in (parts.stack, *([parts.source[1]] if parts.source else [])):
             if stack.position.limit is not None:
@@ -118,18 +132,11 @@ class Paged:
             olds, news = torch.tensor(pages, device=self.pool.device).T
             self.pool[:, news] = self.pool[:, olds]
 
-    def fork(self, origins: Sequence[int], targets: Sequence[int]) -> None: ...
-
-    def drop(self, slots: Sequence[int]) -> None: ...
-
-    def recall(self, job: Job) -> int:
-        return 0
-
     def best(
         self, logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
     ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
         if not self.fast:
-            return plain_best(logits, count, forbidden)
+            return super().best(logits, count, forbidden)
         count = min(count, logits.shape[1] - len(set(forbidden)))
         ids, log_probs = native.best(logits, count, np.array(forbidden, dtype=np.int32), self.threads)
         return torch.from_numpy(ids).long(), torch.from_numpy(log_probs)
@@ -139,13 +146,3 @@ def batch_of(tables: Tables, ids: list[int], positions: list[int], sequences: li
     """Return a program's input: lists as arrays, and the page tables."""
     arrays = (np.array(numbers, dtype=np.int32) for numbers in (ids, positions, sequences, wanted))
     return Batch(*arrays, tables.own, tables.source, tables.source_lengths)
-
-
-def plain_best(
-    logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
-) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
-    """Return the `count` most probable tokens of each row and their log-probabilities, with PyTorch."""
-    log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    log_probs[:, list(forbidden)] = -torch.inf
-    values, ids = best_tokens(log_probs, count)
-    return ids, values

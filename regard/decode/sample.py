@@ -48,42 +48,42 @@ class Sampling:
             raise ValueError(f"seed={self.seed} must be 0 or more")
 
 
-def filter_scores(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+def filter_logits(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
     """Return the logits to sample from: −∞ where a filter removes a token. The best token always stays."""
-    scores = scores / max(sampling.temperature, 1e-30)  # colder, the best would be −∞ too
+    logits = logits / max(sampling.temperature, 1e-30)  # colder, the best would be −∞ too
     if sampling.top_k is not None:
-        worst = scores.topk(min(sampling.top_k, scores.shape[-1])).values[:, -1:]
-        scores = scores.masked_fill(scores < worst, -math.inf)
+        worst = logits.topk(min(sampling.top_k, logits.shape[-1])).values[:, -1:]
+        logits = logits.masked_fill(logits < worst, -math.inf)
     if sampling.top_p is not None and sampling.top_p < 1:
-        scores = keep_top_p(scores, sampling.top_p)
+        logits = keep_top_p(logits, sampling.top_p)
     if sampling.min_p is not None:
-        odds = (scores - scores.amax(dim=-1, keepdim=True)).exp()  # p / p of the best
-        scores = scores.masked_fill(odds < sampling.min_p, -math.inf)
-    return scores
+        odds = (logits - logits.amax(dim=-1, keepdim=True)).exp()  # p / p of the best
+        logits = logits.masked_fill(odds < sampling.min_p, -math.inf)
+    return logits
 
 
 FEW = 256
 """Tokens that usually hold most of the probability."""
 
 
-def keep_top_p(scores: Float[Tensor, "B V"], top_p: float, few: int = FEW) -> Float[Tensor, "B V"]:
+def keep_top_p(logits: Float[Tensor, "B V"], top_p: float, few: int = FEW) -> Float[Tensor, "B V"]:
     """Set logits to −∞ after the best tokens that together reach `top_p`. Sorting a whole vocabulary takes longer than
     a small model's step, so a few of the best are tried first, and only rows that need more are sorted."""
-    best, places = best_tokens(scores, few)
-    probabilities = (best - scores.logsumexp(dim=-1, keepdim=True)).exp()
+    best, indices = best_tokens(logits, few)
+    probabilities = (best - logits.logsumexp(dim=-1, keepdim=True)).exp()
     reached = probabilities.cumsum(dim=-1)
     gone = reached - probabilities >= top_p  # the tokens before it are enough
     gone[:, 0] = False
-    kept = torch.full_like(scores, -math.inf).scatter(1, places, best.masked_fill(gone, -math.inf))
+    kept = torch.full_like(logits, -math.inf).scatter(1, indices, best.masked_fill(gone, -math.inf))
     more = reached[:, -1] < top_p
-    if few < scores.shape[-1] and bool(more.any()):
-        kept[more] = keep_top_p(scores[more], top_p, scores.shape[-1])
+    if few < logits.shape[-1] and bool(more.any()):
+        kept[more] = keep_top_p(logits[more], top_p, logits.shape[-1])
     return kept
 
 
-def draw(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
+def sample_token(logits: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
     """Sample a token a row by inverting the cumulative distribution at a number in [0, 1)."""
-    reached = scores.double().softmax(dim=-1).cumsum(dim=-1)
+    reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
     return torch.searchsorted(reached, uniform[:, None] * reached[:, -1:], right=True)[:, 0]
 
 
@@ -103,24 +103,24 @@ def until(eos: Ends, ids: list[int]) -> list[int]:
 BLOCK = 64
 
 
-def best_tokens(scores: Float[Tensor, "B V"], count: int) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
+def best_tokens(logits: Float[Tensor, "B V"], count: int) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
     """Return the `count` highest of each row with their indices, as `topk`, in a third of its time on a CPU.
 
     They lie in the `count` blocks with the highest maxima, or after the last whole block; only those are searched.
     """
-    whole = scores.shape[1] // BLOCK
+    whole = logits.shape[1] // BLOCK
     if whole <= count:
-        return scores.topk(min(count, scores.shape[1]))
-    blocks = scores[:, : whole * BLOCK].unflatten(1, (whole, BLOCK))
+        return logits.topk(min(count, logits.shape[1]))
+    blocks = logits[:, : whole * BLOCK].unflatten(1, (whole, BLOCK))
     chosen = blocks.amax(dim=-1).topk(count).indices[:, :, None]  # B C 1
     among = blocks.gather(1, chosen.expand(-1, -1, BLOCK)).flatten(1)
-    places = (chosen * BLOCK + torch.arange(BLOCK, device=scores.device)).flatten(1)
-    if rest := scores.shape[1] - whole * BLOCK:
-        among = torch.cat([among, scores[:, -rest:]], dim=1)
-        tail = torch.arange(whole * BLOCK, scores.shape[1], device=scores.device)
-        places = torch.cat([places, tail.expand(len(scores), -1)], dim=1)
+    indices = (chosen * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
+    if rest := logits.shape[1] - whole * BLOCK:
+        among = torch.cat([among, logits[:, -rest:]], dim=1)
+        tail = torch.arange(whole * BLOCK, logits.shape[1], device=logits.device)
+        indices = torch.cat([indices, tail.expand(len(logits), -1)], dim=1)
     highest, where = among.topk(count)
-    return highest, places.gather(1, where)
+    return highest, indices.gather(1, where)
 
 
 @contextmanager

@@ -38,8 +38,8 @@ class Scheduler:
             if len(self.free_slots) < request.beams or (self.running and room > self.pages.available):
                 return
             # The last token is always read: its logits are needed. Beams that were suspended have no page hashes.
-            one = len(sequences) == 1
-            job.hashes = page_hashes(sequences[0][:-1], self.pages.size, job.seed) if one else []
+            single = len(sequences) == 1
+            job.hashes = page_hashes(sequences[0][:-1], self.pages.size, job.seed) if single else []
             if self.runner.paged and self.is_being_read(job.hashes):
                 return
             self.waiting.popleft()

@@ -17,16 +17,18 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.decode.pages import Tables
 from regard.decode.requests import Job
-from regard.decode.runners import LONGEST, Paged, Plan, Runner, plain_best
+from regard.decode.runners import LONGEST, Paged, Plan, Runner
+from regard.models.base import parts_of
 from regard.native.program import Unsupported
 
 
 def build_runner(model: Any, *, memory: int, page: int, threads: int | None, fast: bool | None) -> Runner:
     """Return a `Paged` runner where the model can be recorded as a program, otherwise a `Stateful` one."""
     try:
-        if not hasattr(model, "parts"):
+        parts = parts_of(model)
+        if parts is None:
             raise Unsupported(f"{type(model).__name__} is not one stack of attention layers")
-        return Paged(model, memory=memory, page=page, threads=threads, fast=fast)
+        return Paged(model, parts, memory=memory, page=page, threads=threads, fast=fast)
     except Unsupported as why:
         if fast:
             raise ValueError(f"no compiled kernels for this model: {why}") from why
@@ -56,7 +58,7 @@ class Group:
             self.rows, self.moved = list(range(len(self.slots))), False
 
 
-class Stateful:
+class Stateful(Runner):
     """Runs any model with `prefill` and `step`. Pages are accounted for as with `Paged`, but hold nothing."""
 
     paged = False
@@ -65,8 +67,9 @@ class Stateful:
     def __init__(self, model: Any, *, memory: int, page: int) -> None:
         self.model, self.page = model, page
         self.max_positions = max(LONGEST, model.config.max_len)
-        if hasattr(model, "parts") and (limit := model.parts().stack.position.limit) is not None:
-            self.max_positions = limit
+        parts = parts_of(model)
+        if parts is not None and parts.stack.position.limit is not None:
+            self.max_positions = parts.stack.position.limit
         # The size of a position's keys and values in float32; a state of constant size takes less.
         width = getattr(model.config, "dim", 512) * getattr(model.config, "depth", 1)
         self.pages = max(1, memory // (page * 2 * 4 * width))
@@ -169,10 +172,6 @@ class Stateful:
                 return count
         return 0
 
-    def encode(self, jobs: Sequence[Job], tables: Tables) -> None: ...
-
-    def copy(self, pages: Sequence[tuple[int, int]]) -> None: ...
-
     def fork(self, origins: Sequence[int], targets: Sequence[int]) -> None:
         origin = dict(zip(targets, origins, strict=True))
         for group in {id(group): group for group in map(self.homes.__getitem__, origins)}.values():
@@ -190,8 +189,6 @@ class Stateful:
                 del group.slots[index], group.rows[index]
                 group.jobs = [job for job in group.jobs if slot not in job.slots]
                 group.moved = True
-
-    best = staticmethod(plain_best)
 
 
 def copy_row(cache: Any, row: int) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.data.sets.batches import Batch
 from regard.nn.feedforward import FeedForward
-from regard.nn.kernels import Additive, Full, Kernel
+from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.nn.reversible import recomputes
@@ -189,7 +189,7 @@ def spread_of(
     visible keys, from log weights without the bias."""
     T, S = weights.shape[2:]
     seen = (kernel.rule() if mask is None else mask & kernel.rule()).dense(T, S).to(weights.device)
-    if not isinstance(kernel, Full | Additive):  # others may choose keys by content
+    if not kernel.dense:  # it left out keys by their content
         seen = seen & (weights > 0)
     seen = seen.expand(len(weights), -1, -1, -1)  # B #H T S
     count = seen.sum(-1)

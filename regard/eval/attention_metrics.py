@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.data.generated.scenes import scenes
 from regard.data.sets import captioned_images
-from regard.inside.captions import gains, word_maps
+from regard.inside.views.captions import gains, word_maps
 from regard.tasks import EvalSet, Scored
 
 

@@ -53,7 +53,7 @@ def compare_by_length(
             )
         result["runs"][run.name] = rows
     if out is not None:
-        from regard.inside.views import draw_by_length
+        from regard.inside.draw.curves import draw_by_length
 
         series = {
             name: [(row["words"], row["bleu"], row["sentences"]) for row in rows]
@@ -103,7 +103,7 @@ def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> di
             **scores,
         }
     if out is not None:
-        from regard.inside.curves import draw_race
+        from regard.inside.draw.curves import draw_race
 
         draw_race(curves, out, "bits per byte, validation")
     return result

@@ -18,8 +18,8 @@ from regard.data.sets.batches import Batch
 from regard.files import write_atomically
 from regard.hub.checkpoint import save_model
 from regard.hub.remote import find
-from regard.inside.ablation import without
-from regard.inside.capture import owner_of
+from regard.inside.capture.ablation import without
+from regard.inside.capture.weights import owner_of
 from regard.nn.weights import find_kernels
 from regard.runs.fit import prepare
 from regard.runs.recipe import Recipe, configure

@@ -1,4 +1,4 @@
-"""Models that start from another's weights: a new head on them, and runs that keep only what they trained."""
+"""Fine-tuning: models that start from the weights of another, and runs that store only the tensors they trained."""
 
 import hashlib
 import math
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
-from regard.models.bert import POOLED
-from regard.models.mae import MAE
+from regard.models.parts import head_names, pretrained
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
 from regard.nn.patches import resample
@@ -23,23 +22,17 @@ from regard.registry import models
 ADAPTER = "adapter.safetensors"
 HEAD = ("model_type", "family", "regard_version", "adapter")
 """Keys of `config.json` that are not the config's own."""
-DETOURS = (".narrow", ".wide")
-"""Ends of the names of low-rank parameters."""
-
-
-def encoder_of(model: nn.Module) -> nn.Module:
-    """What another task starts from: of a masked autoencoder its encoder, of any other model all of it."""
-    return model.vit if isinstance(model, MAE) else model
+LORA = (".narrow", ".wide")
+"""Suffixes of the names of LoRA parameters."""
 
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
-    """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels,
-    starts anew, and so does a pooler that the base does not have. Positions of images of another size are
-    interpolated."""
-    base = encoder_of(base)
+    """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels, is
+    initialised anew, and so is a pooler that the base lacks. Positions are interpolated for images of another size."""
+    base = pretrained(base)
     model = type(base)(config)
     stored = own_tensors(base)
-    grids = (base.grid, model.grid) if hasattr(base, "grid") else None
+    grids = (base.grid, model.grid) if getattr(base, "grid", None) else None
     for name in stored.keys() & own_tensors(model).keys():
         stored[name] = stretched(name, stored[name], own_tensors(model)[name], grids)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
@@ -59,7 +52,7 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
 
 
 def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] | None) -> Tensor:
-    """Positions on the `grids` of patches before and now, or offsets in windows and along axes; all else as it is."""
+    """A tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along axes."""
     if grids and name in ("table", "encoder.position.table"):
         return resample(table.float(), *grids, first=len(table) - math.prod(grids[0]))
     if name.endswith((".offsets.rows", ".offsets.columns")):
@@ -71,37 +64,37 @@ def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] |
 
 
 def tune(model: nn.Module, how: str, rank: int) -> None:
-    """Which weights are trained: `all`, the `head` (with a pooler that it reads), or the head and `lora` detours."""
+    """Set which weights are trained: `all`, the `head` (with the pooler it reads), or the head and `lora` adapters."""
     if how == "all":
         return
     if how == "lora":
         add_low_rank(model, rank)
-        if not any(name.endswith(DETOURS) for name, _ in model.named_parameters()):
-            raise ValueError("this model has no attention to put detours beside; use --data.tune all or head")
-    heads = ("head.", "pooler.") if getattr(model.config, "task", None) in POOLED else ("head.",)
+        if not any(name.endswith(LORA) for name, _ in model.named_parameters()):
+            raise ValueError("this model has no attention to add LoRA adapters to; use --data.tune all or head")
+    heads = head_names(model)
     for name, parameter in model.named_parameters():
-        wanted = name.startswith(heads) or name.endswith(DETOURS)
+        wanted = name.startswith(heads) or name.endswith(LORA)
         parameter.requires_grad_(wanted)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ValueError("this model has no head to tune by itself; use --data.tune all or lora")
 
 
 def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int) -> None:
-    """Writes only the trained tensors, and where the others are."""
+    """Write only the trained tensors, and the path of the base."""
     refuse_quantized(model)
     head = {"model_type": "regard", "family": models.name_of(type(model))}
-    told = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": how, "rank": rank}
+    adapter = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": how, "rank": rank}
     write_tensors(directory / ADAPTER, trained_tensors(model))
-    write_json(directory / CONFIG, head | {"adapter": told} | to_dict(model.config))
+    write_json(directory / CONFIG, head | {"adapter": adapter} | to_dict(model.config))
 
 
 def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
-    """The base with what a run trained put into it, detours merged."""
-    told, base = fields["adapter"], encoder_of(base)
+    """The model of a run: its base with the trained tensors put into it, LoRA adapters merged."""
+    adapter, base = fields["adapter"], pretrained(base)
     own = {k: v for k, v in fields.items() if k not in HEAD}
-    with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
+    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
         model = begin_from(base, override(type(base.config)(), own))
-        tune(model, told["tune"], told["rank"])
+        tune(model, adapter["tune"], adapter["rank"])
     wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
     for odd in sorted(wanted.keys() ^ stored.keys()):
         raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} is on one side only; not this base's adapter")
@@ -114,12 +107,12 @@ def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) ->
     return model.requires_grad_(True).eval()
 
 
-def find_base(directory: Path, told: Mapping[str, Any]) -> Path:
-    """The directory that an adapter belongs to, if it is still there and still the same."""
-    base = Path(told["base"])
+def find_base(directory: Path, adapter: Mapping[str, Any]) -> Path:
+    """The base of an adapter; an error if it is gone or has changed."""
+    base = Path(adapter["base"])
     if not base.exists():
         raise ValueError(f"{directory} holds only what was trained on top of {base}, which is gone; put it back")
-    if fingerprint(base) != told["base_sha256"]:
+    if fingerprint(base) != adapter["base_sha256"]:
         raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
     return base
 

@@ -1,4 +1,4 @@
-"""The chat template of a checkpoint: how its authors wrote a conversation as one text.
+"""The chat template of a checkpoint, which turns a conversation into one text.
 
 A template is a program by someone else. It runs in jinja2's immutable sandbox and sees plain JSON values only; what
 goes wrong in it is a `ValueError` of one line. The result names special tokens, so its ids are those of
@@ -36,7 +36,7 @@ class ChatTemplate:
     tokens: Mapping[str, str] = field(default_factory=dict)
     """The special tokens as the template's variables: `bos_token`, `eos_token`, …; those that there are."""
     path: Path = Path(JINJA)
-    """Where it was found, for messages."""
+    """The file it was read from, for errors."""
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """The conversation as one text; by default it ends where the assistant's next message begins."""
@@ -48,40 +48,42 @@ class ChatTemplate:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"a message holds what JSON cannot ({error}); give texts, numbers, lists, dicts") from None
         # Templates ask whether these "is not none", which what is not defined would be.
-        given = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
+        variables = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
         pieces, length = [], 0
         _turns.set(0)
         try:
-            for piece in _compile(self.source).generate(**self.tokens, **given, messages=plain):
+            for piece in _compile(self.source).generate(**self.tokens, **variables, messages=plain):
                 pieces.append(piece)
                 if (length := length + len(piece)) > LONGEST:
                     break
         except ImportError:
             raise
         except Exception as error:  # a template can do anything that an expression can
-            raise ValueError(self._told(error)) from None
+            raise ValueError(self._one_line(error)) from None
         if length > LONGEST:
             cure = "send shorter messages, or repair the template if it repeats itself"
             raise ValueError(f"{self.path}: the chat is more than {LONGEST} characters long; {cure}")
         return "".join(pieces)
 
-    def _told(self, error: Exception) -> str:
-        """One line for whatever happened: a template's own objection is about the messages, the rest about itself."""
+    def _one_line(self, error: Exception) -> str:
+        """One line for an error: a template's own is about the messages, any other about the template."""
         import jinja2
 
-        said = " ".join(str(error).split()) or type(error).__name__
+        message = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ObjectionError):
-            return f"the model's chat template refuses these messages: {said}; change them"
+            return f"the model's chat template refuses these messages: {message}; change them"
         if isinstance(error, jinja2.TemplateSyntaxError):
-            return f"{self.path}: line {error.lineno} of the chat template: {said}; download or write it again"
+            return f"{self.path}: line {error.lineno} of the chat template: {message}; download or write it again"
         if isinstance(error, jinja2.exceptions.SecurityError):
-            return f"{self.path}: the chat template does what a template must not ({said}); do not use this checkpoint"
+            return (
+                f"{self.path}: the chat template does what a template must not ({message}); do not use this checkpoint"
+            )
         cure = "check the fields of the messages (role, content) and the template"
-        return f"{self.path}: the chat template failed ({type(error).__name__}: {said}); {cure}"
+        return f"{self.path}: the chat template failed ({type(error).__name__}: {message}); {cure}"
 
 
 class ObjectionError(Exception):
-    """What a template says with `raise_exception`."""
+    """The error that a template raises with `raise_exception`."""
 
 
 def find_chat_template(directory: Path | str) -> ChatTemplate | None:
@@ -117,7 +119,7 @@ def _read_setting(path: Path) -> str | None:
 
 
 def _special_tokens(directory: Path) -> dict[str, str]:
-    """As the settings name them; without settings, as our tokenizer finds them."""
+    """The special tokens that the settings name; without settings, those of our tokenizer."""
     settings: Mapping[str, Any] = read_settings(directory)
     if not settings and (directory / "tokenizer.json").is_file():
         settings = {f"{role}_token": name for role, name in Tokenizer.load(directory).names.items()}
@@ -136,7 +138,7 @@ def _compile(source: str) -> Any:
         raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'") from None
 
     class Generation(ext.Extension):
-        """`{% generation %}` marks what the assistant said, for training; here it is just its content."""
+        """The tag `{% generation %}`, which marks the assistant's messages for training; only its content is used."""
 
         tags = {"generation"}
 
@@ -145,7 +147,7 @@ def _compile(source: str) -> Any:
             return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
     class Namespace(jinja2.utils.Namespace):
-        """Python looks for names such as `__call__` on objects; a template shall not put any there."""
+        """A namespace of a template in which names such as `__call__`, which Python looks for, cannot be set."""
 
         def __init__(*args: Any, **entries: Any) -> None:  # no "self", so that an entry may have that name
             jinja2.utils.Namespace.__init__(args[0])
@@ -158,7 +160,7 @@ def _compile(source: str) -> Any:
             super().__setitem__(name, value)
 
     class Environment(sandbox.ImmutableSandboxedEnvironment):
-        """The sandbox, with an end to loops and to what an operator makes of two values."""
+        """The sandbox, with a limit of iterations and of the size of an operator's result."""
 
         intercepted_binops = frozenset({"*", "**"})
 
@@ -196,7 +198,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes for HTML, which a model never saw."""
+    """A value as JSON; unlike Jinja's own filter, without escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

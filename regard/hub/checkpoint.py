@@ -24,7 +24,7 @@ __all__ = ["export_model", "load_generation", "load_model", "peek_model", "save_
 
 
 def save_model(model: Any, directory: str | Path) -> None:
-    """Writes our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
+    """Write our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
     refuse_quantized(model)
     directory = Path(directory)
     head = {"model_type": "regard", "family": models.name_of(type(model)), "regard_version": _version()}
@@ -50,7 +50,7 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
     stored = stored if known is None else known.tidy(stored)
-    with torch.random.fork_rng(devices=[]):  # the first weights are thrown away: leave the caller's dice alone
+    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
         model, config = _build(path, fields, known, stored)
     try:
         tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
@@ -61,7 +61,7 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
 
 
 def peek_model(directory: str | Path) -> nn.Module:
-    """The model of a directory without its weights: what it is made of, in no time and no memory."""
+    """The model of a directory on the meta device, without its weights."""
     path = Path(directory)
     fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), {})
     with torch.device("meta"):
@@ -69,7 +69,7 @@ def peek_model(directory: str | Path) -> nn.Module:
 
 
 def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
-    """A new model as `config.json` says (a foreign one may depend on what is stored too), and its config."""
+    """A new model for a `config.json`, and its config; a foreign one may depend on the stored tensors, too."""
     where = path if path.is_file() else path / CONFIG
     try:
         if known is None:
@@ -107,7 +107,7 @@ def _version() -> str:
 
 
 def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
-    """Copies tensors into the model, if their names and shapes are exactly its own."""
+    """Copy tensors into the model; an error unless their names and shapes are exactly its own."""
     own = own_tensors(model)
     _check_names(own, tensors, "saved by another version or family?")
     for name, tensor in own.items():
@@ -129,36 +129,38 @@ def _check_names(wanted: Mapping[str, Any], got: Mapping[str, Any], guess: str) 
 
 
 def export_model(model: Any, directory: str | Path, *, kind: str | None = None, **generation: Any) -> None:
-    """Writes the Hugging Face layout, for a model that one of the known `model_type`s can express.
+    """Write the Hugging Face layout, for a model that one of the known `model_type`s can express.
 
     `kind` chooses one; without, the first that fits is taken. `generation` are the arguments of `save_generation`:
     other projects expect the special tokens in the directory. An encoder takes only `bos`, `eos` and `pad`.
     """
     refuse_quantized(model)
     directory, family = Path(directory), models.name_of(type(model))
-    said = {name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family}
-    fitting = {name: MAPS[name].misfits(config) for name, (config, _) in said.items()}
+    reworded = {
+        name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family
+    }
+    fitting = {name: MAPS[name].misfits(config) for name, (config, _) in reworded.items()}
     if not fitting:
         expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
         raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")
     kind = kind or min(fitting, key=lambda name: len(fitting[name]))
-    known, odd, (config, tensors) = MAPS[kind], fitting[kind], said[kind]
+    known, odd, (config, tensors) = MAPS[kind], fitting[kind], reworded[kind]
     if known.pad is not None and generation.get("pad") not in (None, known.pad):
         odd.append(f"pad={generation['pad']} would have to be {known.pad}")
     if odd:
         raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
     fields = known.write_config(config)
-    if hasattr(model, "prefill"):
+    if getattr(model, "reads", None) is not None:  # it generates
         if not fields.get("is_encoder_decoder"):
             generation = dict(beams=1, force_end=False) | generation
         generation.setdefault("max_len", model.config.max_len - 1)
-        told = save_generation(directory, **generation)
+        tokens = save_generation(directory, **generation)
     else:
-        given = {name: generation.get(name) for name in ("bos", "eos", "pad")}
-        told = {f"{name}_token_id": id for name, id in given.items() if id is not None}
-    ids = {name: id for name, id in told.items() if name.endswith("_token_id")}
+        own = {name: generation.get(name) for name in ("bos", "eos", "pad")}
+        tokens = {f"{name}_token_id": id for name, id in own.items() if id is not None}
+    ids = {name: id for name, id in tokens.items() if name.endswith("_token_id")}
     fields = known.marked(fields, ids)
     write_tensors(directory / WEIGHTS, known.to_theirs(config, tensors))
     write_json(directory / CONFIG, fields)

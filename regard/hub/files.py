@@ -20,11 +20,13 @@ AGAIN = "download or save the checkpoint again, with all its files"
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object as JSON."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,31 +39,32 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """All tensors under their names; those that share memory must have been left out by the caller."""
+    """Write tensors under their names; the caller leaves out those that share memory with others."""
     write_atomically(path, lambda draft: files.write_tensors(draft, tensors))
 
 
 def read_tensors(directory: Path) -> dict[str, Tensor]:
-    """All tensors in the types they are stored in, from `model.safetensors` or from the shards of its index."""
+    """All tensors of a directory in their stored types, from `model.safetensors` or the shards of its index."""
     if (path := directory / WEIGHTS).is_file():
         return read_shard(path)
     if not (path := directory / INDEX).is_file():
         raise ValueError(_no_weights(directory))
-    places = read_json(path).get("weight_map")
-    if not isinstance(places, dict) or not all(Path(str(shard)).name == shard for shard in places.values()):
+    weight_map = read_json(path).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(Path(str(shard)).name == shard for shard in weight_map.values()):
         raise ValueError(f"{path} has no weight_map of tensors to files beside it; {AGAIN}")
     tensors: dict[str, Tensor] = {}
-    for number, shard in enumerate(shards := sorted(set(places.values())), 1):
+    for number, shard in enumerate(shards := sorted(set(weight_map.values())), 1):
         if not (directory / shard).is_file():
             raise ValueError(f"no such file: {directory / shard}, shard {number} of {len(shards)}; {AGAIN}")
-        found = read_shard(directory / shard)
-        for name in [name for name in places if places[name] == shard and name not in found]:
+        shard_tensors = read_shard(directory / shard)
+        for name in [name for name in weight_map if weight_map[name] == shard and name not in shard_tensors]:
             raise ValueError(f"{directory / shard} has no tensor {name}, which {INDEX} places there; {AGAIN}")
-        tensors |= found
+        tensors |= shard_tensors
     return tensors
 
 
 def read_shard(path: Path) -> dict[str, Tensor]:
+    """All tensors of one safetensors file."""
     try:
         return load_file(path)
     except SafetensorError as error:

@@ -1,4 +1,4 @@
-"""How a model is meant to be decoded: `generation_config.json`, in the Hugging Face layout."""
+"""The decoding defaults of a model: `generation_config.json`, in the Hugging Face layout."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def save_generation(
     force_end: bool = True,
     prompt_end: str = "",
 ) -> dict[str, Any]:
-    """Writes the defaults for decoding, and returns what was written; what is None, the model does not have.
+    """Write the defaults for decoding, and return them; None is for tokens that the model does not have.
 
     A decoder begins with `bos`. `forbidden` None is the padding token alone. `prompt_end` stands between a prompt
     and its answer.
@@ -45,7 +45,7 @@ def save_generation(
 
 
 def load_generation(directory: str | Path) -> dict[str, Any]:
-    """What a directory says about decoding: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
+    """The decoding defaults of a directory: the ids `bos`, `eos`, `pad` and `decoder_start` (None where it has none),
     all `ends` of a text, `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts
     the start too: `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token
     that some (BART) write first in any case: a second one of the prefix. `prompt_end` is put behind a prompt."""

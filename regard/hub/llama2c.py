@@ -1,8 +1,8 @@
 """The files of llama2.c: a Llama as seven integers and a run of floats, and its vocabulary with scores.
 
-The floats come kind by kind: all layers' query matrices, then all key matrices, and so on. llama2.c turns
-neighbours (0, 1), (2, 3), …; Hugging Face's layout turns (0, K/2), (1, K/2 + 1), …: the rows of query and key are
-put in that order, so that what is read here is what a Llama in that layout expects.
+The floats come kind by kind: all layers' query matrices, then all key matrices, and so on. llama2.c rotates
+neighbours (0, 1), (2, 3), …; Hugging Face's layout rotates (0, K/2), (1, K/2 + 1), …: the rows of query and key are
+put in that order, as a Llama in that layout expects them.
 """
 
 import struct
@@ -100,7 +100,7 @@ def _table(fields: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _halves(weight: Float[Tensor, "R D"], head_dim: int) -> Float[Tensor, "R D"]:
-    """Rows (0, 1), (2, 3), … of each head to where a half-and-half rotation looks for them."""
+    """Rows (0, 1), (2, 3), … of each head in the order of a rotation by halves."""
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -134,7 +134,7 @@ def read_llama2c_tokenizer(path: str | Path, vocab_size: int) -> Tokenizer:
 
 
 def load_llama2c_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer that lies beside a model file: `tok512.bin` for a vocabulary of 512, or `tokenizer.bin`."""
+    """The tokenizer beside a model file: `tok512.bin` for a vocabulary of 512, or `tokenizer.bin`."""
     path = Path(path)
     size = _read_fields(path)["vocab_size"]
     names = [f"tok{size}.bin", "tokenizer.bin"]

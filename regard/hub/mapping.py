@@ -16,7 +16,7 @@ from regard.registry import models, positions
 
 
 class Transform(NamedTuple):
-    """How our tensors are made of theirs, and how theirs (so many) are taken from ours."""
+    """A conversion of their tensors into ours, and of ours into so many of theirs."""
 
     to_ours: Callable[[list[Tensor]], list[Tensor]]
     to_theirs: Callable[[list[Tensor], int], list[Tensor]]
@@ -56,7 +56,7 @@ def thirds(qkv: Tensor) -> list[Tensor]:
 
 @cache
 def pattern(template: str) -> re.Pattern[str]:
-    """A name with `{}` for parts of it, as an expression that finds them."""
+    """A name with `{}` for its variable parts as a regular expression."""
     return re.compile(re.escape(template).replace(r"\{\}", r"([^.]+)"))
 
 
@@ -77,14 +77,14 @@ class Pair:
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Values that fields of our config must have for this pair to hold."""
     written: bool = True
-    """Otherwise it is read where it is found, but their class for this task has no such part."""
+    """Whether it is written; otherwise it is only read, because their class for this task lacks the part."""
 
     def match(self, name: str) -> tuple[int, list[str], list[str]] | None:
-        """The place of our tensor `name` in this pair, and the names of ours and theirs that it stands for."""
-        for place, template in enumerate(several(self.ours)):
+        """The index of our tensor `name` in this pair, and the names of ours and theirs for that match."""
+        for index, template in enumerate(several(self.ours)):
             if holes := pattern(template).fullmatch(name):
                 fill = [[one.format(*holes.groups()) for one in several(side)] for side in (self.ours, self.theirs)]
-                return place, fill[0], fill[1]
+                return index, fill[0], fill[1]
         return None
 
 
@@ -111,7 +111,7 @@ RENAMED = {
     "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias",
     "decoder.decoder_encoder.layer.": "decoder.decoder_layers.",
 }  # fmt: skip
-"""What the first checkpoints, converted from TensorFlow, still have; and MAE's as some releases save it."""
+"""Names in the first checkpoints, which were converted from TensorFlow, and in some releases of MAE."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,17 +125,17 @@ class Map:
     pairs: tuple[Pair, ...]
     """Names of tensors; of several that fit, the first holds."""
     prefix: str = ""
-    """What the names of a model that was saved without a head may lack."""
+    """A prefix that the names of a model saved without a head may lack."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Tensors that may be stored as well, and those that they repeat."""
+    """Tensors that may be stored in addition, and those that they repeat."""
     renamed: Callable[[str], str] = lambda name: name
     """A name that other releases give to one of these tensors, as the table has it."""
     ignored: tuple[str, ...] = ()
-    """Patterns of their names that tell nothing new: tables that are computed, leftovers."""
+    """Patterns of their names that are ignored: computed tables, leftovers."""
     fields: Mapping[str, Field]
     """Our fields that are fields of theirs."""
     fixed: Mapping[str, Any]
-    """What every such model is, in our fields; a position without its settings."""
+    """Values of our fields that every such model has; a position without its settings."""
     only: Mapping[str, Any] = field(default_factory=dict)
     """Their settings that would change the result, with the one value that can be read and is written."""
     pad: int | None = None
@@ -143,15 +143,15 @@ class Map:
     beside: tuple[str, ...] = ()
     """Files with more settings that may lie beside config.json."""
     read: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda theirs, tensors: {}
-    """What else our config gets from theirs and from which tensors there are; ValueError where we cannot express it."""
+    """Further fields of our config, from theirs and from the tensors; ValueError where we cannot express one."""
     write: Callable[[Any], Mapping[str, Any]] = lambda ours: {}
-    """What else is written of our config."""
+    """Further fields of theirs, from our config."""
     marked: Callable[[dict[str, Any], Mapping[str, int]], dict[str, Any]] = lambda theirs, ids: theirs | dict(ids)
     """Their config.json with the ids of the special tokens; ValueError for one that would mean something else there."""
     check: Callable[[Any], Iterable[str]] = lambda ours: ()
     """Further misfits of our config."""
     reword: Callable[[Any, Tensors], tuple[Any, Tensors]] = lambda ours, tensors: (ours, tensors)
-    """A config of ours that they say otherwise, with the tensors that then mean the same; for writing."""
+    """An equivalent config and tensors of ours that they can express; for writing."""
 
     def read_config(self, theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Their config.json, and their tensors, as our config."""
@@ -194,31 +194,31 @@ class Map:
         """Each field of our config that they cannot express, and what it would have to be."""
         heads = getattr(ours, "heads", None)  # stages have several numbers of them
         same = {"kv_heads": heads, "head_dim": ours.dim / heads if isinstance(heads, int) else None, "final_norm": None}
-        found = []
+        problems = []
         for name, needed in self.fixed.items():
             got = getattr(ours, name)
             plain = got.partition(":")[0] if name == "position" else got
             if plain != needed and not (name in same and got == same[name]):
-                found.append(f"{name}={got!r} would have to be {needed!r}")
+                problems.append(f"{name}={got!r} would have to be {needed!r}")
         for name, (_, _, values) in self.fields.items():
             if values is not None and getattr(ours, name) not in values.values():
                 known = ", ".join(dict.fromkeys(values.values()))
-                found.append(f"{name}={getattr(ours, name)!r} would have to be one of {known}")
-        return [*found, *self.check(ours)]
+                problems.append(f"{name}={getattr(ours, name)!r} would have to be one of {known}")
+        return [*problems, *self.check(ours)]
 
     def tidy(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their tensors under the names that the table has."""
-        found: dict[str, Tensor] = {}
+        renamed: dict[str, Tensor] = {}
         for name, tensor in theirs.items():
             for old, new in RENAMED.items():
                 name = name.replace(old, new)
             name = self.renamed(name)
             lacks = self.prefix + name in self.copies or (not self.reads(name) and self.reads(self.prefix + name))
-            found[self.prefix + name if lacks else name] = tensor
+            renamed[self.prefix + name if lacks else name] = tensor
         for copy, original in self.copies.items():
-            if copy in found and not self.reads(copy):
-                found.setdefault(original, found[copy])
-        return found
+            if copy in renamed and not self.reads(copy):
+                renamed.setdefault(original, renamed[copy])
+        return renamed
 
     def reads(self, name: str) -> bool:
         """Whether some model may have a tensor of its own under this name."""
@@ -226,15 +226,15 @@ class Map:
         return any(pattern(template).fullmatch(name) for template in templates)
 
     def to_ours(self, config: Any, wanted: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors that our model wants, by name and shape, made of theirs (after `tidy`)."""
+        """The tensors of our model, by name and shape, made of theirs (after `tidy`)."""
         left = {name for name in theirs if not any(fnmatchcase(name, ignored) for ignored in self.ignored)}
         ours = {}
         for name, tensor in wanted.items():
-            pair, place, _, sources = self.find(name, config)
+            pair, index, _, sources = self.find(name, config)
             if missing := [source for source in sources if source not in theirs]:
                 raise ValueError(f"no tensor {missing[0]!r}, which config.json asks for; one of the two is not its own")
             try:
-                ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[place]
+                ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[index]
                 fits = ours[name].shape == tensor.shape
             except (RuntimeError, IndexError):  # shapes that cannot even be joined or cut
                 fits = False
@@ -258,14 +258,14 @@ class Map:
     def to_theirs(self, config: Any, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theirs: dict[str, Tensor] = {}
         for name in ours:
-            pair, place, parts, targets = self.find(name, config)
-            if place == 0 and pair.written:  # several of ours are written with the first of them
+            pair, index, parts, targets = self.find(name, config)
+            if index == 0 and pair.written:  # several of ours are written with the first of them
                 tensors = TRANSFORMS[pair.transform].to_theirs([ours[part] for part in parts], len(targets))
                 theirs |= dict(zip(targets, tensors, strict=True))
         return theirs
 
     def find(self, name: str, config: Any) -> tuple[Pair, int, list[str], list[str]]:
-        """The pair that tells of our tensor `name`, its place in it, and all names of ours and theirs in it."""
+        """The pair that holds our tensor `name`, its index there, and all names of ours and theirs in it."""
         for pair in self.pairs:
             if all(getattr(config, key) in values for key, values in pair.when.items()) and (hit := pair.match(name)):
                 return pair, *hit
@@ -273,7 +273,7 @@ class Map:
 
 
 def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
-    """Whether `copy` adds nothing: it is not there, or equal. Their config.json does not always tell."""
+    """Whether the tensor `copy` is missing or equal to its original; their config.json does not always say so."""
     return copy not in tensors or (original in tensors and torch.equal(tensors[copy], tensors[original]))
 
 
@@ -286,5 +286,5 @@ def settings_of(position: str) -> dict[str, Any]:
 def with_settings(position: str, **settings: Any) -> str:
     """The position's name with the settings that are not the default."""
     default = settings_of(position)
-    told = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
-    return f"{position}:{told}" if told else position
+    text = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
+    return f"{position}:{text}" if text else position

@@ -1,4 +1,4 @@
-"""How images are prepared, as it lies beside a model: `preprocessor_config.json` in and out."""
+"""The preprocessing of images beside a model: `preprocessor_config.json` in and out."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ from regard.hub.files import read_json, write_json
 from regard.nn.patches import sides
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
-"""Of images; and of images and texts together, where newer releases keep the same as a part."""
+"""The file for images, and the file of newer releases for images and texts, which holds it as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
-"""What the filters are called there."""
+"""Their numbers of the filters."""
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),
@@ -25,13 +25,13 @@ KINDS: dict[str, dict[str, Any]] = {
         image_std=IMAGENET_STD,
     ),
 }  # fmt: skip
-"""What each of their processors does where the file leaves it out."""
+"""Defaults of each of their processors, for fields that a file leaves out."""
 SIZES = ("height", "width"), ("shortest_edge",), ("shortest_edge", "longest_edge")
-"""What a size may say."""
+"""The names of lengths that a size may have."""
 
 
 def load_preprocessing(directory: str | Path, config: Any) -> Preprocessing:
-    """What lies beside a model with this config; without a file, ViT's way for images of the model's own size."""
+    """The preprocessing beside a model with this config; without a file, ViT's for images of the model's own size."""
     path, whole = Path(directory) / PREPROCESSOR, Path(directory) / PROCESSOR
     fields = read_json(path) if path.is_file() else None
     if fields is None and whole.is_file():
@@ -46,7 +46,7 @@ def load_preprocessing(directory: str | Path, config: Any) -> Preprocessing:
 
 
 def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
-    """Their fields as ours; ValueError for what we cannot do."""
+    """Their fields as a preprocessing of ours; ValueError for what we cannot express."""
     if not isinstance(fields, dict):
         raise ValueError(f"image_processor={fields!r} is no object {{…}}; write it again")
     named = str(fields.get("image_processor_type") or fields.get("feature_extractor_type") or "ViTImageProcessor")
@@ -56,72 +56,72 @@ def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
     if kind not in KINDS:
         known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
         raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
-    told = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
-    if told.get("do_pad") and kind != "Detr":  # there smaller images of a batch are filled up, and said to be
+    settings = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
+    if settings.get("do_pad") and kind != "Detr":  # there smaller images of a batch are padded, with a mask
         raise ValueError("do_pad=True cannot be read here; only images that end up with one size can")
     filters: dict[int, Any] = {number: name for name, number in NUMBERS.items()}
-    if told["resample"] not in list(filters):  # which may be asked for anything
-        raise ValueError(f"resample={told['resample']!r} is not known; known: {', '.join(map(str, filters))}")
-    size = told["size"] if told.get("do_resize", True) else None
+    if settings["resample"] not in list(filters):  # which may be asked for anything
+        raise ValueError(f"resample={settings['resample']!r} is not known; known: {', '.join(map(str, filters))}")
+    size = settings["size"] if settings.get("do_resize", True) else None
     if isinstance(size, int) and kind == "Detr":
-        size = {"shortest_edge": size, "longest_edge": told.get("max_size", 1333)}
+        size = {"shortest_edge": size, "longest_edge": settings.get("max_size", 1333)}
     if isinstance(size, int) and kind == "CLIP":
         size = {"shortest_edge": size}
     lengths = {} if size is None else read_size("size", size, SIZES)
-    crop = read_size("crop_size", told["crop_size"], SIZES[:1]) if told.get("do_center_crop", False) else None
-    scale, centred = told.get("rescale_factor", 1 / 255), told.get("do_normalize", True)
+    crop = read_size("crop_size", settings["crop_size"], SIZES[:1]) if settings.get("do_center_crop", False) else None
+    scale, normalise = settings.get("rescale_factor", 1 / 255), settings.get("do_normalize", True)
     return Preprocessing(
         channels=channels,
         size=(lengths["height"], lengths["width"]) if "height" in lengths else None,
         shortest=lengths.get("shortest_edge"),
         longest=lengths.get("longest_edge"),
         crop=(crop["height"], crop["width"]) if crop is not None else None,
-        filter=filters[told["resample"]],
-        scale=parse(scale, float, "rescale_factor") if told.get("do_rescale", True) else None,
-        mean=each("image_mean", told["image_mean"], channels) if centred else (),
-        std=each("image_std", told["image_std"], channels) if centred else (),
+        filter=filters[settings["resample"]],
+        scale=parse(scale, float, "rescale_factor") if settings.get("do_rescale", True) else None,
+        mean=per_channel("image_mean", settings["image_mean"], channels) if normalise else (),
+        std=per_channel("image_std", settings["image_std"], channels) if normalise else (),
     )
 
 
 def read_size(name: str, size: Any, known: tuple[tuple[str, ...], ...]) -> dict[str, int]:
-    """Lengths by what they are called; two without names are height and width, one is both."""
+    """Lengths by name; two without names are height and width, one is both."""
     pair = [size, size] if isinstance(size, int) else size
     if isinstance(pair, list) and len(pair) == 2:
         size = dict(zip(known[0], pair, strict=True))
-    told = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
-    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in told.items()}
+    given = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
+    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in given.items()}
     if set(lengths) not in map(set, known) or min(lengths.values()) < 1:
-        ways = ", or ".join(" and ".join(way) for way in known)
-        raise ValueError(f"{name}={size} cannot be read here; give {ways}, above 0")
+        options = ", or ".join(" and ".join(names) for names in known)
+        raise ValueError(f"{name}={size} cannot be read here; give {options}, above 0")
     return lengths
 
 
-def each(name: str, value: Any, channels: int) -> tuple[float, ...]:
-    """A number for every channel; older files have one for all."""
+def per_channel(name: str, value: Any, channels: int) -> tuple[float, ...]:
+    """A number for every channel, from a list or from one number for all."""
     return parse([value] * channels if isinstance(value, int | float) else value, tuple[float, ...], name)
 
 
-def save_preprocessing(directory: str | Path, how: Preprocessing) -> None:
-    """Writes it so that others read the same."""
-    kind = "ViT" if how.shortest is None else "CLIP" if how.longest is None else "Detr"
+def save_preprocessing(directory: str | Path, preprocessing: Preprocessing) -> None:
+    """Write a preprocessing so that other projects read the same."""
+    kind = "ViT" if preprocessing.shortest is None else "CLIP" if preprocessing.longest is None else "Detr"
     fields: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
-        "do_resize": how.size is not None or how.shortest is not None,
-        "resample": NUMBERS[how.filter],
-        "do_center_crop": how.crop is not None,
-        "do_rescale": how.scale is not None,
-        "do_normalize": bool(how.mean),
-        "do_convert_rgb": how.channels == 3,
+        "do_resize": preprocessing.size is not None or preprocessing.shortest is not None,
+        "resample": NUMBERS[preprocessing.filter],
+        "do_center_crop": preprocessing.crop is not None,
+        "do_rescale": preprocessing.scale is not None,
+        "do_normalize": bool(preprocessing.mean),
+        "do_convert_rgb": preprocessing.channels == 3,
     }
-    if how.size is not None:
-        fields["size"] = {"height": how.size[0], "width": how.size[1]}
-    if how.shortest is not None:
-        longest = {} if how.longest is None else {"longest_edge": how.longest}
-        fields["size"] = {"shortest_edge": how.shortest, **longest}
-    if how.crop is not None:
-        fields["crop_size"] = {"height": how.crop[0], "width": how.crop[1]}
-    if how.scale is not None:
-        fields["rescale_factor"] = how.scale
-    if how.mean:
-        fields |= {"image_mean": list(how.mean), "image_std": list(how.std)}
+    if preprocessing.size is not None:
+        fields["size"] = {"height": preprocessing.size[0], "width": preprocessing.size[1]}
+    if preprocessing.shortest is not None:
+        longest = {} if preprocessing.longest is None else {"longest_edge": preprocessing.longest}
+        fields["size"] = {"shortest_edge": preprocessing.shortest, **longest}
+    if preprocessing.crop is not None:
+        fields["crop_size"] = {"height": preprocessing.crop[0], "width": preprocessing.crop[1]}
+    if preprocessing.scale is not None:
+        fields["rescale_factor"] = preprocessing.scale
+    if preprocessing.mean:
+        fields |= {"image_mean": list(preprocessing.mean), "image_std": list(preprocessing.std)}
     write_json(Path(directory) / PREPROCESSOR, fields)

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a path here, or a name on the Hugging Face Hub, fetched into its cache."""
+"""Checkpoints by path, or by a name on the Hugging Face Hub, fetched into its cache."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a model reads: one record for each modality. Importing this package registers them."""
+"""The modalities of model inputs, one record each. Importing this package registers them."""
 
 from regard.modalities import image, pixels, text  # noqa: F401
 from regard.modalities.base import Modality

@@ -24,7 +24,7 @@ class Modality:
     receive: Callable[[Any], Any]
     """An item as a reader takes it, from the JSON of a request; never a path of the server's machine."""
     unit: str
-    """What is counted, in the plural."""
+    """The unit of counts, in the plural."""
     field: str
     """The field of a request, and of JSON output, that holds an item."""
     widget: str

@@ -1,4 +1,4 @@
-"""One family a file; importing this package registers them all."""
+"""Model families, one a file; importing this package registers them all."""
 
 from regard.models.base import Generator, build, fitting, preset, without_labels
 from regard.models.bert import Bert, BertConfig

@@ -1,4 +1,4 @@
-"""What training and decoding ask of a model; a family says nothing about either."""
+"""The interface of models that training and decoding rely on."""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -7,17 +7,18 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import nearest, override
+from regard.nn.stack import Parts
 from regard.registry import models
 
 
 @runtime_checkable
 class State(Protocol):
-    """What a model remembers between steps: keys and values, or a recurrent state. Owned by the caller."""
+    """State of a model between decoding steps: keys and values, or a recurrent state. Owned by the caller."""
 
     length: int
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
-        """Keeps rows of the batch (beams); `sources` where the sources that they read change too."""
+        """Keep rows of the batch (beams); `sources` are the rows of their inputs to keep, where those change too."""
 
 
 @runtime_checkable
@@ -41,14 +42,26 @@ class Generator(Protocol):
     def new_cache(self, room: int) -> State: ...
 
     def prefill(self, prefix: Int[Tensor, "B T"], cache: State, **inputs: Tensor) -> Float[Tensor, "B V"]:
-        """Reads the first tokens (and `inputs`, such as a source); returns the scores of the next."""
+        """Read the first tokens and the `inputs`; return the logits of the next token."""
 
     def step(self, ids: Int[Tensor, "B"], cache: State) -> Float[Tensor, "B V"]:
-        """Reads one more token a row; returns the scores of the next."""
+        """Read one more token a row; return the logits of the next."""
+
+
+def check_generator(model: Any) -> None:
+    """Raise an error that names what a model lacks to be a `Generator`."""
+    missing = [name for name in ("reads", "new_cache", "prefill", "step") if not hasattr(model, name)]
+    if missing:
+        raise ValueError(f"{model!r:.60} cannot generate, it has no {missing[0]}; give a generative model")
+
+
+def parts_of(model: Any) -> Parts | None:
+    """Return the parts of a Transformer that may run as a program over pages; None for other models."""
+    return model.parts() if hasattr(model, "parts") else None
 
 
 def preset(family: str, name: str, **changes: Any) -> Any:
-    """The config of a published (or otherwise named) size of a family."""
+    """Return the config of a published (or otherwise named) size of a family."""
     cls = models[family]
     if name not in cls.presets:
         raise ValueError(f"{family} has no preset {name!r}; {nearest(name, cls.presets)}")
@@ -68,5 +81,5 @@ def without_labels(config: Any) -> Any:
 
 
 def build(family: str, config: Any) -> nn.Module:
-    """A freshly initialised model."""
+    """Return a newly initialised model."""
     return models[family](config)

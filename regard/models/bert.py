@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.embeddings import Embedding
 from regard.nn.heads import LabelHead, MaskHead, Pooler, mean_pool
 from regard.nn.masks import padding
 from regard.nn.norm import build_norm
-from regard.nn.stack import Stack, build_position, glorot, seek_likeness
+from regard.nn.stack import Stack, build_position, glorot, init_keys_as_queries
 from regard.registry import register_model
 
 TASKS = {"none": "embed", "mask": "fill", "pretrain": "fill", "classify": "classify", "tag": "tag", "answer": "answer"}
@@ -33,33 +34,26 @@ class BertConfig(BlockConfig):
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu"
-    """Of the feed-forward layer and the head."""
+    """Activation of the feed-forward layer and the head."""
     norm_place: NormPlace = "post"
-    """Norm before each part, or after its residual."""
     norm_eps: float = 1e-12
-    """Added to the variance under the root."""
     position: str = "learned"
-    """What order means."""
     max_len: int = 512
-    """Longest sequence planned for; a hard limit only for learned positions."""
     embedding_dim: int | None = None
     """Width of the embedding, if it is projected to `dim` (none: dim)."""
     types: int = 2
-    """Kinds of tokens: first and second text; 0 has none."""
+    """Token types: first and second text; 0 for none."""
     shared: bool = False
     """One block's weights at every depth (ALBERT)."""
     pooler: bool = True
     """A layer on the first token's vector, for tasks about the whole text."""
     pooler_activation: Literal["tanh", "relu"] = "tanh"
-    """Of that layer."""
+    """Activation of the pooler."""
     task: Literal["none", "mask", "pretrain", "classify", "tag", "answer"] = "pretrain"
-    """What the head does: nothing, hidden tokens, those and the next sentence, labels of a text or token, a span."""
+    """Head: none, masked tokens, those and the next sentence, labels of a text or of its tokens, or an answer span."""
     labels: tuple[str, ...] = ()
     """Names of the labels, for `classify` and `tag`."""
     pooling: Literal["mean", "first"] = "mean"
@@ -67,9 +61,7 @@ class BertConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth", "embedding_dim"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth", "embedding_dim")
         if self.task in POOLED and not self.pooler:
             raise ValueError(f"task {self.task!r} reads the pooled vector; set pooler=true")
 
@@ -103,7 +95,7 @@ class Bert(nn.Module):
         self.widen = nn.Linear(width, config.dim) if config.embedding_dim is not None else None
         self.pooler = Pooler(config.dim, activation=config.pooler_activation) if config.pooler else None
         glorot(self)
-        seek_likeness(self.encoder)
+        init_keys_as_queries(self.encoder)
         norm = build_norm(config.norm, width, config.norm_eps)
         looks: dict[str, Any] = dict(dropout=config.dropout, scaled=False, types=config.types, norm=norm)
         self.embedding = Embedding(config.vocab_size, width, position, **looks)
@@ -119,14 +111,18 @@ class Bert(nn.Module):
         if config.task == "none":
             return None
         if config.task in ("mask", "pretrain"):
-            how: dict[str, Any] = dict(activation=config.activation, norm=config.norm, eps=config.norm_eps)
-            return MaskHead(config.dim, self.embedding, **how)
+            options: dict[str, Any] = dict(activation=config.activation, norm=config.norm, eps=config.norm_eps)
+            return MaskHead(config.dim, self.embedding, **options)
         return LabelHead(config.dim, len(config.labels) or 2, dropout=config.dropout)
+
+    def head_names(self) -> tuple[str, ...]:
+        """The beginnings of the names of the head's parameters; the pooler is one of them where the head reads it."""
+        return ("head.", "pooler.") if self.config.task in POOLED else ("head.",)
 
     def features(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """A vector for each token."""
+        """Return a vector for each token."""
         x = self.embedding(ids, types=types)
         if self.widen is not None:
             x = self.widen(x)
@@ -135,7 +131,8 @@ class Bert(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B *N"]:
-        """What the task's head says: scores over words, labels, or (start, end) of each token; without one, vectors."""
+        """Return the head's logits: over the vocabulary, labels, or (start, end) of each token; without a head,
+        vectors."""
         x = self.features(ids, lengths, types)
         if self.head is None:
             return x
@@ -144,14 +141,22 @@ class Bert(nn.Module):
             x = self.pooler(x)
         return self.head(x)
 
+    def outputs(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B *N"] | tuple[Tensor, ...]:
+        """Outputs of every head that a training step uses; `pretrain` has two."""
+        if self.config.task != "pretrain":
+            return self(ids, lengths)
+        assert self.head is not None
+        x = self.features(ids, lengths)
+        return self.head(x), self.follows(x)
+
     def follows(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
-        """Scores of "the second text follows the first" and "it does not"."""
+        """Return logits for "the second text follows the first" and "it does not"."""
         assert self.pooler is not None and self.pair_head is not None
         return self.pair_head(self.pooler(x))
 
     def embed(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B D"]:
-        """One vector for each text."""
+        """Return one vector for each text."""
         x = self.features(ids, lengths, types)
         return mean_pool(x, lengths) if self.config.pooling == "mean" else x[:, 0]

@@ -1,7 +1,7 @@
-"""Captions of pictures with visual attention (Xu et al., 2015): each word looks at the picture anew.
+"""Image captioning with visual attention (Xu et al., 2015): each word attends to the image.
 
-Unlike seq2seq.py and transformer.py: what is looked at are not words but places of the picture, a grid of convolutional
-features that see only their surroundings, so that where a word looks means something.
+Unlike seq2seq.py and transformer.py: the decoder attends not to words but to cells of a convolutional feature map,
+whose receptive fields are local, so that attention locates what a word describes.
 pixels B C Y X → h B S D;
 recurrent: e_ti = f_att(s_{t−1}, h_i), α_t = softmax e_t, c_t = Σ α_ti h_i, s_t = RNN([y; c_t]);
 transformer: the decoder of transformer.py, whose cross-attention reads h
@@ -14,11 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.seq2seq import RecurrentCache, RecurrentDecoder, Seq2SeqConfig
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
-from regard.nn.convolution import Eye
+from regard.nn.convolution import ConvStem
 from regard.nn.embeddings import Embedding, Head
+from regard.nn.grids import PatchGrid
 from regard.nn.masks import causal
 from regard.nn.patches import Side, resample, sides
 from regard.nn.stack import Stack, build_position, glorot
@@ -34,33 +36,29 @@ class CaptionerConfig(BlockConfig):
     image: Side = 64
     """Pixels of a side that positions are learned for, or rows,columns."""
     channels: int = 3
-    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    """Channels of a pixel: 3 for colour, 1 for grey."""
     widths: tuple[int, ...] = (24, 48, 96)
-    """Channels of the convolutions; each entry halves the picture's sides."""
+    """Channels of the convolutions; each entry halves the image's sides."""
     decoder: Literal["recurrent", "transformer"] = "recurrent"
-    """What writes: a recurrent network with f_att, or Transformer blocks with cross-attention."""
+    """Decoder: a recurrent network with f_att, or Transformer blocks with cross-attention."""
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     """Kind of recurrent cell."""
     layers: int = 1
     """Recurrent layers."""
     score: Literal["additive", "dot", "general"] = "additive"
-    """f_att of the recurrent decoder: a small network on state and place, or Luong's two products."""
+    """f_att of the recurrent decoder: additive, or Luong's dot product or bilinear form."""
     depth: int = 3
     """Blocks of the Transformer decoder."""
     dim: int = 128
     """Width of features, embeddings and states."""
     heads: int = 4
-    """Attention heads."""
     ffn_dim: int = 256
-    """Hidden width of the feed-forward layer."""
     max_len: int = 64
-    """Longest caption planned for; a hard limit only for learned positions."""
+    """Longest caption expected; a hard limit only for learned positions."""
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "channels", "layers", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "channels", "layers", "depth")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"widths={self.widths} must be at least one positive number")
         sides(self.image)
@@ -69,18 +67,17 @@ class CaptionerConfig(BlockConfig):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of places."""
-        rows, columns = sides(self.image)
-        return -(-rows // self.cell_side), -(-columns // self.cell_side)
+        """Rows and columns of the feature map."""
+        return PatchGrid(sides(self.image), 1).coarser(self.cell_side).grid
 
     @property
     def cell_side(self) -> int:
-        """Pixels from one place to the next."""
+        """Pixels from one cell of the feature map to the next."""
         return 2 ** len(self.widths)
 
     @property
     def idle(self) -> dict[str, str]:
-        """Fields without effect, those of the decoder that there is not, and why."""
+        """Fields without effect, those of the other decoder, and why."""
         names = {"cell", "layers", "score"}
         if self.decoder == "recurrent":
             names = {field.name for field in fields(BlockConfig)} - {"dim", "dropout", "max_len"} | {"depth"}
@@ -88,34 +85,34 @@ class CaptionerConfig(BlockConfig):
 
     @property
     def recurrent(self) -> Seq2SeqConfig:
-        """The recurrent decoder's config."""
+        """Config of the recurrent decoder."""
         return Seq2SeqConfig(
             vocab_size=self.vocab_size, dim=self.dim, depth=self.layers, cell=self.cell, score=self.score,
             dropout=self.dropout, max_len=self.max_len,
         )  # fmt: skip
 
 
-class RecurrentWriter(RecurrentDecoder):
-    """Begins with the mean of all places, then looks at some of them for each word."""
+class RecurrentCaptionDecoder(RecurrentDecoder):
+    """Recurrent decoder: starts from the mean of all cells, then attends to them at each word."""
 
     def build_encoder(self) -> None:
         parts = 2 if self.config.cell == "lstm" else 1
         self.begin = nn.ModuleList(nn.Linear(self.config.dim, self.config.dim) for _ in range(parts))
 
     def start(
-        self, places: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: RecurrentCache
+        self, cells: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: RecurrentCache
     ) -> Float[Tensor, "B T D"]:
-        mean = places.mean(1).expand(self.config.depth, -1, -1)
+        mean = cells.mean(1).expand(self.config.depth, -1, -1)
         cache.state = [linear(mean).tanh() for linear in self.begin]
-        cache.keys, cache.values = self.key(places), places
+        cache.keys, cache.values = self.key(cells), cells
         return self.write(ids, cache)
 
-    def features(self, places: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return self.start(places, target, RecurrentCache())
+    def features(self, cells: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return self.start(cells, target, RecurrentCache())
 
 
-class TransformerWriter(nn.Module):
-    """Blocks that see the words so far and, through cross-attention, the places."""
+class TransformerCaptionDecoder(nn.Module):
+    """Transformer decoder: attends to the words so far and, through cross-attention, to the cells."""
 
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
@@ -129,22 +126,22 @@ class TransformerWriter(nn.Module):
     def new_cache(self, room: int) -> Cache:
         return self.decoder.new_cache(room)
 
-    def start(self, places: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: Cache) -> Float[Tensor, "B T D"]:
-        cache.source = [KeyValues(places.shape[1], fixed=True) for _ in cache.own]
-        return self.write(ids, cache, places)
+    def start(self, cells: Float[Tensor, "B S D"], ids: Int[Tensor, "B T"], cache: Cache) -> Float[Tensor, "B T D"]:
+        cache.source = [KeyValues(cells.shape[1], fixed=True) for _ in cache.own]
+        return self.write(ids, cache, cells)
 
     def write(
-        self, ids: Int[Tensor, "B T"], cache: Cache, places: Float[Tensor, "B S D"] | None = None
+        self, ids: Int[Tensor, "B T"], cache: Cache, cells: Float[Tensor, "B S D"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        return self.decoder(self.embedding(ids, start=cache.length), places, mask=causal(), cache=cache)
+        return self.decoder(self.embedding(ids, start=cache.length), cells, mask=causal(), cache=cache)
 
-    def features(self, places: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return self.decoder(self.embedding(target), places, mask=causal())
+    def features(self, cells: Float[Tensor, "B S D"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return self.decoder(self.embedding(target), cells, mask=causal())
 
 
 @register_model("captioner")
 class Captioner(nn.Module):
-    """Convolutions that see, and a decoder that says what there is."""
+    """Convolutions that encode an image, and a decoder that generates its caption."""
 
     reads: ClassVar[tuple[str, ...]] = ("pixels",)
     config_class = CaptionerConfig
@@ -158,28 +155,36 @@ class Captioner(nn.Module):
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
         self.config = config
-        self.eye = Eye(config.channels, config.widths, config.dim)
+        self.eye = ConvStem(config.channels, config.widths, config.dim)
         rows, columns = config.grid
         self.positions = nn.Parameter(torch.randn(rows * columns, config.dim) * 0.02)
         recurrent = config.decoder == "recurrent"
-        self.writer = RecurrentWriter(config.recurrent) if recurrent else TransformerWriter(config)
+        self.writer = RecurrentCaptionDecoder(config.recurrent) if recurrent else TransformerCaptionDecoder(config)
 
     @property
     def head(self) -> Head:
         return self.writer.head
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S D"]:
-        """The features h_i of each place, row by row, with where they are."""
+    def image_tower(self) -> nn.Module:
+        """The convolutions."""
+        return self.eye
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The cells of the feature map of an image of that size."""
+        return PatchGrid(size, 1).coarser(self.config.cell_side)
+
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S D"]:
+        """Return the features h_i of each cell, row by row, with their positions."""
         x = self.eye(pixels)
         rows, columns = x.shape[2:]
         return x.flatten(2).mT + resample(self.positions, self.config.grid, (rows, columns))
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """One vector for each picture: the mean of its places."""
-        return self.places(pixels).mean(1)
+        """Return one vector for each image: the mean of its cells."""
+        return self.cells(pixels).mean(1)
 
     def features(self, pixels: Float[Tensor, "B C Y X"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        return self.writer.features(self.places(pixels), target)
+        return self.writer.features(self.cells(pixels), target)
 
     def forward(self, pixels: Float[Tensor, "B C Y X"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         return self.head(self.features(pixels, target))
@@ -190,7 +195,7 @@ class Captioner(nn.Module):
     def prefill(
         self, prefix: Int[Tensor, "B T"], cache: Any, *, pixels: Float[Tensor, "B C Y X"]
     ) -> Float[Tensor, "B V"]:
-        return self.head(self.writer.start(self.places(pixels), prefix, cache)[:, -1])
+        return self.head(self.writer.start(self.cells(pixels), prefix, cache)[:, -1])
 
     def step(self, ids: Int[Tensor, "B"], cache: Any) -> Float[Tensor, "B V"]:
         return self.head(self.writer.write(ids[:, None], cache)[:, -1])

@@ -1,7 +1,7 @@
-"""CLIP: pictures and texts as vectors of one space (Radford et al., 2021).
+"""CLIP: images and texts as vectors of one space (Radford et al., 2021).
 
-Unlike vit.py: a norm in front of the blocks, and patches without a bias. Beside it a stack that reads texts from left
-to right, as gpt.py; its last token, which has seen all others, stands for the text. Both are projected to one width.
+Unlike vit.py: a norm before the blocks, and patches without a bias. Beside it a causal text tower, as gpt.py; its last
+token, which attends to all others, gives the vector of the text. Both are projected to one width.
 pixels B C Y X → patches → norm → blocks → class token → vector B E
 ids B T → embed + positions → blocks → norm → last token → vector B E
 """
@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import Activation, BlockConfig
-from regard.nn.convolution import Eye
+from regard.nn.convolution import ConvStem
 from regard.nn.embeddings import Embedding
 from regard.nn.masks import causal
 from regard.nn.norm import build_norm
@@ -27,19 +28,16 @@ from regard.nn.stack import Stack, build_position, glorot
 from regard.registry import positions, register_model
 
 TEMPERATURE = 0.07
-"""To begin with."""
+"""Initial temperature."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CLIPConfig(ImageConfig):
-    """Sizes of the tower for pictures, as in ViT, and of that for texts; the defaults are `vit-b/32`."""
+    """Sizes of the image tower, as in ViT, and of the text tower; the defaults are `vit-b/32`."""
 
     patch: int = 32
-    """Pixels of a patch's side."""
     activation: Activation = "quick-gelu"
-    """Of the feed-forward layers."""
     norm_eps: float = 1e-5
-    """Added to the variance under the root."""
     vocab_size: int = 49_408
     """Entries of the vocabulary."""
     max_len: int = 77
@@ -47,57 +45,56 @@ class CLIPConfig(ImageConfig):
     text_dim: int = 512
     """Width of the text's token vectors."""
     text_depth: int = 12
-    """Blocks that read the text."""
+    """Blocks of the text tower."""
     text_heads: int = 8
-    """Their attention heads."""
+    """Attention heads of the text tower."""
     text_ffn_dim: int = 2048
-    """Hidden width of their feed-forward layers."""
+    """Hidden width of the text tower's feed-forward layers."""
     embedding_dim: int = 512
-    """Width of the vectors that pictures and texts become."""
+    """Width of the shared embedding space."""
     stem: tuple[int, ...] = ()
-    """Widths of convolutions that make the patches' vectors, each halving the sides (none: one matrix on pixels)."""
+    """Widths of convolutions that embed the patches, each halving the sides (none: a linear patch embedding)."""
 
     def __post_init__(self) -> None:
         ImageConfig.__post_init__(self)
-        for name in ("vocab_size", "text_depth", "embedding_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "text_depth", "embedding_dim")
         if self.stem and 2 ** len(self.stem) != self.patch:
-            halved = f"{len(self.stem)} convolutions that halve a picture give patches of {2 ** len(self.stem)}"
+            halved = f"{len(self.stem)} convolutions that halve an image give patches of {2 ** len(self.stem)}"
             raise ValueError(f"{halved} pixels, got patch={self.patch}; set one as the other")
         if self.head_dim is not None or self.kv_heads is not None:
             raise ValueError("both towers have their own heads; leave head_dim and kv_heads unset")
         if positions[self.position].on_grid:
-            raise ValueError("position=grid is for pictures, and both towers have one kind; use sinusoidal or learned")
+            raise ValueError("position=grid is for images, and both towers have one scheme; use sinusoidal or learned")
 
     @property
     def tokens(self) -> int:
-        """All tokens of a picture."""
+        """Tokens of an image."""
         return self.vision.tokens
 
     @property
     def vision(self) -> ViTConfig:
-        """The config of the tower for pictures: a ViT without labels."""
+        """Config of the image tower: a ViT without labels."""
         return ViTConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ImageConfig)})
 
     @property
     def text(self) -> BlockConfig:
-        """The config of the tower for texts."""
+        """Config of the text tower."""
         shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(BlockConfig)}
         own = dict(dim=self.text_dim, heads=self.text_heads, ffn_dim=self.text_ffn_dim)
         return BlockConfig(**shared | own)
 
 
-class Stem(Eye):
-    """Convolutions in place of patches (Xiao et al., 2021): with few pictures, shapes are learned far sooner."""
+class Stem(ConvStem):
+    """A convolutional stem in place of the patch embedding (Xiao et al., 2021): with few images, shapes are learned
+    sooner."""
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         rows, columns = grid_of(tuple(pixels.shape[2:]), self.side)
         return super().forward(pixels[:, :, : rows * self.side, : columns * self.side])
 
 
-class Vision(ViT):
-    """A ViT whose tokens are normalised before the first block, which makes a bias of the patches needless."""
+class ImageTower(ViT):
+    """A ViT with a norm before the first block, which makes a bias of the patches needless."""
 
     def __init__(self, config: ViTConfig, stem: tuple[int, ...] = ()) -> None:
         super().__init__(config)
@@ -111,8 +108,8 @@ class Vision(ViT):
         return self.norm(super().tokens(pixels))
 
 
-class Reader(nn.Module):
-    """A stack that reads a text from left to right."""
+class TextTower(nn.Module):
+    """Text tower: a causal stack of blocks."""
 
     def __init__(self, config: BlockConfig, vocab_size: int, depth: int) -> None:
         super().__init__()
@@ -122,13 +119,13 @@ class Reader(nn.Module):
         self.embedding = Embedding(vocab_size, config.dim, position, dropout=config.dropout, scaled=False)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """A vector for each token. Rows are padded on the right, where the causal mask hides the padding."""
+        """Return a vector for each token. Rows are padded on the right, where the causal mask hides the padding."""
         return self.stack(self.embedding(ids), mask=causal())
 
 
 @register_model("clip")
 class CLIP(nn.Module):
-    """Two towers, and how alike a picture and a text are."""
+    """An image tower, a text tower, and the similarity of their vectors."""
 
     config_class = CLIPConfig
     task = "match"
@@ -148,37 +145,53 @@ class CLIP(nn.Module):
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__()
         self.config = config
-        self.vision = Vision(config.vision, config.stem)
-        self.text = Reader(config.text, config.vocab_size, config.text_depth)
+        self.vision = ImageTower(config.vision, config.stem)
+        self.text = TextTower(config.text, config.vocab_size, config.text_depth)
         self.project_picture = nn.Linear(config.dim, config.embedding_dim, bias=False)
         self.project_text = nn.Linear(config.text_dim, config.embedding_dim, bias=False)
         glorot(self.project_picture)
         glorot(self.project_text)
         self.scale = nn.Parameter(torch.tensor(-math.log(TEMPERATURE)))
 
+    def image_tower(self) -> ImageTower:
+        """The part that reads images."""
+        return self.vision
+
+    def text_tower(self) -> TextTower:
+        """The part that reads texts."""
+        return self.text
+
+    def axes(self) -> dict[str, int]:
+        """Sizes of axes in the signature of `forward`: texts are as long as planned for."""
+        return {"T": self.config.max_len}
+
+    def cost_note(self, training: bool) -> str:
+        """What a reader of the model's cost should know."""
+        return f"texts of {self.config.max_len} tokens, one for each image"
+
     @property
     def temperature(self) -> Float[Tensor, ""]:
-        """What likeness is divided by, e^−scale."""
+        """The divisor of similarities, e^−scale."""
         return (-self.scale).exp()
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B E"]:
-        """One vector for each picture."""
+        """Return one vector for each image."""
         return self.project_picture(self.vision.embed(pixels))
 
     def embed_text(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B E"]:
-        """One vector for each text: that of its last token, of which there are `lengths`."""
+        """Return one vector for each text: that of its last token, at `lengths` − 1."""
         last = torch.arange(len(ids), device=ids.device), lengths - 1
         return self.project_text(self.text(ids)[last])
 
     def features(
         self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
     ) -> tuple[Float[Tensor, "B E"], Float[Tensor, "M E"]]:
-        """The vectors of pictures and of texts."""
+        """Return the vectors of images and of texts."""
         return self.embed(pixels), self.embed_text(ids, lengths)
 
     def forward(
         self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
     ) -> Float[Tensor, "B M"]:
-        """How alike each picture and each text are: the cosine of their vectors, over the temperature."""
+        """Return the similarity of each image and each text: the cosine of their vectors over the temperature."""
         pictures, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
         return pictures @ texts.T / self.temperature

@@ -1,11 +1,12 @@
-"""A CNN with attention: convolutions see what is near, self-attention on their feature maps sees everything.
+"""A CNN with attention: convolutions are local, self-attention on their feature maps is global.
 
-Unlike swin.py: tokens are the places of a map that residual blocks of convolutions made (He et al., 2016), and between
-those of the last stages attention is put (Wang et al., 2018); positions come from what the convolutions saw. Without
-it, a plain CNN.
+Unlike swin.py: tokens are the cells of a feature map of residual blocks (He et al., 2016), and self-attention is
+inserted between those of the last stages (Wang et al., 2018); positions come from the convolutions. Without attention,
+a plain CNN.
 pixels B C Y X → maps B D Y X → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.attention import AttentionConfig
 from regard.nn.convolution import ImageAttention, ResidualBlock
 from regard.nn.feedforward import GATED
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.stack import glorot
 from regard.registry import register_model
 
@@ -25,13 +27,13 @@ class CNNAttentionConfig(HierarchyConfig):
     """Sizes of the stages and their labels."""
 
     patch: int = 4
-    """Pixels from one place of the first map to the next; each sees a square of twice that, and one more."""
+    """Pixels from one cell of the first feature map to the next."""
     dim: int = 64
     """Channels of the first stage; each further one has twice as many."""
     depths: tuple[int, ...] = (2, 2, 2, 2)
     """Residual blocks of each stage."""
     attention: int = 1
-    """Stages, counted from the last, with self-attention behind each block; 0 is a plain CNN."""
+    """Number of stages, from the last, with self-attention after each block; 0 is a plain CNN."""
     heads: int = 8
     """Attention heads in the last stage."""
 
@@ -40,9 +42,11 @@ class CNNAttentionConfig(HierarchyConfig):
         if not 0 <= self.attention <= len(self.depths):
             raise ValueError(f"attention={self.attention} is no number of stages; there are {len(self.depths)}")
         if self.activation in GATED:
-            raise ValueError(f"activation={self.activation} has a gate, which convolutions have not; use gelu or relu")
+            raise ValueError(
+                f"activation={self.activation} has a gate, which convolutions do not support; use gelu or relu"
+            )
         for stage in range(len(self.depths)):
-            self.looks(stage)
+            self.attention_for(stage)
 
     @classmethod
     def fitting(cls, rows: int, columns: int) -> dict[str, Any]:
@@ -54,8 +58,8 @@ class CNNAttentionConfig(HierarchyConfig):
         """Fields without effect, and why."""
         return {} if self.attention else dict.fromkeys(("heads", "kernel", "attention_dropout"), "attention 0")
 
-    def looks(self, stage: int) -> AttentionConfig | None:
-        """The attention of a stage's blocks, if they have any: heads of one size throughout."""
+    def attention_for(self, stage: int) -> AttentionConfig | None:
+        """Return the attention config of a stage's blocks, or None: heads have one size throughout."""
         before = len(self.depths) - 1 - stage
         if before >= self.attention:
             return None
@@ -65,7 +69,7 @@ class CNNAttentionConfig(HierarchyConfig):
 
 @register_model("cnn-attention")
 class CNNAttention(Hierarchy):
-    """Stages of convolutions, attention behind the last of them and, for labels, a head."""
+    """Stages of convolutions, attention in the last of them and, for labels, a head."""
 
     config: CNNAttentionConfig
     config_class = CNNAttentionConfig
@@ -86,14 +90,22 @@ class CNNAttention(Hierarchy):
         config, layers, dim = self.config, list[nn.Module](), self.config.dim * 2**number
         for block, rate in enumerate(config.rates[number]):
             first = number > 0 and block == 0
-            how: dict[str, Any] = dict(
+            options: dict[str, Any] = dict(
                 stride=2 if first else 1, activation=config.activation, eps=config.norm_eps, dropout=config.dropout,
                 path_dropout=rate,
             )  # fmt: skip
-            layers.append(ResidualBlock(dim // 2 if first else dim, dim, **how))
-            if (looks := config.looks(number)) is not None:
-                layers.append(ImageAttention(looks))
+            layers.append(ResidualBlock(dim // 2 if first else dim, dim, **options))
+            if (attention_for := config.attention_for(number)) is not None:
+                layers.append(ImageAttention(attention_for))
         return layers
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grid of each attention layer, behind the convolutions before it."""
+        for block in self.blocks:
+            if isinstance(block, ResidualBlock):
+                patches = patches.coarser(block.convolutions[0].stride[0])  # type: ignore[index, arg-type]
+            if isinstance(block, ImageAttention):
+                yield LayerGrids(queries=patches, keys=patches)
+
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         return self.blocks(self.patches(pixels)).flatten(2).mT

@@ -1,7 +1,7 @@
-"""DETR: a set of things found in a picture, without anchors and without rules of thumb (Carion et al., 2020).
+"""DETR: object detection as set prediction, without anchors or non-maximum suppression (Carion et al., 2020).
 
-Unlike transformer.py: the source is a feature map of a ResNet, the target a fixed number of learned queries that are
-answered all at once; places are told to queries and keys in every layer, and nothing is hidden from anyone.
+Unlike transformer.py: the source is a ResNet's feature map, the target a fixed number of learned queries that are
+decoded in parallel; positions are added to queries and keys in every layer, and no mask hides any but padding.
 pixels B C Y X → ResNet → cells B S D → encoder;  queries Q D → decoder (cross) B Q D → labels and boxes B Q N
 """
 
@@ -13,10 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.dropout import dropout
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import BoxHead, LabelHead
-from regard.nn.masks import marked
+from regard.nn.masks import valid_keys
 from regard.nn.patches import Side, sides
 from regard.nn.positioned import PositionedStack, grid_sinusoids, valid_cells
 from regard.nn.resnet import ResNet, halved
@@ -29,24 +31,25 @@ class DETRConfig:
     """Sizes of the ResNet, of encoder and decoder, and the labels; the defaults are `detr-r50`."""
 
     image: Side = 800
-    """Pixels of a side that costs are counted for, or rows,columns; pictures of any size are read."""
+    """Pixels of a side that costs are computed for, or rows,columns; images of any size are read."""
     channels: int = 3
-    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    """Channels of a pixel: 3 for colour, 1 for grey."""
     stem: int = 64
     """Width of the ResNet's first convolution."""
     widths: tuple[int, ...] = (256, 512, 1024, 2048)
-    """Widths of its stages; rows and columns are a quarter of the picture's at the first, and halve at each other."""
+    """Widths of its stages; rows and columns are a quarter of the image's in the first, and halve in each further
+    one."""
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     """Residual blocks of each stage."""
     bottleneck: bool = True
     """Blocks of three convolutions, the middle one narrow; otherwise of two."""
     frozen: bool = True
-    """Norms of the ResNet are constants, as published; otherwise they learn."""
+    """Frozen batch norms in the ResNet, as published; otherwise they are trained."""
     queries: int = 100
-    """Most things that are found in a picture."""
+    """Number of object queries: most objects that are detected in an image."""
     contents: bool = False
-    """Queries start with learned contents; published ones with zeros, of which the first self-attention makes nothing.
-    """
+    """Learned initial contents of the queries; published models have zeros, which the first self-attention cannot
+    use."""
     dim: int = 256
     """Width of the token vectors."""
     depth: int = 6
@@ -58,36 +61,36 @@ class DETRConfig:
     ffn_dim: int = 2048
     """Hidden width of the feed-forward layers."""
     activation: Activation = "relu"
-    """Of the feed-forward layers."""
+    """Activation of the feed-forward layers."""
     norm_place: NormPlace = "post"
     """Norm before each part, or after its residual as published."""
     kernel: str = "full"
-    """How weights are computed."""
+    """Attention kernel."""
     dropout: float = 0.1
-    """On the cells and on what each part adds to the residual stream."""
+    """Dropout on the cells and on the output of each part."""
     attention_dropout: float = 0.0
-    """On the attention weights."""
+    """Dropout on the attention weights."""
     ffn_dropout: float = 0.0
-    """On the feed-forward layers' hidden units."""
+    """Dropout on the feed-forward layers' hidden units."""
     labels: tuple[str, ...] = ()
-    """Names of the things that can be found."""
+    """Names of the object classes."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "stem", "queries", "depth", "decoder_depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "stem", "queries", "depth", "decoder_depth")
         if not self.widths or len(self.widths) != len(self.blocks) or min(*self.widths, *self.blocks) < 1:
             raise ValueError(f"widths={self.widths} and blocks={self.blocks} must have a positive number a stage")
         if self.bottleneck and min(self.widths) < 4:
             raise ValueError(f"bottlenecks are a quarter of widths={self.widths}; use at least 4, or bottleneck=false")
         if self.dim % 4:
-            raise ValueError(f"places need a width divisible by 4, got dim={self.dim}; use {self.dim + -self.dim % 4}")
+            raise ValueError(
+                f"positions need a width divisible by 4, got dim={self.dim}; use {self.dim + -self.dim % 4}"
+            )
         sides(self.image)
         self.layers  # noqa: B018  its own checks
 
     @property
     def layers(self) -> BlockConfig:
-        """What the blocks of encoder and decoder are."""
+        """Config of the blocks of encoder and decoder."""
         return BlockConfig(
             dim=self.dim, heads=self.heads, ffn_dim=self.ffn_dim, activation=self.activation,
             norm_place=self.norm_place, dropout=self.dropout, attention_dropout=self.attention_dropout,
@@ -96,13 +99,13 @@ class DETRConfig:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the feature map of an image."""
+        """Rows and columns of an image's feature map."""
         rows, columns = sides(self.image)
         return halved(rows, len(self.blocks) + 1), halved(columns, len(self.blocks) + 1)
 
     @property
     def tokens(self) -> int:
-        """Cells of that map."""
+        """Cells of the feature map."""
         return math.prod(self.grid)
 
 
@@ -111,7 +114,7 @@ SMALL: dict[str, Any] = dict(bottleneck=False, frozen=False, dropout=0.0)
 
 @register_model("detr")
 class DETR(nn.Module):
-    """A ResNet, an encoder of its cells, and a decoder of queries that each find one thing, or nothing."""
+    """A ResNet, an encoder of its cells, and a decoder of queries that each predict one object, or none."""
 
     config_class = DETRConfig
     task = "detect"
@@ -132,63 +135,72 @@ class DETR(nn.Module):
     def __init__(self, config: DETRConfig) -> None:
         super().__init__()
         self.config, dim = config, config.dim
-        how: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
+        options: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
         pre = config.norm_place == "pre"
         self.encoder = PositionedStack(config.layers, depth=config.depth, cross=False, final_norm=pre)
         self.decoder = PositionedStack(config.layers, depth=config.decoder_depth, cross=True, final_norm=True)
-        self.head = LabelHead(dim, len(config.labels) + 1, dropout=0.0)  # the last is for nothing
+        self.head = LabelHead(dim, len(config.labels) + 1, dropout=0.0)  # the last is "no object"
         self.box = BoxHead(dim)
         glorot(self)
         for layer in (self.head.out, cast(nn.Linear, self.box.layers[-1])):
-            layer.weight.detach().mul_(0.1)  # at first no label is likelier, and all boxes are alike
-        self.backbone = ResNet(config.channels, config.stem, config.widths, config.blocks, **how)
+            layer.weight.detach().mul_(0.1)  # initially all labels are equally probable, and all boxes equal
+        self.backbone = ResNet(config.channels, config.stem, config.widths, config.blocks, **options)
         self.project = nn.Conv2d(config.widths[-1], dim, 1)
         self.queries = nn.Parameter(torch.randn(config.queries, dim))
         self.contents = nn.Parameter(torch.randn(config.queries, dim) * 0.02) if config.contents else None
 
+    def image_tower(self) -> PositionedStack:
+        """The encoder of the feature map's cells."""
+        return self.encoder
+
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The cells of the feature map of an image of that size."""
+        halvings = len(self.config.blocks) + 1
+        return PatchGrid((halved(size[0], halvings), halved(size[1], halvings)), 2**halvings)
+
     def states(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None
     ) -> Float[Tensor, "L B Q D"]:
-        """What each block of the decoder made of the queries."""
+        """Return the queries after each block of the decoder."""
         memory, real = self.encode(pixels, sizes)
         where = grid_sinusoids(real, self.config.dim, memory.dtype)
         x = self.queries.new_zeros(()) if self.contents is None else self.contents
         x = x.expand(len(pixels), *self.queries.shape)
-        mask = None if sizes is None else marked(real.flatten(1))
-        told = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
-        return self.decoder(x, memory, every=True, **told)
+        mask = None if sizes is None else valid_keys(real.flatten(1))
+        inputs = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
+        return self.decoder(x, memory, every=True, **inputs)
 
     def encode(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "#B N M"]]:
-        """A vector for each cell of the feature map, and which cells lie in the picture."""
+        """Return a vector for each cell of the feature map, and which cells belong to the image."""
         x = self.project(self.backbone(pixels))
         grid, x = x.shape[2:], dropout(x.flatten(2).mT, self.config.dropout, self.training)
         everywhere = torch.ones(1, *grid, dtype=torch.bool, device=x.device)
         real = everywhere if sizes is None else valid_cells(pixels, sizes, grid)
-        mask = None if sizes is None else marked(real.flatten(1))
+        mask = None if sizes is None else valid_keys(real.flatten(1))
         return self.encoder(x, positions=grid_sinusoids(real, self.config.dim, x.dtype), mask=mask), real
 
     def features(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None
     ) -> Float[Tensor, "B Q D"]:
-        """A vector for each query."""
+        """Return a vector for each query."""
         return self.states(pixels, sizes)[-1]
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """One vector for each picture: the mean of its cells."""
+        """Return one vector for each image: the mean of its cells."""
         return self.encode(pixels)[0].mean(1)
 
     def answers(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
-        """What queries say: a score for each label, one for nothing, and four numbers of the box."""
+        """Return the predictions of queries: a logit for each label, one for "no object", and four box coordinates."""
         return torch.cat([self.head(x), self.box(x)], dim=-1)
 
     def forward(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None
     ) -> Float[Tensor, "B Q N"]:
-        """The answers of all queries; `apart` takes scores and boxes out of them.
+        """Return the predictions of all queries; `apart` splits them into logits and boxes.
 
-        `sizes` are rows and columns of each picture, where smaller ones are filled up with zeros at the bottom and the
-        right. Boxes are shares of the picture's own sides.
+        `sizes` are rows and columns of each image, where smaller ones are padded with zeros at the bottom and the
+        right. Boxes are relative to the image's own sides.
         """
         return self.answers(self.features(pixels, sizes))

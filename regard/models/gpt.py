@@ -1,7 +1,7 @@
 """GPT: a decoder-only language model (Radford et al., 2019), and with other settings Llama (Touvron et al., 2023).
 
 Unlike transformer.py: one stack, a causal mask, no source.
-ids B T → embed B T D → blocks → norm → scores B T V
+ids B T → embed B T D → blocks → norm → logits B T V
 """
 
 from dataclasses import dataclass
@@ -10,44 +10,38 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.cache import Cache
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.masks import causal
-from regard.nn.stack import Parts, Stack, build_position, glorot, silence
+from regard.nn.stack import Parts, Stack, build_position, glorot, zero_output_init
 from regard.registry import register_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPTConfig(BlockConfig):
-    """Sizes of a decoder-only Transformer; the defaults are GPT-2's kind with rotary positions."""
+    """Sizes of a decoder-only Transformer; the defaults are GPT-2's, with rotary positions."""
 
     vocab_size: int = 50_257
     """Entries of the vocabulary."""
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu-tanh"
-    """Of the feed-forward layer."""
     position: str = "rotary"
-    """What order means: rotary, learned (GPT-2), alibi, …"""
     tie: bool = True
-    """The output uses the embedding's matrix."""
+    """The output layer shares the embedding's matrix."""
     final_norm: bool = True
-    """A norm behind the last block."""
+    """A norm after the last block."""
     zero_init: bool = False
-    """What each block adds starts at zero."""
+    """Initialise the output of every block to zero."""
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth")
 
 
 GPT2: dict[str, Any] = dict(position="learned", max_len=1024)
@@ -58,7 +52,7 @@ LLAMA: dict[str, Any] = dict(
 
 @register_model("gpt")
 class GPT(nn.Module):
-    """A stack that sees only the past, and the scores over the next token."""
+    """A causal stack, and logits over the next token."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     config_class = GPTConfig
@@ -84,12 +78,12 @@ class GPT(nn.Module):
         self.decoder = Stack(config, position, depth=config.depth, causal=True, final_norm=config.final_norm)
         glorot(self)
         if config.zero_init:
-            silence(self.decoder)
+            zero_output_init(self.decoder)
         self.embedding = Embedding(config.vocab_size, config.dim, position, dropout=config.dropout, scaled=False)
         self.head = Head(config.vocab_size, config.dim, tied=self.embedding if config.tie else None)
 
     def features(self, ids: Int[Tensor, "B T"], *, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
-        """Everything but the scores. Rows are padded on the right, where the causal mask hides the padding."""
+        """Return the input of the head. Rows are padded on the right, where the causal mask hides the padding."""
         x = self.embedding(ids, start=cache.length if cache else 0)
         return self.decoder(x, mask=causal(), cache=cache)
 

@@ -1,6 +1,6 @@
-"""What families share whose grid of tokens shrinks from stage to stage, as in a CNN: sizes, and one vector an image.
+"""Base of families whose grid of tokens shrinks from stage to stage, as in a CNN.
 
-pixels B C Y X → … → a vector for each place of the last grid B T D → norm → mean → labels
+pixels B C Y X → … → a vector for each cell of the last grid B T D → norm → mean → labels
 """
 
 import math
@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.block import Activation
+from regard.nn.grids import PatchGrid
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
 from regard.nn.patches import Side, sides
@@ -23,9 +25,9 @@ class HierarchyConfig:
     """Sizes of the stages and their labels."""
 
     image: Side = 224
-    """Pixels of a side that the model is planned for, or rows,columns; images of other sizes are read too."""
+    """Pixels of a side that the model is built for, or rows,columns; images of other sizes are read too."""
     channels: int = 3
-    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    """Channels of a pixel: 3 for colour, 1 for grey."""
     patch: int = 4
     """Pixels from one patch to the next."""
     dim: int = 96
@@ -33,28 +35,25 @@ class HierarchyConfig:
     depths: tuple[int, ...] = (2, 2, 6, 2)
     """Blocks of each stage."""
     activation: Activation = "gelu"
-    """Of the layers between matrices."""
+    """Activation between matrices."""
     norm_eps: float = 1e-5
-    """Added to the variance under the root."""
+    """Epsilon of the norms, added to the variance."""
     kernel: str = "full"
-    """How attention weights are computed."""
+    """Attention kernel."""
     dropout: float = 0.0
-    """On the embeddings and on what each part adds to the residual stream."""
+    """Dropout on the embeddings and on the output of each part."""
     attention_dropout: float = 0.0
-    """On the attention weights."""
+    """Dropout on the attention weights."""
     path_dropout: float = 0.0
-    """Chance that the last block adds nothing to an example's stream; it rises from 0 at the first."""
+    """Stochastic depth: probability of skipping the last block for an example; it rises from 0 at the first."""
     labels: tuple[str, ...] = ()
     """Names of the classes; without any, an image becomes a vector."""
 
     def __post_init__(self) -> None:
-        for name in ("channels", "patch", "dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "patch", "dim")
         if not self.depths or min(self.depths) < 1:
             raise ValueError(f"depths={self.depths} must have a positive number for each stage")
-        if not 0 <= self.path_dropout < 1:
-            raise ValueError(f"path_dropout={self.path_dropout} is not in [0, 1)")
+        check_fractions(self, "path_dropout")
         sides(self.image)
 
     @classmethod
@@ -71,23 +70,23 @@ class HierarchyConfig:
 
     @property
     def tokens(self) -> int:
-        """Places of the first grid."""
+        """Tokens of the first grid."""
         return math.prod(pooled(sides(self.image), self.patch))
 
     @property
     def width(self) -> int:
-        """Of the last stage, and of an image's vector."""
+        """Width of the last stage, and of an image's vector."""
         return self.dim * 2 ** (len(self.depths) - 1)
 
     @property
     def rates(self) -> list[list[float]]:
-        """The chance of each block of each stage to add nothing."""
+        """Probability of skipping each block of each stage."""
         every = iter(torch.linspace(0, self.path_dropout, sum(self.depths), device="cpu").tolist())
         return [[next(every) for _ in range(depth)] for depth in self.depths]
 
 
 class Hierarchy(nn.Module):
-    """A family says how pixels become `places`; what is read off them is the same."""
+    """Base of these families: subclasses implement `cells`, from pixels to the tokens of the last grid."""
 
     def __init__(self, config: HierarchyConfig) -> None:
         super().__init__()
@@ -99,21 +98,25 @@ class Hierarchy(nn.Module):
     def task(self) -> str:
         return "classify-images" if self.config.labels else "embed-images"
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
-        """A vector for each place of the last grid, row by row."""
+    def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
+        """The patches of an image of that size; it is filled up where the patch does not divide it."""
+        return PatchGrid(size, 1).coarser(self.config.patch)
+
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        """Return a vector for each cell of the last grid, row by row."""
         raise NotImplementedError
 
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
-        """The same behind the last norm."""
+        """Return the normalised vector of each cell of the last grid."""
         if pixels.shape[1] != self.config.channels:
             raise ValueError(f"images have {pixels.shape[1]} channels, the model reads {self.config.channels}")
-        return self.norm(self.places(pixels))
+        return self.norm(self.cells(pixels))
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """One vector for each image."""
+        """Return one vector for each image."""
         return self.features(pixels).mean(1)
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B N"]:
-        """Scores over labels; without labels the vector of each image."""
+        """Return logits over labels; without labels the vector of each image."""
         x = self.embed(pixels)
         return x if self.head is None else self.head(x)

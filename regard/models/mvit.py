@@ -5,6 +5,7 @@ its queries too, which halves rows and columns, and widens the vectors.
 pixels B C Y X → overlapping patches B T D → blocks → norm → mean over the last grid → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,9 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.patches import resample, sides
 from regard.nn.pooling import Grid, PooledBlock, pooled
 from regard.nn.stack import glorot
@@ -30,23 +33,20 @@ class MViTConfig(HierarchyConfig):
     heads: int = 1
     """Attention heads of the first stage; each further one has twice as many."""
     depths: tuple[int, ...] = (1, 2, 11, 2)
-    """Blocks of each stage."""
     key_stride: int = 4
     """Pooling of keys and values in the first stage; each further one has half that, down to 1."""
     position: Literal["relative", "learned"] = "relative"
-    """Where a token stands: relative to each key, by row and column, or a learned vector for each place (version 1).
-    Both are interpolated for other sizes."""
+    """Positions: relative to each key, by row and column, or a learned vector for each patch (version 1). Both are
+    interpolated for other sizes."""
     residual: bool = True
-    """Adds the pooled queries to what attention mixed; version 1 does not."""
+    """Add the pooled queries to the attention output; version 1 does not."""
     ffn_ratio: float = 4.0
     """Hidden width of the feed-forward layers, as a multiple of the width around them."""
     norm_eps: float = 1e-6
-    """Added to the variance under the root."""
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)
-        if self.key_stride < 1:
-            raise ValueError(f"key_stride={self.key_stride} must be at least 1")
+        check_positive(self, "key_stride")
         self.blocks(0)
 
     @classmethod
@@ -56,11 +56,11 @@ class MViTConfig(HierarchyConfig):
         return sizes | dict(key_stride=2 ** (len(sizes["depths"]) - 1))
 
     def key_strides(self, stage: int) -> int:
-        """How a stage pools its keys."""
+        """Return the pooling stride of a stage's keys and values."""
         return max(1, self.key_stride // 2**stage)
 
     def blocks(self, stage: int) -> BlockConfig:
-        """What the blocks of a stage are."""
+        """Return the config of a stage's blocks."""
         dim = self.dim * 2**stage
         return BlockConfig(
             dim=dim, heads=self.heads * 2**stage, ffn_dim=int(self.ffn_ratio * dim), activation=self.activation,
@@ -93,13 +93,13 @@ class MViT(Hierarchy):
         self.table = nn.Parameter(torch.randn(config.tokens, config.dim) * 0.02) if learned else None
 
     def new_blocks(self) -> list[PooledBlock]:
-        config, found, grid = self.config, list[PooledBlock](), self.grid
+        config, blocks, grid = self.config, list[PooledBlock](), self.grid
         for stage, rates in enumerate(config.rates):
             sizes, keys = config.blocks(stage), config.key_strides(stage)
             for number, rate in enumerate(rates):
                 first = stage > 0 and number == 0
                 strides = (2 if first else 1, keys)
-                found.append(
+                blocks.append(
                     PooledBlock(
                         sizes, sizes.dim // 2 if first else sizes.dim, strides=strides,
                         planned=grid if config.position == "relative" else None, residual=config.residual,
@@ -107,17 +107,24 @@ class MViT(Hierarchy):
                     )
                 )  # fmt: skip
                 grid = pooled(grid, strides[0])
-        return found
+        return blocks
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
-        """A vector for each patch, and their grid."""
+        """Return a vector for each patch, and their grid."""
         x = self.patches(pixels)
         grid, x = (x.shape[2], x.shape[3]), x.flatten(2).mT
         if self.table is not None:
             x = x + resample(self.table, self.grid, grid)
         return dropout(x, self.config.dropout, self.training), grid
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grids of each block's pooled queries and keys."""
+        for block in self.blocks:
+            queries, keys = (patches.coarser(stride) for stride in block.attention.strides)  # type: ignore[union-attr]
+            yield LayerGrids(queries=queries, keys=keys)
+            patches = queries
+
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)
         for block in self.blocks:
             x, grid = block(x, grid)

@@ -1,7 +1,7 @@
-"""Recurrent language models: what GPT is raced against, with the same data, training and decoding.
+"""Recurrent language models, for comparison with GPT under the same data, training and decoding.
 
 Unlike gpt.py: the past is one state of fixed size instead of all earlier tokens.
-ids B T → embed B T D → cells, one position after the other → scores B T V
+ids B T → embed B T D → cells, one position after the other → logits B T V
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.positions import Position
@@ -31,33 +32,30 @@ class RecurrentConfig:
     cell: Literal["rnn", "gru", "lstm"] = "lstm"
     """Kind of recurrent cell."""
     dropout: float = 0.1
-    """On embeddings, between layers and before the output."""
+    """Dropout on embeddings, between layers and before the output."""
     max_len: int = 1024
-    """Longest sequence planned for; not a limit."""
+    """Longest sequence expected; not a limit."""
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "dim", "depth", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} is not in [0, 1)")
+        check_positive(self, "vocab_size", "dim", "depth", "max_len")
+        check_fractions(self, "dropout")
 
 
 class RecurrentState:
-    """All that a recurrent model remembers."""
+    """State of a recurrent model."""
 
     def __init__(self) -> None:
         self.length = 0
         self.state: list[Tensor] | None = None
 
     constant = True
-    """Its size stays the same, however long the past."""
+    """Its size is independent of the number of tokens read."""
 
     def join(self, states: "list[RecurrentState]") -> "RecurrentState":
-        """All of them as one batch; texts of different lengths have states of one size."""
+        """Concatenate states into one batch; sequences of different lengths have states of one size."""
         other = RecurrentState()
-        other.length = max(one.length for one in states)
-        other.state = [torch.cat(parts, dim=1) for parts in zip(*(one.state or [] for one in states), strict=True)]
+        other.length = max(state.length for state in states)
+        other.state = [torch.cat(parts, dim=1) for parts in zip(*(state.state or [] for state in states), strict=True)]
         return other
 
     def select(self, rows: Int[Tensor, "N"], sources: Int[Tensor, "M"] | None = None) -> None:
@@ -66,7 +64,7 @@ class RecurrentState:
 
 
 class RecurrentLM(nn.Module):
-    """Embedding, recurrent layers, and the scores over the next token."""
+    """Embedding, recurrent layers, and logits over the next token."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     config_class: ClassVar[type[RecurrentConfig]] = RecurrentConfig
@@ -86,8 +84,12 @@ class RecurrentLM(nn.Module):
         self.readout = nn.Linear(D, D)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
+    def text_tower(self) -> Recurrent:
+        """The recurrent layers."""
+        return self.layers
+
     def features(self, ids: Int[Tensor, "B T"], *, cache: RecurrentState | None = None) -> Float[Tensor, "B T D"]:
-        """Everything but the scores. Padding stands on the right, where nothing comes after it."""
+        """Return the input of the head. Padding is on the right, where nothing follows it."""
         state = cache.state if cache is not None else None
         x, state = self.layers(self.embedding(ids), state)
         if cache is not None:
@@ -112,7 +114,6 @@ class RNNConfig(RecurrentConfig):
     """Elman's cell."""
 
     cell: Literal["rnn"] = "rnn"
-    """Kind of recurrent cell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +121,6 @@ class GRUConfig(RecurrentConfig):
     """Gated recurrent units."""
 
     cell: Literal["gru"] = "gru"
-    """Kind of recurrent cell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +128,6 @@ class LSTMConfig(RecurrentConfig):
     """Long short-term memory."""
 
     cell: Literal["lstm"] = "lstm"
-    """Kind of recurrent cell."""
 
 
 @register_model("rnn")

@@ -1,7 +1,7 @@
-"""Recurrent sequence to sequence: what the Transformer replaced.
+"""Recurrent sequence-to-sequence models, the predecessors of the Transformer.
 
 A bidirectional recurrent encoder; a recurrent decoder that either gets one fixed vector (Sutskever et al. and
-Cho et al., 2014) or looks back at every source position (Bahdanau et al., 2015; Luong et al., 2015).
+Cho et al., 2014) or attends to every source position (Bahdanau et al., 2015; Luong et al., 2015).
 The attention is the core's kernels on states that are projected here.
 source B S → h B S D;  z_t = RNN([y_{t−1}; c_t], z_{t−1}),  c_t = Σ_j α_tj h_j,  α_t = softmax score(z_{t−1}, h_j)
 """
@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.dropout import dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.kernels import build_kernel
@@ -35,19 +36,18 @@ class Seq2SeqConfig:
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     """Kind of recurrent cell."""
     score: Literal["none", "additive", "dot", "general"] = "additive"
-    """How the decoder looks back: not at all (one fixed vector), Bahdanau's scores, or Luong's two."""
+    """Attention of the decoder: none (one fixed vector), Bahdanau's additive, or Luong's dot product or bilinear
+    form."""
     dropout: float = 0.1
-    """On embeddings, between layers and before the output."""
+    """Dropout on embeddings, between layers and before the output."""
     max_len: int = 1024
-    """Longest sequence planned for; not a limit."""
+    """Longest sequence expected; not a limit."""
 
     def __post_init__(self) -> None:
         if self.dim < 2 or self.dim % 2:
             raise ValueError(f"dim={self.dim} must be even: each direction of the encoder has half of it")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} is not in [0, 1)")
-        if self.vocab_size < 1 or self.depth < 1:
-            raise ValueError("vocab_size and depth must be at least 1")
+        check_fractions(self, "dropout")
+        check_positive(self, "vocab_size", "depth")
 
 
 class RecurrentCache:
@@ -69,7 +69,7 @@ class RecurrentCache:
 
 
 class RecurrentDecoder(nn.Module):
-    """A recurrent decoder that looks back at states in its cache; what those are of, a family says."""
+    """A recurrent decoder that attends to states in its cache; subclasses define what those encode."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
@@ -91,22 +91,27 @@ class RecurrentDecoder(nn.Module):
         self.readout = nn.Linear(2 * D, D)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
+    @property
+    def stepwise(self) -> bool:
+        """Whether the decoder loops over positions."""
+        return self.config.score == "additive"
+
     def build_encoder(self) -> None:
-        """What makes the states and the first state of the decoder."""
+        """Build the modules that make those states and the decoder's first state."""
 
     def write(self, ids: Int[Tensor, "B T"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
-        """Runs the decoder over `ids` from the cached state; what the head scores."""
+        """Run the decoder over `ids` from the cached state; return the input of the head."""
         y = self.embedding(ids)
         if self.config.score == "additive":  # c_t needs z_{t−1}: one position after the other
             steps = []
             for y_t in y.split(1, dim=1):
-                c_t = self.look_back(cache.state[0][-1][:, None], cache)
+                c_t = self.attend(cache.state[0][-1][:, None], cache)
                 z_t, cache.state = self.decoder(torch.cat([y_t, c_t], dim=-1), cache.state)
                 steps.append(torch.cat([z_t, c_t], dim=-1))
             joined = torch.cat(steps, dim=1)
         elif self.kernel is not None:
             z, cache.state = self.decoder(y, cache.state)
-            joined = torch.cat([z, self.look_back(z, cache)], dim=-1)
+            joined = torch.cat([z, self.attend(z, cache)], dim=-1)
         else:
             c = self.fixed(cache, y)
             z, cache.state = self.decoder(torch.cat([y, c], dim=-1), cache.state)
@@ -114,8 +119,9 @@ class RecurrentDecoder(nn.Module):
         cache.length += ids.shape[1]
         return dropout(self.readout(joined).tanh(), self.config.dropout, self.training)
 
-    def look_back(self, z: Float[Tensor, "B T D"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
-        """The context of each decoder state. The beams of a sentence are further queries to its one source."""
+    def attend(self, z: Float[Tensor, "B T D"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
+        """Return the context vector of each decoder state. The beams of a sentence are further queries to its one
+        source."""
         assert self.kernel is not None and cache.keys is not None and cache.values is not None
         q = self.query(z).reshape(len(cache.keys), 1, -1, z.shape[-1])
         k, v = cache.keys[:, None], cache.values[:, None]
@@ -123,7 +129,7 @@ class RecurrentDecoder(nn.Module):
         return out.reshape(z.shape)
 
     def fixed(self, cache: RecurrentCache, y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """The one vector that stands for the whole source, at every step."""
+        """Return the one vector of the whole source, for every step."""
         assert cache.values is not None
         return cache.values.repeat_interleave(len(y) // len(cache.values), dim=0).expand(-1, y.shape[1], -1)
 
@@ -153,8 +159,12 @@ class Seq2Seq(RecurrentDecoder):
         self.encoder = Recurrent(cell, D, D // 2, depth=config.depth, dropout=config.dropout, bidirectional=True)
         self.bridge = Bridge(D, self.encoder.parts)
 
+    def text_tower(self) -> Recurrent:
+        """The encoder."""
+        return self.encoder
+
     def read(self, cache: RecurrentCache, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> None:
-        """Encodes the source into the cache. Without attention all that remains of it is its last state."""
+        """Encode the source into the cache. Without attention only its last state is kept."""
         states, last = self.encoder(self.embedding(source), lengths=lengths)
         cache.state = self.bridge(last)
         if self.kernel is None:

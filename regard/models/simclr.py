@@ -1,7 +1,7 @@
-"""SimCLR: an encoder that learns to know a picture again (Chen et al., 2020).
+"""SimCLR: contrastive training of an image encoder (Chen et al., 2020).
 
-Unlike the others here it is no family: any encoder of pictures, and a small network on its vectors that only the loss
-reads. Afterwards that network is thrown away, so what remains is the encoder, and that is saved.
+It is not a registered family: any image encoder, and a small projection head that only the loss uses. After training
+the head is discarded, and the encoder is saved.
 pixels B C Y X → the encoder's vectors B D → wide → B P
 """
 
@@ -15,7 +15,7 @@ from regard.nn.patches import sides
 
 
 class SimCLR(nn.Module):
-    """An encoder and what it is trained with."""
+    """An image encoder and a projection head."""
 
     def __init__(self, encoder: Any, projection: int) -> None:
         super().__init__()
@@ -26,9 +26,9 @@ class SimCLR(nn.Module):
         self.project = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, projection))
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """One vector for each image: the encoder's own."""
+        """Return one vector for each image: the encoder's own."""
         return self.encoder.embed(pixels)
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B P"]:
-        """What the loss compares."""
+        """Return the projected vectors that the loss compares."""
         return self.project(self.embed(pixels))

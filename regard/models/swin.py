@@ -1,10 +1,11 @@
-"""Swin: windows that shift, and grids that halve (Liu et al., 2021; version 2, 2022).
+"""Swin: attention in shifted windows, and patch merging (Liu et al., 2021; version 2, 2022).
 
 Unlike vit.py: attention stays inside windows, every second block shifts them, positions are offsets inside a window,
 and between stages four tokens become one: cost grows with the area of an image, not with its square.
 pixels B C Y X → patches B T D → stages, each with half the rows and columns and twice the width → norm → mean → labels
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -12,12 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig, NormPlace
 from regard.nn.dropout import dropout
+from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.norm import build_norm
 from regard.nn.patches import PatchEmbedding, Side, grid_of, sides
-from regard.nn.pooling import pooled
 from regard.nn.stack import glorot
 from regard.nn.windows import Grid, LearnedOffsets, LogOffsets, Merge, Stage, WindowBlock, WindowPosition, Windows
 from regard.registry import register_model
@@ -34,18 +36,17 @@ class SwinConfig(HierarchyConfig):
     ffn_ratio: float = 4.0
     """Hidden width of the feed-forward layers, as a multiple of the width around them."""
     norm_place: NormPlace = "pre"
-    """Norm before each part, or behind it, before it is added (version 2)."""
+    """Norm before each part, or after it, before the residual is added (version 2)."""
     kernel: str = "full"
-    """How weights are computed: full, or cosine (version 2)."""
+    """Attention kernel: full, or cosine (version 2)."""
     offsets: Literal["learned", "log"] = "learned"
-    """What a place in a window means: a learned number for each offset, or a network's of its logarithm (version 2)."""
+    """Window-relative positions: a learned bias for each offset, or a network on its logarithm (version 2)."""
     trained_windows: tuple[int, ...] = ()
-    """Windows of each stage that such a network was trained with, if others (0: the same)."""
+    """Window sides of each stage that the position network was trained with, if different (0: the same)."""
 
     def __post_init__(self) -> None:
         HierarchyConfig.__post_init__(self)
-        if self.window < 1:
-            raise ValueError(f"window={self.window} must be at least 1")
+        check_positive(self, "window")
         if len(self.depths) != len(self.heads):
             raise ValueError(f"depths={self.depths} and heads={self.heads} must have a positive number for each stage")
         if self.trained_windows and len(self.trained_windows) != len(self.depths):
@@ -64,7 +65,7 @@ class SwinConfig(HierarchyConfig):
         return sizes | dict(heads=tuple(3 * 2**i for i in range(stages)), window=min(8, -(-grid // 2 ** (stages - 1))))
 
     def blocks(self, stage: int) -> BlockConfig:
-        """What the blocks of a stage are."""
+        """Return the config of a stage's blocks."""
         dim = self.dim * 2**stage
         return BlockConfig(
             dim=dim, heads=self.heads[stage], ffn_dim=int(self.ffn_ratio * dim), activation=self.activation,
@@ -73,7 +74,7 @@ class SwinConfig(HierarchyConfig):
         )  # fmt: skip
 
     def planned(self, stage: int) -> Grid | None:
-        """The grid that a network of offsets is made for; learned ones serve any."""
+        """Return the grid that a position network is built for, or None for learned offsets, which serve any grid."""
         rows = grid_of(self.image, self.patch)[0] // 2**stage
         return (rows, rows) if self.offsets == "log" else None
 
@@ -90,7 +91,7 @@ class SwinConfig(HierarchyConfig):
 
     @property
     def known_windows(self) -> tuple[int, ...]:
-        """The windows of each stage that networks of offsets were trained with."""
+        """Window sides of each stage that the position networks were trained with."""
         own = [
             Windows.fit(self.planned(stage) or (self.window,) * 2, self.window).size
             for stage in range(len(self.depths))
@@ -132,7 +133,7 @@ class Swin(Hierarchy):
         self.patch_norm = build_norm("layer", config.dim, 1e-5)
         assert self.patches.project.bias is not None
         reach = 1 / (config.patch * config.channels**0.5)
-        nn.init.uniform_(self.patches.project.bias, -reach, reach)  # the norm would leave a single pixel only its sign
+        nn.init.uniform_(self.patches.project.bias, -reach, reach)  # the norm would reduce a single pixel to its sign
 
     def new_stage(self, number: int, *, merges: bool) -> Stage:
         config, sizes = self.config, self.config.blocks(number)
@@ -144,33 +145,36 @@ class Swin(Hierarchy):
         )
 
     def new_position(self, number: int) -> WindowPosition:
-        """Each block has its own."""
+        """Return a new position scheme for a block of a stage."""
         config, sizes = self.config, self.config.blocks(number)
-        how: dict[str, int] = dict(heads=sizes.heads, head_dim=sizes.head_size)
+        options: dict[str, int] = dict(heads=sizes.heads, head_dim=sizes.head_size)
         planned = config.planned(number)
         if planned is None:
-            return LearnedOffsets(config.window, **how)
+            return LearnedOffsets(config.window, **options)
         trained = config.trained_windows[number] if config.trained_windows else 0
-        return LogOffsets(Windows.fit(planned, config.window).size, trained=trained, **how)
+        return LogOffsets(Windows.fit(planned, config.window).size, trained=trained, **options)
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
-        """A vector for each patch, and their grid; zeros fill up what the patch does not divide."""
+        """Return a vector for each patch, and their grid; the image is padded with zeros to whole patches."""
         patch = self.config.patch
         x = self.patches(F.pad(pixels, (0, -pixels.shape[3] % patch, 0, -pixels.shape[2] % patch)))
         grid = (x.shape[2], x.shape[3])
         return dropout(self.patch_norm(x.flatten(2).mT), self.config.dropout, self.training), grid
 
-    def places(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+    def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)
         for stage in self.stages:
             x, grid = stage(x, grid)
         return x
 
+    def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
+        """The grid of each block, and the windows that it is cut into."""
+        for stage, depth in zip(self.stages, self.config.depths, strict=True):
+            cuts = stage.windows(patches.grid)  # type: ignore[operator]
+            for block in range(depth):
+                yield LayerGrids(queries=patches, keys=patches, windows=cuts[block % 2])
+            patches = patches.coarser(2)
+
     def windows(self, image: Side) -> list[Windows]:
-        """How each block cuts an image of that size, in the order of `regard.look`'s layers."""
-        grid, found = pooled(sides(image), self.config.patch), list[Windows]()
-        for depth, stage in zip(self.config.depths, self.stages, strict=True):
-            cuts = stage.windows(grid)  # type: ignore[operator]
-            found += [cuts[block % 2] for block in range(depth)]
-            grid = pooled(grid, 2)
-        return found
+        """Return the windows of each block for an image of that size, in the order of `regard.look`'s layers."""
+        return [grids.windows for grids in self.layer_grids(self.patch_grid(sides(image))) if grids.windows is not None]

@@ -24,23 +24,15 @@ class T5Config(TransformerConfig):
     """Sizes of a T5; the defaults are `t5-small`."""
 
     vocab_size: int = 32_128
-    """Entries of the vocabulary, shared by source and target."""
     norm: Norm = "rms"
-    """LayerNorm or RMSNorm."""
     norm_eps: float = 1e-6
-    """Added to the variance under the root."""
     bias: bool = False
-    """Biases in the projections and the feed-forward layer."""
     kernel: str = "dot"
-    """How attention weights are computed."""
     position: str = "relative"
-    """What order means."""
     max_len: int = 512
-    """Longest sequence planned for; not a limit."""
     embedding_scale: bool = False
-    """Token vectors times √dim."""
     head_scale: bool = True
-    """Scores over the vocabulary times 1/√dim, as where the output is tied."""
+    """Multiply the logits by 1/√dim, as with a tied output."""
 
 
 SMALL: dict[str, Any] = dict(dim=512, depth=6, heads=8, head_dim=64, ffn_dim=2048)
@@ -66,9 +58,9 @@ class T5(Transformer):
         super().__init__(config)
         self.scale = config.dim**-0.5 if config.head_scale else 1.0
         with torch.no_grad():
-            if config.head_scale:  # vectors of unit variance: scaled down, the scores over words have it too
+            if config.head_scale:  # vectors of unit variance: scaled down, the logits have it too
                 self.target_embedding.weight.mul_(config.dim**0.5)
-            if config.kernel == "dot":  # what other families divide the scores by
+            if config.kernel == "dot":  # the factor by which other families scale the attention scores
                 for module in self.modules():
                     if isinstance(module, Attention):
                         module.query.weight.mul_(config.head_size**-0.5)

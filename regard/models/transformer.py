@@ -2,7 +2,7 @@
 
 Two stacks of the same block: the encoder sees the whole source, the decoder its own past and, through
 cross-attention, the encoder's output.
-source B S → embed → encoder B S D;  target B T → embed → decoder (causal, cross) B T D → scores B T V
+source B S → embed → encoder B S D;  target B T → embed → decoder (causal, cross) B T D → logits B T V
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.embeddings import Embedding, Head
@@ -29,23 +30,21 @@ class TransformerConfig(BlockConfig):
     depth: int = 6
     """Blocks of the encoder."""
     decoder_depth: int | None = None
-    """Blocks of the decoder (none: as many)."""
+    """Blocks of the decoder (none: as many as the encoder)."""
     tie: Literal["all", "inputs", "output", "none"] = "all"
-    """Which of source embedding, target embedding and output share a matrix: all, the first two, the last, none."""
+    """Which of source embedding, target embedding and output share a matrix: all, the first two, the last two, none."""
     embedding_scale: bool = True
-    """Token vectors times √dim."""
+    """Multiply token vectors by √dim."""
     head_bias: bool = False
-    """A bias on the scores over the vocabulary."""
+    """A bias of the output layer."""
     final_norm: bool | None = None
-    """A norm behind each stack (none: where norms come first, and only there)."""
+    """A norm after each stack (none: only with norm_place=pre)."""
     embedding_norm: bool = False
     """A norm on the token vectors, before the first block."""
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("vocab_size", "depth", "decoder_depth"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "vocab_size", "depth", "decoder_depth")
 
     @property
     def decoder_blocks(self) -> int:
@@ -58,7 +57,7 @@ class TransformerConfig(BlockConfig):
 
 @register_model("transformer")
 class Transformer(nn.Module):
-    """An encoder, a decoder, and the scores over the next token."""
+    """An encoder, a decoder, and logits over the next token."""
 
     reads: ClassVar[tuple[str, ...]] = ("source",)
     config_class = TransformerConfig
@@ -73,19 +72,23 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        # Each stack has its own positions: a learned bias means other distances where the future is hidden.
+        # Each stack has its own positions: a learned bias differs where the future is hidden.
         read, written = build_position(config), build_position(config)
         ends: dict[str, Any] = dict(final_norm=config.ends_with_norm)
         self.encoder = Stack(config, read, depth=config.depth, causal=False, cross=False, **ends)
         self.decoder = Stack(config, written, depth=config.decoder_blocks, causal=True, cross=True, **ends)
         glorot(self)
-        looks: dict[str, Any] = dict(dropout=config.dropout, scaled=config.embedding_scale)
+        options: dict[str, Any] = dict(dropout=config.dropout, scaled=config.embedding_scale)
         norms = [build_norm(config.norm, config.dim, config.norm_eps) if config.embedding_norm else None for _ in "st"]
-        self.target_embedding = Embedding(config.vocab_size, config.dim, written, norm=norms[1], **looks)
+        self.target_embedding = Embedding(config.vocab_size, config.dim, written, norm=norms[1], **options)
         tied = self.target_embedding if config.tie in ("all", "inputs") else None
-        self.source_embedding = Embedding(config.vocab_size, config.dim, read, tied=tied, norm=norms[0], **looks)
+        self.source_embedding = Embedding(config.vocab_size, config.dim, read, tied=tied, norm=norms[0], **options)
         tied = self.target_embedding if config.tie in ("all", "output") else None
         self.head = Head(config.vocab_size, config.dim, tied=tied, bias=config.head_bias)
+
+    def text_tower(self) -> Stack:
+        """The encoder."""
+        return self.encoder
 
     def encode(self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"]) -> tuple[Float[Tensor, "B S D"], Mask]:
         mask = padding(lengths)
@@ -94,7 +97,7 @@ class Transformer(nn.Module):
     def features(
         self, source: Int[Tensor, "B S"], lengths: Int[Tensor, "B"], target: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T D"]:
-        """Everything but the scores. Targets are padded on the right, where the causal mask hides the padding."""
+        """Return the input of the head. Targets are padded on the right, where the causal mask hides the padding."""
         memory, mask = self.encode(source, lengths)
         return self.decoder(self.target_embedding(target), memory, mask=causal(), context_mask=mask)
 

@@ -1,7 +1,7 @@
-"""ViT: an image is a sentence of patches (Dosovitskiy et al., 2021).
+"""ViT: an image as a sequence of patches (Dosovitskiy et al., 2021).
 
-Unlike bert.py: tokens are patches of pixels, norms come first, and a learned token reads for the whole image. DeiT
-(Touvron et al., 2021) has a second such token, which says what a teacher would say.
+Unlike bert.py: tokens are patches of pixels, norms come first, and a learned class token represents the image. DeiT
+(Touvron et al., 2021) has a second such token, which predicts the label of a teacher.
 pixels B C Y X → patches B T D + positions → blocks → norm → the first token, or the mean → labels
 """
 
@@ -12,49 +12,42 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.dropout import dropout
 from regard.nn.heads import LabelHead, Pooler
 from regard.nn.patches import PatchEmbedding, Side, grid_of
 from regard.nn.positions import with_columns
-from regard.nn.stack import Stack, build_position, glorot, seek_likeness
+from regard.nn.stack import Stack, build_position, glorot, init_keys_as_queries
 from regard.registry import register_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageConfig(BlockConfig):
-    """What every family that cuts images into patches has."""
+    """Settings that every family of image patches has."""
 
     image: Side = 224
     """Pixels of a side that positions are learned for, or rows,columns."""
     channels: int = 3
-    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    """Channels of a pixel: 3 for colour, 1 for grey."""
     patch: int = 16
     """Pixels of a patch's side."""
     depth: int = 12
     """Blocks."""
     dim: int = 768
-    """Width of the token vectors."""
     heads: int = 12
-    """Attention heads."""
     ffn_dim: int = 3072
-    """Hidden width of the feed-forward layer."""
     activation: Activation = "gelu"
-    """Of the feed-forward layer."""
     norm_eps: float = 1e-12
-    """Added to the variance under the root."""
     dropout: float = 0.0
-    """On the embeddings and on what each part adds to the residual stream."""
     position: str = "learned"
-    """What order means; learned positions are interpolated for images of another size."""
+    """Position scheme; learned positions are interpolated for images of another size."""
     max_len: int = 1024
-    """Not used: the image says how many patches there are."""
+    """Not used: the image determines the number of patches."""
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
-        for name in ("channels", "depth"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "channels", "depth")
         grid_of(self.image, self.patch)
 
     @classmethod
@@ -73,9 +66,9 @@ class ViTConfig(ImageConfig):
     labels: tuple[str, ...] = ()
     """Names of the classes; without any, an image becomes a vector."""
     pooling: Literal["cls", "mean"] = "cls"
-    """The vector of an image: a token that is learned for it, or the mean of its patches without such a token."""
+    """The vector of an image: that of a learned class token, or the mean of its patches, without such a token."""
     teacher: Literal["none", "token", "head"] = "none"
-    """DeiT's token for what a teacher says: none, one, or one with a head; the scores of both are averaged."""
+    """DeiT's distillation token: none, one, or one with a head; the logits of both heads are averaged."""
     pooler: bool = False
     """A layer on the class token's vector, which published encoders without labels have."""
 
@@ -104,20 +97,20 @@ class ViTConfig(ImageConfig):
 
     @property
     def tokens(self) -> int:
-        """All tokens of an image."""
+        """Tokens of an image."""
         rows, columns = grid_of(self.image, self.patch)
         return self.first + rows * columns
 
     @property
     def sized(self) -> "ViTConfig":
-        """The same with what the image decides: how many tokens there are and, of waves on a grid, its columns."""
+        """This config with what the image determines: the number of tokens and, for grid positions, the columns."""
         columns = grid_of(self.image, self.patch)[1]
         return replace(self, max_len=self.tokens, position=with_columns(self.position, columns))
 
 
 @register_model("vit")
 class ViT(nn.Module):
-    """An encoder of images and, for labels, its head."""
+    """An image encoder and, for labels, its head."""
 
     config_class = ViTConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -144,7 +137,7 @@ class ViT(nn.Module):
         teaches = config.teacher == "head"
         self.teacher_head = LabelHead(config.dim, labels, dropout=config.dropout) if teaches else None
         glorot(self)
-        seek_likeness(self.encoder)
+        init_keys_as_queries(self.encoder)
         self.patches = PatchEmbedding(config.channels, config.patch, config.dim)
         self.first = nn.Parameter(torch.randn(config.first, config.dim) * 0.02) if config.first else None
 
@@ -153,7 +146,7 @@ class ViT(nn.Module):
         return "classify-images" if self.config.labels else "embed-images"
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
-        """The tokens in front and a vector for each patch, with their positions."""
+        """Return the tokens before the patches and a vector for each patch, with their positions."""
         x = self.patches(pixels)
         rows, columns = x.shape[2:]
         x = x.flatten(2).mT
@@ -162,21 +155,27 @@ class ViT(nn.Module):
         x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
         return dropout(x, self.config.dropout, self.training)
 
+    def patch_vectors(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
+        """The vectors of tokens without their positions, and with them."""
+        x = self.patches(pixels).flatten(2).mT
+        x = x if self.first is None else torch.cat([self.first.expand(len(x), -1, -1), x], 1)
+        return x, ViT.tokens(self, pixels)  # a subclass may normalise what it makes of them
+
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
-        """A vector for each token in front and for each patch."""
+        """Return a vector for each token before the patches and for each patch."""
         return self.encoder(self.tokens(pixels))
 
     def pool(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        """One vector for each image, of those of its tokens."""
+        """Return one vector for each image, from those of its tokens."""
         return x[:, 0] if self.config.pooling == "cls" else x.mean(1)
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """One vector for each image."""
+        """Return one vector for each image."""
         x = self.features(pixels)
         return self.pool(x) if self.pooler is None else self.pooler(x)
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B N"]:
-        """Scores over labels; without labels the vector of each image."""
+        """Return logits over labels; without labels the vector of each image."""
         if self.head is None:
             return self.embed(pixels)
         x = self.features(pixels)

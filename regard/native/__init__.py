@@ -1,1 +1,1 @@
-"""Decoding at the speed of the memory: a step as a short program, run by compiled kernels where there is a compiler."""
+"""Fast decoding on CPUs: a step as a short program, run by compiled kernels where there is a compiler."""

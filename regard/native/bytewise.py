@@ -1,8 +1,8 @@
-"""Matrices for blocks that read pictures: hundreds of rows at once, so that arithmetic is the limit, not memory.
+"""Int8 matrices for image models: hundreds of rows at once, so that arithmetic is the limit, not memory.
 
-Activations are bytes, too: 0 … 255 around a zero that each row has for itself. Processors multiply unsigned by signed
-bytes and add two neighbouring products in 16 bits, so what limits the weights of a row is the largest sum of two
-neighbours of one sign, at most 128: finer steps than ±64 for each would give. Sums stay whole numbers and exact.
+Activations are bytes too: 0 … 255 with a zero point for each row. Processors multiply unsigned by signed bytes and add
+two neighbouring products in 16 bits, so the limit for the weights of a row is the largest sum of two neighbours of one
+sign, at most 128: finer steps than ±64 for each would give. Sums are exact integers.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.native.program import Weight
 
 STRIP = 32
-"""Rows of a matrix that stand together, four columns at a time, behind their sums."""
+"""Rows of a matrix that are stored together, four columns at a time, after their sums."""
 GROUP = 32
 """Columns are padded to a multiple of it."""
 MOST_COLUMNS = 1 << 17
@@ -21,11 +21,11 @@ MOST_COLUMNS = 1 << 17
 EXACT = 1024
 """Columns whose products float32 sums without rounding: 255 · 64 · 1024 < 2²⁴."""
 TINY = 1e-35
-"""Rows whose range is smaller count as zeros: 255 / range would have no end."""
+"""Rows with a smaller range count as zeros: 255 / range would overflow."""
 
 
 def suits_bytes(matrix: Float[Tensor, "N K"]) -> bool:
-    """Small matrices would be mostly padding."""
+    """Whether a matrix is large enough: small ones would be mostly padding."""
     return min(matrix.shape) >= GROUP and matrix.shape[1] <= MOST_COLUMNS
 
 
@@ -42,12 +42,12 @@ def pack_bytes(matrix: Float[Tensor, "N K"]) -> Weight:
 
 
 def whole_bytes(weight: Weight) -> Int8[Tensor, "N K"]:
-    """The whole numbers of all rows, padded columns included."""
+    """Return the integers of all rows, padded columns included."""
     return weight.values[:, 1:].transpose(1, 2).flatten(2).flatten(0, 1)[: weight.rows]
 
 
 def multiply_bytes(weight: Weight, x: Float[Tensor, "R K"]) -> Float[Tensor, "R M"]:
-    """x Wᵀ as the compiled kernel has it, to the last bit."""
+    """x Wᵀ exactly as the compiled kernel computes it, to the last bit."""
     assert weight.scales is not None
     low, high = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)
     span = high - low

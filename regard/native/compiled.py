@@ -1,4 +1,4 @@
-"""A program run by kernels of our own, on the CPU in float32. They are built where there is a compiler."""
+"""Runs a program with compiled kernels, on the CPU in float32. They are built where there is a compiler."""
 
 import ctypes
 import weakref
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch  # loaded first: its threads then serve the kernels too
+import torch  # loaded first: its thread pool then serves the kernels too
 from jaxtyping import Float, Float32, Int32
 from torch import Tensor
 
@@ -16,11 +16,11 @@ from regard.native import program as ops
 from regard.native.program import Array, Unsupported
 
 VERSION = 2
-"""Of the C interface: a library from older sources is not called."""
+"""Version of the C interface: a library from older sources is not called."""
 FORMATS = ["float", "int8", "int4", "bytes"]
 KINDS = ["relu", "gelu", "gelu-tanh", "silu", "relu2"]
 AFTER_GATHER = (ops.Norm, ops.Linear, ops.Activate, ops.Gate, ops.Unit)
-"""What needs no position, so that it may work on the rows that are wanted."""
+"""Operations that need no position, so that they can run on the wanted rows alone."""
 
 
 class _Columns(ctypes.Structure):
@@ -79,7 +79,7 @@ INTERFACE: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def _load() -> ctypes.CDLL | str:
-    """The library, or why there is none."""
+    """Return the loaded library, or the reason why there is none."""
     again = "run `pip install` on Regard again"
     path = Path(__file__).with_name("kernels.native.so")
     if not path.exists():
@@ -101,16 +101,16 @@ def available() -> bool:
 
 
 def why_not() -> str:
-    """What is missing and the cure, in one line; empty where the kernels are there."""
-    found = _load()
-    return found if isinstance(found, str) else ""
+    """Return what is missing and the cure, in one line; empty where the kernels are available."""
+    library = _load()
+    return library if isinstance(library, str) else ""
 
 
 def _library() -> ctypes.CDLL:
-    found = _load()
-    if isinstance(found, str):
-        raise Unsupported(found)
-    return found
+    library = _load()
+    if isinstance(library, str):
+        raise Unsupported(library)
+    return library
 
 
 def linear(
@@ -140,9 +140,10 @@ def best(
     forbidden: Int32[Array, "F"] | None = None,
     threads: int | None = None,
 ) -> tuple[Int32[Array, "W N"], Float32[Array, "W N"]]:
-    """Ids and log-probabilities of the `count` highest scores of each row, best first; of equals, the lower id first.
+    """Return ids and log-probabilities of the `count` highest logits of each row, best first; of equals, the lower id
+    first.
 
-    Those that are forbidden are never chosen, but have their share of the probability.
+    Forbidden tokens are never chosen, but keep their share of the probability.
     """
     library = _library()
     rows, width = scores.shape
@@ -160,7 +161,7 @@ def best(
 
 
 class Compiled:
-    """Runs a program; `pages` is the pool of keys and values. It grows for batches of more than `max_rows`.
+    """Runs a program; `pages` is the pool of keys and values. Buffers grow for batches of more than `max_rows`.
 
     It works in buffers of its own: one run at a time, from one thread.
     """
@@ -188,8 +189,8 @@ class Compiled:
         self.build(max_rows)
 
     def build(self, max_rows: int) -> None:
-        """Room for so many rows, and the operations with all addresses in them."""
-        # Rows whose addresses are a multiple of 4096 apart push each other out of the cache: a little room between.
+        """Allocate buffers for so many rows, and encode the operations with their addresses."""
+        # Rows whose addresses are a multiple of 4096 apart evict each other from the cache: leave a gap.
         self.buffers = {name: torch.empty(max_rows, w + 16)[:, :w] for name, w in self.program.widths.items()}
         self.max_rows, self.max_positions, self.vocabulary = max_rows, 1 << 31, 1 << 31
         self.kept: list[Tensor] = []
@@ -198,14 +199,16 @@ class Compiled:
         gathered = False
         for operation in self.program.operations:
             if gathered and not isinstance(operation, AFTER_GATHER):
-                raise Unsupported(f"{type(operation).__name__} behind Gather has lost its positions")
+                raise Unsupported(
+                    f"{type(operation).__name__} after Gather needs positions, which its rows no longer have"
+                )
             gathered |= isinstance(operation, ops.Gather)
             name = {"AttendRows": "attend_rows"}.get(type(operation).__name__, type(operation).__name__.lower())
             arguments = getattr(self, name)(operation)
             getattr(self.library, f"add_{name}")(self.handle, *arguments)
 
     def run(self, batch: ops.Batch) -> Float32[Tensor, "W V"] | None:
-        """The scores of the wanted rows, where the program ends in scores: a view that the next run overwrites."""
+        """Run the program; return the logits of the wanted rows, if it has any: a view that the next run overwrites."""
         self.check(batch)
         rows, wanted = len(batch.ids), len(batch.wanted)
         if max(rows, wanted) > self.max_rows:
@@ -215,15 +218,15 @@ class Compiled:
         begins, ends = self.spans(batch) if self.reads_rows else (batch.wanted, batch.wanted)
         named = {name: getattr(batch, name) for name in _Batch.ARRAYS[:-2]} | {"begins": begins, "ends": ends}
         arrays = {name: np.ascontiguousarray(array, np.int32) for name, array in named.items()}
-        given = _Batch(
+        fields = _Batch(
             *(array.ctypes.data for array in arrays.values()),
             *(rows, wanted, batch.tables.shape[1], batch.source_tables.shape[1]),
         )
-        self.library.program_run(self.handle, given, self.threads)
+        self.library.program_run(self.handle, fields, self.threads)
         return self.buffers["scores"][:wanted] if "scores" in self.buffers else None
 
     def spans(self, batch: ops.Batch) -> tuple[Int32[Array, "R"], Int32[Array, "R"]]:
-        """The first row of each row's sequence, and the one behind its last."""
+        """Return the first row of each row's sequence, and the one after its last."""
         new = np.flatnonzero(np.diff(batch.sequences, prepend=-1))
         lengths = np.diff(new, append=len(batch.sequences))
         begins = np.repeat(new, lengths).astype(np.int32)
@@ -233,7 +236,7 @@ class Compiled:
         return begins, np.repeat(new + lengths, lengths).astype(np.int32)
 
     def check(self, batch: ops.Batch) -> None:
-        """Nothing points outside of what there is."""
+        """Check that no index points out of bounds."""
         rows, sequences = len(batch.ids), len(batch.tables)
         for name in ("positions", "sequences"):
             if len(getattr(batch, name)) != rows:
@@ -260,7 +263,7 @@ class Compiled:
             self.check_pages("source_tables", batch.source_tables, int(lengths.max()))
 
     def check_pages(self, name: str, tables: Int32[Array, "N M"], positions: int) -> None:
-        """Places that are not used must hold the number of some page, too: that is quick to see."""
+        """Check the pages of a table: unused entries must hold a valid page number too, which is quick to check."""
         assert self.pages is not None
         _, count, _, _, size, _ = self.pages.shape
         if positions > tables.shape[1] * size:
@@ -288,20 +291,20 @@ class Compiled:
         assert first is not None
         return _Pages(first + 4 * number * count * 2 * kv_heads * size * head_dim, kv_heads, size, head_dim)
 
-    def heads(self, how: ops.Heads) -> _Heads:
-        if how.kv_heads < 1 or how.heads % how.kv_heads:
-            raise ValueError(f"kv_heads={how.kv_heads} does not divide heads={how.heads}")
-        stride = 0 if how.bias is None else how.bias.shape[1]
-        if how.bias is not None:
-            self.max_positions = min(self.max_positions, how.zero + 1)
-        bias = self.address(how.bias, "a bias by distance", how.heads, stride)
-        return _Heads(how.heads, how.kv_heads, how.head_dim, how.scale, bias, stride, how.zero)
+    def heads(self, sizes: ops.Heads) -> _Heads:
+        if sizes.kv_heads < 1 or sizes.heads % sizes.kv_heads:
+            raise ValueError(f"kv_heads={sizes.kv_heads} does not divide heads={sizes.heads}")
+        stride = 0 if sizes.bias is None else sizes.bias.shape[1]
+        if sizes.bias is not None:
+            self.max_positions = min(self.max_positions, sizes.zero + 1)
+        bias = self.address(sizes.bias, "a bias by distance", sizes.heads, stride)
+        return _Heads(sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.scale, bias, stride, sizes.zero)
 
-    # One method an operation: its arguments for the library.
+    # One method for each operation: its arguments for the library.
 
     def embed(self, op: ops.Embed) -> tuple[Any, ...]:
         if op.weight.format == "bytes":
-            raise Unsupported("token vectors are not kept as bytes; int8 is for them")
+            raise Unsupported("an embedding cannot be stored as bytes; use int8")
         self.vocabulary = min(self.vocabulary, op.weight.rows)
         length = 0 if op.positions is None else len(op.positions)
         if op.positions is not None:
@@ -342,28 +345,29 @@ class Compiled:
         return self.columns(op.k, width), self.columns(op.v, width), pages, op.source
 
     def attend(self, op: ops.Attend) -> tuple[Any, ...]:
-        pages, how, width = self.layer(op.layer), self.heads(op.how), op.how.heads * op.how.head_dim
-        if (pages.kv_heads, pages.head_dim) != (how.kv_heads, how.head_dim):
-            raise ValueError(f"pages of {pages.kv_heads} × {pages.head_dim} do not fit {op.how}")
-        if op.source and op.how.bias is not None:
+        pages, heads, width = self.layer(op.layer), self.heads(op.heads), op.heads.heads * op.heads.head_dim
+        if (pages.kv_heads, pages.head_dim) != (heads.kv_heads, heads.head_dim):
+            raise ValueError(f"pages of {pages.kv_heads} × {pages.head_dim} do not fit {op.heads}")
+        if op.source and op.heads.bias is not None:
             raise Unsupported("attention to a source has no bias by distance here")
-        return self.columns(op.q, width), self.columns(op.out, width), how, pages, op.source
+        return self.columns(op.q, width), self.columns(op.out, width), heads, pages, op.source
 
     def attend_rows(self, op: ops.AttendRows) -> tuple[Any, ...]:
-        how, width, kv_width = self.heads(op.how), op.how.heads * op.how.head_dim, op.how.kv_heads * op.how.head_dim
-        if op.how.bias is not None and op.how.bias.shape[1] < 2 * op.how.zero + 1:
-            raise ValueError(f"a bias for both sides has {2 * op.how.zero + 1} columns, got {op.how.bias.shape[1]}")
+        sizes, heads = op.heads, self.heads(op.heads)
+        width, kv_width = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        if sizes.bias is not None and sizes.bias.shape[1] < 2 * sizes.zero + 1:
+            raise ValueError(f"a bias for both sides has {2 * sizes.zero + 1} columns, got {sizes.bias.shape[1]}")
         k, v = self.columns(op.k, kv_width), self.columns(op.v, kv_width)
         if k.stride != v.stride:
-            raise Unsupported("keys and values of an encoder stand in one buffer")
-        return self.columns(op.q, width), k, v, self.columns(op.out, width), how
+            raise Unsupported("keys and values of an encoder must be in one buffer")
+        return self.columns(op.q, width), k, v, self.columns(op.out, width), heads
 
     def gather(self, op: ops.Gather) -> tuple[Any, ...]:
         return self.columns(op.x), self.columns(op.out, op.x.width)
 
 
 def _address(tensor: Tensor | None, what: str, kept: list[Tensor], *shape: int) -> int | None:
-    """Where the numbers of a tensor stand, which is then kept; nothing for none."""
+    """Return the address of a tensor, which is kept alive; None for no tensor."""
     if tensor is None:
         return None
     if tensor.dtype != torch.float32 or tensor.device.type != "cpu" or not tensor.is_contiguous():

@@ -1,4 +1,4 @@
-"""A program run by PyTorch: on any device and in any precision. What the compiled kernels are held to."""
+"""Runs a program with PyTorch, on any device and in any precision: the reference for the compiled kernels."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ class Plain:
 
     @torch.inference_mode()
     def run(self, batch: ops.Batch) -> Float[Tensor, "W V"] | None:
-        """The scores of the wanted rows, where the program ends in scores."""
+        """Run the program; return the logits of the wanted rows, if it has any."""
         self.batch = batch
         self.ids, self.positions, self.sequences, self.wanted = (
             torch.from_numpy(array).long().to(self.pages.device)
@@ -101,34 +101,34 @@ class Plain:
                 seen = (j < torch.from_numpy(lengths).to(j.device)[:, None])[:, None]  # N 1 S
             else:
                 seen = j <= i[:, :, None]
-            q = self.split(op.q, op.how.head_dim)[rows].transpose(1, 2)  # N H T K
+            q = self.split(op.q, op.heads.head_dim)[rows].transpose(1, 2)  # N H T K
             bias = None
-            if op.how.bias is not None:
-                distances = (j - i[:, :, None]).clamp(max=0)  # keys behind the query are hidden in any case
-                bias = op.how.bias[:, op.how.zero + distances].transpose(0, 1)
-            out[rows] = mix(op.how, q, k, v, bias, seen[:, None]).transpose(1, 2).flatten(2)
+            if op.heads.bias is not None:
+                distances = (j - i[:, :, None]).clamp(max=0)  # keys after the query are hidden in any case
+                bias = op.heads.bias[:, op.heads.zero + distances].transpose(0, 1)
+            out[rows] = mix(op.heads, q, k, v, bias, seen[:, None]).transpose(1, 2).flatten(2)
         self.write(op.out, out)
 
     def attendrows(self, op: ops.AttendRows) -> None:
         out = torch.empty_like(self.read(op.q))
         for rows, _ in self.groups():
-            q, k, v = (self.split(c, op.how.head_dim)[rows].transpose(1, 2) for c in (op.q, op.k, op.v))
+            q, k, v = (self.split(c, op.heads.head_dim)[rows].transpose(1, 2) for c in (op.q, op.k, op.v))
             bias = None
-            if op.how.bias is not None:
+            if op.heads.bias is not None:
                 i = self.positions[rows]
-                bias = op.how.bias[:, op.how.zero + i[:, None] - i[:, :, None]].transpose(0, 1)
-            out[rows] = mix(op.how, q, k, v, bias, None).transpose(1, 2).flatten(2)
+                bias = op.heads.bias[:, op.heads.zero + i[:, None] - i[:, :, None]].transpose(0, 1)
+            out[rows] = mix(op.heads, q, k, v, bias, None).transpose(1, 2).flatten(2)
         self.write(op.out, out)
 
     def groups(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Sequences with equally many rows are computed together: their rows N T, their places in the tables."""
+        """Yield groups of sequences with equally many rows: their rows N T, and their rows in the tables."""
         sequences, first, counts = np.unique(self.batch.sequences, return_index=True, return_counts=True)
         for count in np.unique(counts):
             chosen = counts == count
             yield first[chosen, None] + np.arange(count), sequences[chosen]
 
     def keys(self, layer: int, tables: np.ndarray, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of some sequences, N G S K, as far as the longest of them reaches."""
+        """Return keys and values of sequences, N G S K, as far as the longest of them reaches."""
         size = self.pages.shape[4]
         chosen = torch.from_numpy(np.ascontiguousarray(tables[:, : -(-length // size)])).long().to(self.pages.device)
         k, v = self.pages[layer][chosen].permute(2, 0, 3, 1, 4, 5).flatten(3, 4)  # 2 N G S K
@@ -136,19 +136,19 @@ class Plain:
 
 
 def mix(
-    how: ops.Heads,
+    attention: ops.Heads,
     q: Float[Tensor, "N H T K"],
     k: Float[Tensor, "N G S K"],
     v: Float[Tensor, "N G S K"],
     bias: Float[Tensor, "N H T S"] | None,
     seen: Tensor | None,
 ) -> Float[Tensor, "N H T K"]:
-    """What nobody sees may be anything, even no number: pages are not cleared."""
-    scores = q @ repeat_heads(k, how.heads).transpose(-1, -2) * how.scale
+    """Mix values with hidden ones zeroed: pages are not cleared and may hold NaN."""
+    scores = q @ repeat_heads(k, attention.heads).transpose(-1, -2) * attention.scale
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     if seen is None:
-        return scores.softmax(dim=-1) @ repeat_heads(v, how.heads)
+        return scores.softmax(dim=-1) @ repeat_heads(v, attention.heads)
     weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
     there = seen.any(dim=-2)[..., None]  # N 1 S 1
-    return weights @ repeat_heads(v.masked_fill(~there, 0.0), how.heads)
+    return weights @ repeat_heads(v.masked_fill(~there, 0.0), attention.heads)

@@ -1,9 +1,9 @@
 """A decoding step as a short program: operations on rows, recorded once from the modules of a model.
 
-A row is one token of one sequence, at its position. Rows of many sequences go through together, and several of one
-where a prompt is read; no row's result depends on which others are there. Buffers hold a vector for each row; keys and
-values live in pages, which a table finds for each sequence. `plain.py` runs a program with PyTorch, `compiled.py` with
-kernels of our own.
+A row is one token of one sequence, at its position. Rows of many sequences are processed together, and several of one
+where a prompt is read; no row's result depends on the others in the batch. Buffers hold a vector for each row; keys and
+values live in pages, which a table lists for each sequence. `plain.py` runs a program with PyTorch, `compiled.py` with
+compiled kernels.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,13 @@ GATES: dict[str, Activation] = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh":
 
 
 class Unsupported(ValueError):  # noqa: N818
-    """A model that is no program: the message says why. It still decodes, by its own `prefill` and `step`."""
+    """The model cannot be recorded as a program, for the reason given. It still decodes through `prefill` and
+    `step`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Some columns of a buffer: an operation reads or writes them in every row."""
+    """A range of columns of a buffer, which an operation reads or writes in every row."""
 
     buffer: str
     first: int
@@ -35,7 +36,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A matrix of `rows` × `columns`, in floating point or as whole numbers with scales."""
+    """A matrix of `rows` × `columns`, in floating point or as integers with scales."""
 
     values: Tensor
     rows: int
@@ -45,7 +46,7 @@ class Weight:
 
     @property
     def layout(self) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
-        """Type and shape of whole numbers, with columns padded to a multiple of 32, and the shape of their scales."""
+        """Type and shape of the integers, with columns padded to a multiple of 32, and the shape of their scales."""
         padded = -(-self.columns // 32) * 32
         if self.format == "int8":
             return torch.int8, (self.rows, padded), (self.rows,)
@@ -78,7 +79,7 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """out = x weightᵀ + bias; with `add`, on top of what is there."""
+    """out = x weightᵀ + bias; with `add`, added to what is there."""
 
     x: Columns
     out: Columns
@@ -106,7 +107,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Turns pairs (i, i + K/2) of every head by the angles of the row's position: x · cos + roll(x, K/2) · sin."""
+    """Rotates pairs (i, i + K/2) of every head by the angles of the row's position: x · cos + roll(x, K/2) · sin."""
 
     x: Columns
     head_dim: int
@@ -125,7 +126,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Puts keys and values into the pages of a layer, at the row's position: of its own, or of its source."""
+    """Writes keys and values into the pages of a layer, at the row's position: of its sequence, or of its source."""
 
     k: Columns
     v: Columns
@@ -135,42 +136,43 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """How queries meet keys: softmax(q·kᵀ · scale + bias) · v, head h with the keys of h · kv_heads / heads."""
+    """Attention of a layer: softmax(q·kᵀ · scale + bias) · v, head h with the keys of h · kv_heads / heads."""
 
     heads: int
     kv_heads: int
     head_dim: int
     scale: float
     bias: Float[Tensor, "H N"] | None = None
-    """A number for each head and distance: that of key j for query i stands in column zero + j − i."""
+    """A bias for each head and distance: that of key j for query i is in column zero + j − i."""
     zero: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """A query a row over the pages of its sequence, up to its own position; or over all of its source."""
+    """Attention of one query a row over the pages of its sequence, up to its own position; or over all of its
+    source."""
 
     q: Columns
     out: Columns
-    how: Heads
+    heads: Heads
     layer: int
     source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AttendRows:
-    """A query a row over the keys and values of all rows of its sequence in this very batch (an encoder)."""
+    """Attention of one query a row over all rows of its sequence in this batch (an encoder)."""
 
     q: Columns
     k: Columns
     v: Columns
     out: Columns
-    how: Heads
+    heads: Heads
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Copies the rows that are wanted; what comes after it works on those alone."""
+    """Copies the wanted rows; later operations work on those alone."""
 
     x: Columns
     out: Columns
@@ -181,38 +183,39 @@ Operation = Embed | Norm | Linear | Activate | Gate | Rotate | Unit | Store | At
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The rows of one run. Tables name the pages of each sequence in order."""
+    """The rows of one run. Tables list the pages of each sequence in order."""
 
     ids: Int32[Array, "R"]
     positions: Int32[Array, "R"]
     sequences: Int32[Array, "R"]
-    """The row of the tables that each row belongs to; rows of one sequence stand together, in order."""
+    """The row of the tables that each row belongs to; rows of one sequence are adjacent, in order."""
     wanted: Int32[Array, "W"]
-    """Rows that `Gather` takes."""
+    """Rows that `Gather` copies."""
     tables: Int32[Array, "N M"]
-    """Places that are not used hold the number of any page."""
+    """Unused entries hold any valid page number."""
     source_tables: Int32[Array, "N L"]
     source_lengths: Int32[Array, "N"]
 
 
 @dataclass(slots=True)
 class Program:
-    """Operations in order, and the width of each buffer. Scores stand in the buffer `scores`, a row for each wanted."""
+    """Operations in order, and the width of each buffer. Logits are in the buffer `scores`, a row for each wanted
+    one."""
 
     operations: list[Operation] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
     tables: dict[Any, Any] = field(default_factory=dict)
-    """What several layers read: made once."""
+    """Tensors that several layers share, made once."""
 
     def columns(self, buffer: str, width: int) -> Columns:
-        """A buffer of at least that width, from its first column."""
+        """Return a buffer of at least that width, from its first column."""
         self.widths[buffer] = max(width, self.widths.get(buffer, 0))
         return Columns(buffer, 0, width)
 
     def once(self, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         key = (make, *map(id, arguments), *options.items())
         if key not in self.tables:
-            self.tables[key] = arguments, make(*arguments, **options)  # an id means something while its object lives
+            self.tables[key] = arguments, make(*arguments, **options)  # an id is valid while its object lives
         return self.tables[key][1]
 
     def add(self, *operations: Operation) -> None:

@@ -1,8 +1,8 @@
-"""Matrices as whole numbers with scales: a quarter (int8) or a seventh (int4) of the memory that a step reads.
+"""Quantised matrices, integers with scales: a quarter (int8) or a seventh (int4) of the memory that a step reads.
 
-Activations are rounded too, to 12 bits with a scale for each row, so that products are sums of whole numbers: exact in
+Activations are rounded too, to 12 bits with a scale for each row, so that products are sums of integers: exact in
 any order, and a row's result depends on that row alone. Token vectors and heads, where rounding hurts most, never go
-below int8; norms, biases and positions stay as they are. In what reads pictures, int8 means the bytes of bytewise.py.
+below int8; norms, biases and positions stay as they are. In image models, int8 means the bytes of bytewise.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,25 +28,25 @@ Kind = Literal["int8", "int4", "bytes"]
 GROUP = 32
 """Columns that share a scale in int4; rows are padded to a multiple of it."""
 LEVELS = 2047
-"""Largest whole number of an activation."""
+"""Largest integer of an activation."""
 BLOCK = 4096
-"""Columns whose products may be summed before they become floating point."""
+"""Columns whose products may be summed before conversion to floating point."""
 HALF = 64
 """An activation is HALF · high + low with both in ±32: sums of BLOCK such products are exact in float32."""
 REACHES = [6.0 + 0.2 * step for step in range(16)]
-"""Where a group's extreme value may land in int4, below zero, where there is one number more."""
+"""Candidates for the integer that a group's extreme value maps to in int4, on the negative side, which has one more."""
 CHUNK = 1 << 18
-"""Numbers worked on at once, so that they stay in the processor's cache."""
+"""Numbers processed at once, so that they stay in the processor's cache."""
 ROWS = 512
-"""Of activations, multiplied at once."""
+"""Rows of activations multiplied at once."""
 SENSITIVE = ("key_value", "up")
-"""Matrices that stay int8 in a stack that reads whole texts: most of the damage is done there, and nothing is gained,
-as each of them is fetched once for many rows."""
+"""Matrices that stay int8 in an encoder: most of the damage of int4 is done there, and nothing is gained, as each is
+read once for many rows."""
 CURE = "quantised weights cannot be trained; load without --quantize"
 
 
 def pack(matrix: Float[Tensor, "N K"], kind: Kind) -> Weight:
-    """A matrix as whole numbers: int8 with a scale for each row, or int4 with one for each group of columns."""
+    """Quantise a matrix: int8 with a scale for each row, or int4 with one for each group of columns."""
     if kind == "bytes":
         return pack_bytes(matrix)
     rows, columns = matrix.shape
@@ -63,7 +63,7 @@ def _pack_int8(part: Float[Tensor, "N K"]) -> tuple[Int8[Tensor, "N K"], Float[T
 
 
 def _pack_int4(part: Float[Tensor, "N K"]) -> tuple[UInt8[Tensor, "N B"], Float[Tensor, "N M"]]:
-    """Of several whole-number versions of a group w, that with the least |w − d q|² at its own best d = w·q / q·q."""
+    """Return, of several roundings q of each group w, that with the least |w − d q|² at its own best d = w·q / q·q."""
     w = part.reshape(-1, GROUP).T.contiguous()  # a group is a column: sums then run along the memory
     extreme = w.gather(0, w.abs().argmax(dim=0, keepdim=True))[0]
     inverse = torch.where(extreme.abs() > 1e-30, -1 / extreme, 0.0)  # the sign takes the extreme below zero
@@ -87,7 +87,7 @@ def _nonzero(scales: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
 
 
 def whole_numbers(weight: Weight, at: slice | Int[Tensor, "..."]) -> Shaped[Tensor, "... K"]:
-    """The whole numbers of some rows, padding included."""
+    """Return the integers of a selection of rows, padding included."""
     if weight.format == "bytes":
         return whole_bytes(weight)[at]
     values = weight.values[at]
@@ -98,7 +98,7 @@ def whole_numbers(weight: Weight, at: slice | Int[Tensor, "..."]) -> Shaped[Tens
 
 
 def rows_of(weight: Weight, at: slice | Int[Tensor, "..."]) -> Float[Tensor, "... K"]:
-    """Some rows of a matrix in floating point."""
+    """Return a selection of rows in floating point."""
     if weight.scales is None:
         return weight.values[at]
     whole, scales = whole_numbers(weight, at).to(weight.scales.dtype), weight.scales[at]
@@ -107,7 +107,7 @@ def rows_of(weight: Weight, at: slice | Int[Tensor, "..."]) -> Float[Tensor, "..
 
 
 def apply(weight: Weight, x: Float[Tensor, "*N K"], bias: Float[Tensor, "M"] | None = None) -> Float[Tensor, "*N M"]:
-    """x Wᵀ + b by PyTorch alone: what the compiled kernels are held to."""
+    """x Wᵀ + b with PyTorch alone: the reference for the compiled kernels."""
     if weight.scales is None:
         return F.linear(x, weight.values, bias)
     numbers = x.reshape(-1, weight.columns)
@@ -142,11 +142,11 @@ def _multiply_int4(weight: Weight, x: Float[Tensor, "R K"], y: Float[Tensor, "R 
         sums.zero_()
         groups = zip(x.split(GROUP, dim=1), w.split(GROUP, dim=1), scales.T.contiguous(), strict=True)
         for part, matrix, scale in groups:
-            sums += (part @ matrix.T).mul_(scale)  # two roundings: one of both would differ at the ends of vectors
+            sums += (part @ matrix.T).mul_(scale)  # two roundings: a fused one would differ at the ends of vectors
 
 
 def _pieces(weight: Weight, y: Float[Tensor, "R M"]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Some rows of a matrix at a time, as floating point, with their scales and their columns of the result."""
+    """Yield a few rows of a matrix at a time in floating point, with their scales and their columns of the result."""
     assert weight.scales is not None
     step = max(1, CHUNK // (weight.columns + -weight.columns % GROUP))
     for first in range(0, weight.rows, step):
@@ -155,7 +155,7 @@ def _pieces(weight: Weight, y: Float[Tensor, "R M"]) -> Iterator[tuple[Tensor, T
 
 
 class Quantized(nn.Module):
-    """What holds a packed matrix, perhaps together with others that are tied to it."""
+    """A module with a quantised matrix, perhaps shared with others that are tied to it."""
 
     bias: Tensor | None
 
@@ -187,7 +187,7 @@ class Quantized(nn.Module):
 
 
 class QuantizedLinear(Quantized):
-    """In place of a linear layer."""
+    """Replaces a linear layer."""
 
     def __init__(self, weight: Weight, bias: Tensor | None) -> None:
         nn.Module.__init__(self)
@@ -199,11 +199,11 @@ class QuantizedLinear(Quantized):
 
 
 class QuantizedHead(QuantizedLinear, Head):  # type: ignore[misc]
-    """In place of a head."""
+    """Replaces an output head."""
 
 
 class QuantizedEmbedding(Quantized, Embedding):  # type: ignore[misc]
-    """In place of an embedding; positions, types and norm are its own."""
+    """Replaces an embedding; positions, types and norm are its own."""
 
     def __init__(self, embedding: Embedding, weight: Weight) -> None:
         nn.Module.__init__(self)
@@ -218,7 +218,7 @@ class QuantizedEmbedding(Quantized, Embedding):  # type: ignore[misc]
 
 
 class QuantizedMaskHead(Quantized, MaskHead):  # type: ignore[misc]
-    """In place of a head over hidden tokens."""
+    """Replaces a masked-token head."""
 
     def __init__(self, head: MaskHead, weight: Weight) -> None:
         nn.Module.__init__(self)
@@ -232,18 +232,18 @@ class QuantizedMaskHead(Quantized, MaskHead):  # type: ignore[misc]
 Step = Callable[[Tensor, Tensor, list[Tensor]], list[Tensor]]
 
 
-def _rnn(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    return [(given + past).tanh()]
+def _rnn(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    return [(inputs + past).tanh()]
 
 
-def _gru(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    (r, z, n), (r_past, z_past, n_past) = given.chunk(3, dim=-1), past.chunk(3, dim=-1)
+def _gru(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    (r, z, n), (r_past, z_past, n_past) = inputs.chunk(3, dim=-1), past.chunk(3, dim=-1)
     new = (n + (r + r_past).sigmoid() * n_past).tanh()
     return [new + (z + z_past).sigmoid() * (state[0] - new)]
 
 
-def _lstm(given: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
-    i, f, g, o = (given + past).chunk(4, dim=-1)
+def _lstm(inputs: Tensor, past: Tensor, state: list[Tensor]) -> list[Tensor]:
+    i, f, g, o = (inputs + past).chunk(4, dim=-1)
     memory = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
     return [o.sigmoid() * memory.tanh(), memory]
 
@@ -252,7 +252,7 @@ CELLS: dict[type[nn.RNNBase], Step] = {nn.RNN: _rnn, nn.GRU: _gru, nn.LSTM: _lst
 
 
 class QuantizedRecurrent(nn.Module):
-    """In place of recurrent layers: the same states and outputs, one position after the other."""
+    """Replaces recurrent layers: equal states and outputs, computed one position after the other."""
 
     def __init__(self, layer: Recurrent, pack_one: Callable[[Tensor], Weight]) -> None:
         super().__init__()
@@ -273,7 +273,7 @@ class QuantizedRecurrent(nn.Module):
         state: list[Tensor] | None = None,
         lengths: Int[Tensor, "B"] | None = None,
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
-        """Outputs and final state, as `Recurrent` gives them."""
+        """Return outputs and final state, as `Recurrent` does."""
         first = state or [x.new_zeros(len(self.inputs), len(x), self.dim) for _ in range(self.parts)]
         last: list[list[Tensor]] = []
         for depth in range(0, len(self.inputs), self.sides):
@@ -288,12 +288,12 @@ class QuantizedRecurrent(nn.Module):
     def run(
         self, number: int, x: Float[Tensor, "B T D"], state: list[Tensor], lengths: Int[Tensor, "B"] | None
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
-        """One layer in one direction. Where a row has ended its state stands still and its output is zero."""
-        given, length = self.inputs[number](x), x.shape[1]
+        """Run one layer in one direction. After the end of a row its state stays and its output is zero."""
+        projected, length = self.inputs[number](x), x.shape[1]
         outputs: list[Tensor] = []
         backwards = number % self.sides == 1
         for t in range(length - 1, -1, -1) if backwards else range(length):
-            new = self.step(given[:, t], self.states[number](state[0]), state)
+            new = self.step(projected[:, t], self.states[number](state[0]), state)
             if lengths is None:
                 state = new
                 outputs.append(state[0])
@@ -305,8 +305,8 @@ class QuantizedRecurrent(nn.Module):
 
 
 def quantize(model: nn.Module, kind: str) -> nn.Module:
-    """Replaces the matrices of a model, in place, and returns it. `int4` is for what its blocks and cells hold, and so
-    are the bytes that int8 becomes in a model of pictures, where nothing hides the future."""
+    """Replace the matrices of a model, in place, and return it. `int4` applies to the matrices of blocks and cells, and
+    so do the bytes that int8 means in image models, in stacks that are not causal."""
     if kind not in ("int8", "int4"):
         raise ValueError(f"quantize={kind!r} is not known; use int8, int4 or none")
     if is_quantized(model):
@@ -317,7 +317,7 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
     pictures = any(isinstance(module, nn.Conv2d) for module in model.modules())
 
     def pack_once(matrix: Tensor, kind: Kind) -> Weight:
-        """Tied matrices stay one."""
+        """Quantise a matrix once: tied ones stay shared."""
         kind = "int8" if kind == "bytes" and not suits_bytes(matrix) else kind
         if id(matrix) not in packed:
             packed[id(matrix)] = pack(matrix, kind)
@@ -336,12 +336,13 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
         )
 
     def inside(module: nn.Module, causal: bool) -> Kind:
-        """Of the matrices of a block or a cell."""
+        """Return the kind for the matrices of a block or a cell."""
         many = pictures and isinstance(module, Block) and not causal
         return "bytes" if many and kind == "int8" else cast(Kind, kind)
 
     def replace(parent: nn.Module, inner: Kind, causal: bool | None) -> None:
-        """Each child after its own children, and gone with its matrix before the next. Some are in no stack."""
+        """Replace each child after its own children, freeing its matrix before the next. `causal` is None outside of
+        stacks."""
         for name in list(parent._modules):
             child = parent._modules[name]
             if child is None or isinstance(child, Position | Quantized):
@@ -353,7 +354,7 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
                 setattr(parent, name, replacement(child, "int8" if spared else own))
 
     replace(model, "int8", causal=None)
-    return model.float().eval()  # numbers of 16 bits would only slow down what is left
+    return model.float().eval()  # 16-bit numbers would only slow down the rest
 
 
 def is_quantized(model: nn.Module) -> bool:
@@ -361,12 +362,12 @@ def is_quantized(model: nn.Module) -> bool:
 
 
 def refuse_quantized(model: nn.Module) -> None:
-    """For whoever writes weights to a file."""
+    """Raise an error: quantised weights cannot be saved."""
     if is_quantized(model):
         raise ValueError("quantised weights are not saved; load the model without --quantize and save that")
 
 
 def size_of(model: nn.Module) -> int:
-    """Bytes of all parameters and buffers; what is tied counts once."""
+    """Return the bytes of all parameters and buffers; tied ones count once."""
     tensors = [*model.parameters(), *model.buffers()]
     return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors if tensor.numel()}.values())

@@ -1,4 +1,4 @@
-"""Programs from models: what each module of a generating Transformer does, said in operations on rows."""
+"""Records a generative Transformer as a program: the operations of each of its modules."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, cast
@@ -38,7 +38,7 @@ from regard.nn.stack import Parts, Stack
 
 
 def record_decoder(parts: Parts, max_positions: int) -> Program:
-    """ids and positions → scores, with the past in pages."""
+    """Record ids and positions → logits, with the past in pages."""
     program = Program()
     check_plain(parts)
     x = record_embedding(program, parts.embedding, max_positions)
@@ -53,7 +53,7 @@ def record_decoder(parts: Parts, max_positions: int) -> Program:
 
 
 def record_encoder(parts: Parts, max_positions: int) -> Program:
-    """Ids of sources → their keys and values, in the pages of every layer of the decoder."""
+    """Record ids of sources → their keys and values, in the pages of every layer of the decoder."""
     assert parts.source is not None
     embedding, stack = parts.source
     program = Program()
@@ -71,7 +71,7 @@ def record_encoder(parts: Parts, max_positions: int) -> Program:
 def record_block(
     program: Program, block: Block, x: Columns, *, layer: int | None, parts: Parts, max_positions: int
 ) -> None:
-    """One layer; without a number, one of the encoder, whose rows see each other."""
+    """Record one layer; without a number, one of the encoder, whose rows attend to each other."""
     stack = parts.stack if layer is not None else cast(Any, parts.source)[1]
     own = block.attention
     normed = program.columns("normed", x.width)
@@ -79,8 +79,8 @@ def record_block(
 
     y = before(program, block, "attention", x, normed)
     q, (k, v) = record_queries(program, own, y), record_keys(program, own, y)
-    for turned in (q, k) if own.position is not None else ():
-        program.add(Rotate(turned, own.head_dim, program.once(angles_of, own.position, max_positions)))
+    for rotated in (q, k) if own.position is not None else ():
+        program.add(Rotate(rotated, own.head_dim, program.once(angles_of, own.position, max_positions)))
     if stack.position.bias() is not None:
         table, zero = program.once(distances, stack.position, max_positions, causal=layer is not None)
         heads = Heads(heads.heads, heads.kv_heads, heads.head_dim, heads.scale, table, zero)
@@ -111,23 +111,23 @@ def record_block(
 
 
 def before(program: Program, block: Block, part: str, x: Columns, normed: Columns) -> Columns:
-    """What a part reads: the stream, normalised where norms come first."""
+    """Record the input of a part: the residual stream, normalised for pre-norm."""
     if not block.pre:
         return x
     record_norm(program, block.norms[part], x, normed)
     return normed
 
 
-def after(program: Program, block: Block, part: str, x: Columns, found: Columns, out: nn.Module) -> None:
-    """What a part found goes through its last projection and onto the stream."""
-    program.add(Linear(found, x, weight_of(out), cast(Any, out).bias, add=True))
+def after(program: Program, block: Block, part: str, x: Columns, mixed: Columns, out: nn.Module) -> None:
+    """Record the output projection of a part and its addition to the residual stream."""
+    program.add(Linear(mixed, x, weight_of(out), cast(Any, out).bias, add=True))
     if not block.pre:
         record_norm(program, block.norms[part], x, x)
 
 
 def record_embedding(program: Program, embedding: Embedding, max_positions: int) -> Columns:
     if embedding.types is not None:
-        raise Unsupported("token types are not written step by step")
+        raise Unsupported("a model with token types cannot be recorded for decoding")
     weight = weight_of(embedding)
     x = program.columns("x", weight.columns)
     program.add(Embed(x, weight, embedding.scale, table_of(embedding.position, max_positions)))
@@ -155,7 +155,7 @@ def record_keys(program: Program, attention: Attention, y: Columns) -> tuple[Col
 
 
 def record_norm(program: Program, norm: nn.Module, x: Columns, out: Columns, scale: float = 1.0) -> None:
-    """A norm, or none; what it gives may be scaled."""
+    """Record a norm, or none; its output may be scaled."""
     if isinstance(norm, nn.Identity):
         if scale != 1:
             raise Unsupported("scaled outputs without a last norm")
@@ -168,7 +168,7 @@ def record_norm(program: Program, norm: nn.Module, x: Columns, out: Columns, sca
 
 
 def epsilon(layer: nn.Module) -> float:
-    """What the normalized kernel adds for the layer's numbers; quantised ones give float32."""
+    """Return the normalized kernel's epsilon for the layer's dtype; quantised layers output float32."""
     values = weight_of(layer).values
     return torch.finfo(values.dtype if values.is_floating_point() else torch.float32).eps
 
@@ -176,18 +176,20 @@ def epsilon(layer: nn.Module) -> float:
 def heads_of(attention: Attention) -> Heads:
     kernel = attention.kernel
     if type(kernel) not in (Full, Dot, Normalized):
-        raise Unsupported(f"{type(kernel).__name__} attention is no part of programs; full, dot and normalized are")
+        raise Unsupported(
+            f"{type(kernel).__name__} attention cannot be recorded as a program; full, dot and normalized can"
+        )
     scale = 1.0 if isinstance(kernel, Dot) else attention.head_dim**-0.5
     return Heads(attention.heads, attention.kv_heads, attention.head_dim, scale)
 
 
 def weight_of(module: nn.Module) -> Weight:
-    """The matrix of a layer; quantised ones say theirs themselves."""
+    """Return the matrix of a layer; quantised layers have theirs packed."""
     packed = getattr(module, "packed", None)
     if packed is not None:
         return packed
     if type(module) not in (nn.Linear, Embedding, Head):
-        raise Unsupported(f"{type(module).__name__} is more than a matrix")
+        raise Unsupported(f"{type(module).__name__} is not a plain linear layer")
     values = cast(Tensor, module.weight).detach()
     return Weight(values, *values.shape)
 
@@ -208,7 +210,7 @@ def angles_of(position: Position, max_positions: int) -> Float[Tensor, "2 T K"]:
 
 
 def distances(position: Position, max_positions: int, *, causal: bool) -> tuple[Float[Tensor, "H N"], int]:
-    """The bias by distance, and the column of distance 0."""
+    """Return the bias by distance, and the column of distance 0."""
     bias = position.bias(causal=causal)
     if not isinstance(bias, DistanceBias):
         raise Unsupported(f"{type(bias).__name__} depends on more than the distance")
@@ -219,14 +221,14 @@ def distances(position: Position, max_positions: int, *, causal: bool) -> tuple[
 
 
 def check_plain(parts: Parts) -> None:
-    """Nobody watches, and no layer does something that a program has no operation for."""
+    """Raise Unsupported if a hook watches a layer, or one has no operation in programs."""
     modules: list[nn.Module] = [parts.embedding, parts.stack, parts.head, *(parts.source or ())]
     if any(module.reversible for module in modules if isinstance(module, Stack)):
         raise Unsupported("reversible layers have two streams")
     if any(is_watched(module) for module in modules):
-        raise Unsupported("someone looks at the model while it works")
+        raise Unsupported("forward hooks watch the model")
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether somebody wants to see what its layers do."""
+    """Whether a module or one of its children has forward hooks."""
     return any(inner._forward_hooks or inner._forward_pre_hooks for inner in module.modules())

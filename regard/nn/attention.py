@@ -6,6 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_positive
 from regard.nn.cache import KeyValues
 from regard.nn.kernels import Need, build_kernel
 from regard.nn.masks import Mask
@@ -38,9 +39,7 @@ class AttentionConfig:
     """Features that the kernel must support: causal masks, a bias, …; checked when the layer is built."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "heads", "kv_heads", "head_dim", "context_dim"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, "dim", "heads", "kv_heads", "head_dim", "context_dim")
         if self.head_dim is None and self.dim % self.heads:
             raise ValueError(
                 f"heads={self.heads} does not divide dim={self.dim}; "

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_fractions, check_positive
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
 from regard.nn.dropout import dropout
@@ -65,12 +66,8 @@ class BlockConfig:
     """Reversible residual streams: each layer's input is recomputed, so training memory does not grow with depth."""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "attention_dropout", "ffn_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not in [0, 1)")
-        for name in ("ffn_dim", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        check_fractions(self, "dropout", "attention_dropout", "ffn_dropout")
+        check_positive(self, "ffn_dim", "max_len")
         AttentionConfig(dim=self.dim, heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
         if self.reversible and self.norm_place != "pre":
             raise ValueError(
@@ -127,7 +124,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B T D"] | Streams:
         x = self.add(x, "attention", lambda y: self.attention(y, mask=mask, bias=bias, cache=cache))
         if self.cross is not None:
-            x = self.add(x, "cross", lambda y: self.look_at(y, context, context_mask, context_cache))
+            x = self.add(x, "cross", lambda y: self.cross_attend(y, context, context_mask, context_cache))
         return self.add(x, "feedforward", self.feedforward)
 
     def add(
@@ -141,7 +138,7 @@ class Block(nn.Module):
             return x + dropout(layer(norm(x)), self.dropout, self.training)
         return norm(x + dropout(layer(x), self.dropout, self.training))
 
-    def look_at(
+    def cross_attend(
         self,
         x: Float[Tensor, "B T D"],
         context: Float[Tensor, "M S D"] | None,

@@ -44,10 +44,10 @@ class KeyValues:
 
     def attend(
         self, kernel: Callable, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"],
-        **how: Any,
+        **options: Any,
     ) -> Float[Tensor, "B H T K"]:  # fmt: skip
         """Append the new keys and values and return the kernel's output over all positions so far."""
-        return kernel(q, *self.append(k, v), **how)[0]
+        return kernel(q, *self.append(k, v), **options)[0]
 
     @property
     def batch(self) -> int:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.config import at_least
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.dropout import drop_rows, dropout
 from regard.nn.feedforward import ACTIVATIONS, FeedForward
@@ -65,7 +66,7 @@ class ImageAttention(nn.Module):
         return x + self.attention(self.norm(tokens)).transpose(1, 2).view_as(x)
 
 
-class PlaceNorm(nn.LayerNorm):
+class ChannelNorm(nn.LayerNorm):
     """LayerNorm over the channels of each cell of a feature map, independently of the others."""
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
@@ -85,7 +86,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.activation, self.dropout, self.path_dropout = ACTIVATIONS[activation], dropout, path_dropout
         widths = (channels, out_channels)
-        self.norms = nn.ModuleList(PlaceNorm(width, eps=eps) for width in widths)
+        self.norms = nn.ModuleList(ChannelNorm(width, eps=eps) for width in widths)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(width, out_channels, 3, stride=step, padding=1, bias=False)
             for width, step in zip(widths, (stride, 1), strict=True)
@@ -101,12 +102,15 @@ class ResidualBlock(nn.Module):
         return y + (x if self.skip is None else self.skip(x))
 
 
-class Eye(nn.Module):
+class ConvStem(nn.Module):
     """Convolutions from pixels to a grid of features: one that halves the sides for each of `widths`, then one of 1 ×
     1.
 
     Those that halve are 4 × 4, so that a cell is centred on the pixels that it is drawn over.
     """
+
+    part = "convolutions"
+    """Its name in a table of costs."""
 
     def __init__(self, channels: int, widths: tuple[int, ...], dim: int) -> None:
         super().__init__()
@@ -115,7 +119,7 @@ class Eye(nn.Module):
         for i, width in enumerate(widths):
             if i:
                 layers += [nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU()]
-            layers += [nn.Conv2d(channels, width, 4, stride=2, padding=1), PlaceNorm(width), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, 4, stride=2, padding=1), ChannelNorm(width), nn.ReLU()]
             channels = width
         self.layers = nn.Sequential(*layers, nn.Conv2d(channels, dim, 1))
         for layer in self.layers:
@@ -149,10 +153,8 @@ class LocalRelation(nn.Module):
     ) -> None:
         super().__init__()
         if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size} has no centre to ask from; use {kernel_size + 1}")
-        for name, value in dict(channels=channels, kernel_size=kernel_size, stride=stride, share=share).items():
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+            raise ValueError(f"kernel_size={kernel_size} has no centre; use {kernel_size + 1}")
+        at_least(1, channels=channels, kernel_size=kernel_size, stride=stride, share=share)
         self.kernel_size, self.stride, self.share = kernel_size, stride, share
         self.groups = -(-channels // share)  # the last group is smaller where `share` does not divide `channels`
         self.query = nn.Conv2d(channels, self.groups, 1, stride=stride, bias=False)

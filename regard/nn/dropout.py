@@ -17,8 +17,8 @@ def dropout(x: Float[Tensor, "*N"], p: float, training: bool) -> Float[Tensor, "
         return x
     dropped = round(p * _LEVELS)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
-    coins = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return x * (coins >= dropped - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return x * (bits >= dropped - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
 
 
 def drop_rows(x: Float[Tensor, "B *N"], p: float, training: bool) -> Float[Tensor, "B *N"]:

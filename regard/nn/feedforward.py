@@ -33,7 +33,7 @@ class _WithSlope(torch.autograd.Function):
 
 
 def _learning_on_cpu(x: Tensor) -> bool:
-    return x.requires_grad and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+    return x.requires_grad and x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64)
 
 
 def _relu_squared(x: Tensor) -> tuple[Tensor, Tensor]:

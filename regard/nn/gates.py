@@ -17,7 +17,7 @@ from regard.nn.positions import Bias
 Map = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor, Tensor], Tensor]
 """Queries B T C and candidates B S D to scores B T S."""
-Found = tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]
+Mixed = tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]
 """The mixed values of each position, and their weights."""
 
 
@@ -47,7 +47,7 @@ def weighted_sum(weights: Float[Tensor, "B T S D"], candidates: Float[Tensor, "B
     return torch.einsum("btsd,bsd->btd", weights, candidates)
 
 
-def mix(scores: Float[Tensor, "B T S"], values: Float[Tensor, "B S D"]) -> Found:
+def mix(scores: Float[Tensor, "B T S"], values: Float[Tensor, "B S D"]) -> Mixed:
     """h_t = Σ_i α_ti v_i with α ∝ exp(score) over the past; the last query is aligned with the last value."""
     T, S = scores.shape[1:]
     past = causal().at(S - T).dense(T, S).to(scores.device)
@@ -57,7 +57,7 @@ def mix(scores: Float[Tensor, "B T S"], values: Float[Tensor, "B S D"]) -> Found
 
 def free_weights(
     x: Float[Tensor, "B T C"], first: Float[Tensor, "B D"], candidate: Callable[[Tensor, Tensor], Tensor], score: Score
-) -> Found:
+) -> Mixed:
     """Step 1: α_ti ∝ exp(ATT(h̃_i, x_t)). Candidates f(x_i, h_{i−1}) still depend on the state before them: a loop."""
     h, candidates, states, rows = first, [], [], []
     for t in range(x.shape[1]):
@@ -70,14 +70,14 @@ def free_weights(
     return torch.stack(states, dim=1), torch.stack(rows, dim=1)
 
 
-def free_candidates(x: Float[Tensor, "B T C"], candidate: Map, score: Score) -> Found:
+def free_candidates(x: Float[Tensor, "B T C"], candidate: Map, score: Score) -> Mixed:
     """Step 2: candidates f(x_i) depend on no state. All positions are computed at once; order enters through the mask
     alone."""
     candidates = candidate(x)
     return mix(score(x, candidates), candidates)
 
 
-def separate_keys_and_values(x: Float[Tensor, "B T C"], candidate: Map, query: Map, key: Map, value: Map) -> Found:
+def separate_keys_and_values(x: Float[Tensor, "B T C"], candidate: Map, query: Map, key: Map, value: Map) -> Mixed:
     """Step 3: separate projections for finding a candidate (key) and for its content (value); scores are q·k / √K."""
     q, k, v = query(x), key(candidate(x)), value(candidate(x))
     return mix(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, v)
@@ -88,8 +88,8 @@ def several_heads(
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T T"]]:
     """Step 4: step 3 for each (query, key, value), concatenated: causal multi-head attention before its output
     matrix."""
-    found = [separate_keys_and_values(x, candidate, *head) for head in heads]
-    return torch.cat([mixed for mixed, _ in found], dim=-1), torch.stack([weights for _, weights in found], dim=1)
+    outputs = [separate_keys_and_values(x, candidate, *head) for head in heads]
+    return torch.cat([mixed for mixed, _ in outputs], dim=-1), torch.stack([weights for _, weights in outputs], dim=1)
 
 
 def hard_lookup(
@@ -110,7 +110,7 @@ def soft_lookup(
     return Full(heads=q.shape[1], head_dim=q.shape[3])(q, k, v, scale=1 / temperature)[0]
 
 
-def look_by_place(
+def location_attention(
     v: Float[Tensor, "B H T C"], bias: Bias, *, mask: Mask | None = None
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T T"]]:
     """Location-based attention: scores are the bias alone, whatever the content. Without a bias: content-based."""

@@ -25,6 +25,10 @@ class MaskHead(nn.Module):
         self.weight = embedding.weight
         self.bias = nn.Parameter(torch.zeros(vocab))
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this head's cost should know."""
+        return "the head is counted for every token; in training only hidden tokens reach it" if training else ""
+
     def transform(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
         """Everything but the product with the vocabulary's matrix."""
         return self.norm(self.activation(self.dense(x)))
@@ -76,7 +80,7 @@ class BoxHead(nn.Module):
         return x
 
 
-def apart(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
+def split_predictions(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
     """Split a detector's outputs into logits (labels and "no object") and boxes: centre (column, row), width, height in
     [0, 1]."""
     scores, boxes = answers.split([answers.shape[-1] - 4, 4], dim=-1)

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import at_least
+
 
 class LowRank(nn.Linear):
     """x W + x A B · scale with A narrow; B is initialised to zero, so nothing changes before training."""
@@ -33,8 +35,7 @@ class LowRank(nn.Linear):
 
 def add_low_rank(model: nn.Module, rank: int, *, scale: float = 2.0) -> None:
     """Add a LoRA adapter to every projection to queries, keys and values; freeze everything else."""
-    if rank < 1:
-        raise ValueError(f"rank={rank} must be at least 1")
+    at_least(1, rank=rank)
     model.requires_grad_(False)
     for module in list(model.modules()):
         for name in ("query", "key_value"):

@@ -215,7 +215,7 @@ class padding(Mask):  # noqa: N801
 
 
 @dataclass(frozen=True, eq=False)
-class marked(Mask):  # noqa: N801
+class valid_keys(Mask):  # noqa: N801
     """Keys whose flag is True in each row, wherever they lie: such as the cells of a padded feature map that belong to
     the image."""
 
@@ -230,7 +230,7 @@ class marked(Mask):  # noqa: N801
         return (self.real[:, j] & (i >= 0)).contiguous()
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return marked(self.real[rows]).at(self.start)
+        return valid_keys(self.real[rows]).at(self.start)
 
 
 @dataclass(frozen=True)

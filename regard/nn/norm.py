@@ -35,7 +35,7 @@ class _RMS(torch.autograd.Function):
 
 def rms_norm(x: Float[Tensor, "*N D"], weight: Float[Tensor, "D"] | None, eps: float) -> Float[Tensor, "*N D"]:
     """`torch.nn.functional.rms_norm` over the last axis, faster in training on a CPU."""
-    if torch.is_grad_enabled() and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+    if torch.is_grad_enabled() and x.device.type in ("cpu", "meta") and x.dtype in (torch.float32, torch.float64):
         return _RMS.apply(x, weight, eps)
     return F.rms_norm(x, x.shape[-1:], weight, eps)
 

@@ -126,8 +126,8 @@ class PooledBlock(nn.Module):
             dim=config.dim, heads=config.heads, context_dim=inputs, dropout=config.attention_dropout,
             kernel=config.kernel, needs=frozenset({"crosses"}),
         )  # fmt: skip
-        how = dict(strides=strides, planned=planned, residual=residual, eps=config.norm_eps)
-        self.attention = PooledAttention(attention, inputs, **how)  # type: ignore[arg-type]
+        options = dict(strides=strides, planned=planned, residual=residual, eps=config.norm_eps)
+        self.attention = PooledAttention(attention, inputs, **options)  # type: ignore[arg-type]
         self.feedforward = FeedForward(config.dim, config.ffn_dim, activation=config.activation, bias=True)
         widths = dict(attention=inputs, feedforward=config.dim)
         self.norms = nn.ModuleDict({part: build_norm("layer", dim, config.norm_eps) for part, dim in widths.items()})

@@ -171,7 +171,7 @@ class Grid(Position):
 
     def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
         pos = torch.arange(start, start + x.shape[1])
-        side = int(pos[-1]) // self.columns + 1 + self.columns
+        side = (start + x.shape[1] - 1) // self.columns + 1 + self.columns
         waves = sinusoids(side, self.dim // 2).to(x)
         return x + torch.cat([waves[pos // self.columns], waves[pos % self.columns]], dim=1)
 

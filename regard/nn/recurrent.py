@@ -20,6 +20,11 @@ class Recurrent(nn.Module):
             input_dim, dim, depth, batch_first=True, bidirectional=bidirectional, dropout=dropout if depth > 1 else 0.0
         )
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of these layers' cost should know."""
+        lstm = "an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted"
+        return lstm if training and self.parts == 2 else ""
+
     def forward(
         self,
         x: Float[Tensor, "B T D"],
@@ -27,12 +32,12 @@ class Recurrent(nn.Module):
         lengths: Int[Tensor, "B"] | None = None,
     ) -> tuple[Float[Tensor, "B T N"], list[Tensor]]:
         """Return outputs and final state; with `lengths`, padding on the right is never read (in both directions)."""
-        given = None if state is None else tuple(state) if self.parts == 2 else state[0]
-        if lengths is None:
-            out, last = self.layers(x, given)
+        initial = None if state is None else tuple(state) if self.parts == 2 else state[0]
+        if lengths is None or x.is_meta:  # a tensor without data has no lengths to pack by
+            out, last = self.layers(x, initial)
         else:
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            out, last = self.layers(packed, given)
+            out, last = self.layers(packed, initial)
             out, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
         return out, list(last) if self.parts == 2 else [last]
 

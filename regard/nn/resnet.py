@@ -18,6 +18,10 @@ class FrozenNorm(nn.Module):
         for name, value in dict(weight=1.0, bias=0.0, running_mean=0.0, running_var=1.0).items():
             self.register_buffer(name, torch.full((channels,), value))
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this norm's cost should know."""
+        return "norms of the ResNet that are constants are no parameters"
+
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B C Y X"]:
         mean, variance, weight, bias = (cast(Tensor, getattr(self, name)) for name in STATISTICS)
         return F.batch_norm(x, mean, variance, weight, bias, eps=self.eps)
@@ -64,7 +68,7 @@ class Residual(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, stride: int, bottleneck: bool, frozen: bool) -> None:
         super().__init__()
         sizes = layers_of(inputs, outputs, bottleneck=bottleneck)
-        strides = [stride if place == int(bottleneck) else 1 for place in range(len(sizes))]
+        strides = [stride if index == int(bottleneck) else 1 for index in range(len(sizes))]
         self.layers = nn.ModuleList(
             Convolution(*size, stride=step, frozen=frozen) for size, step in zip(sizes, strides, strict=True)
         )
@@ -73,8 +77,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         y = x
-        for place, layer in enumerate(self.layers):
-            y = layer(y if place == 0 else F.relu(y))
+        for index, layer in enumerate(self.layers):
+            y = layer(y if index == 0 else F.relu(y))
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 

@@ -56,18 +56,19 @@ class Tape:
         self.generators = [torch.default_generator]
         if x.is_cuda:
             self.generators.append(torch.cuda.default_generators[x.device.index])
-        kind = x.device.type  # autocast's cache would return weights that were cast without gradients
+        # Autocast's cache would give back weights that were cast without gradients.
+        kind = "cpu" if x.is_meta else x.device.type
         self.cast: dict[str, Any] = dict(device_type=kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=False)
         self.cast["enabled"] = torch.is_autocast_enabled(kind)
 
     @contextmanager
-    def random(self, place: int) -> Iterator[None]:
+    def random(self, index: int) -> Iterator[None]:
         """Give a part the same random numbers in both passes. Saving a generator state for each would fragment the
         heap."""
         before = [generator.get_state() for generator in self.generators]
         try:
             for generator in self.generators:
-                generator.manual_seed(self.seed + place)
+                generator.manual_seed(self.seed + index)
             yield
         finally:
             for generator, state in zip(self.generators, before, strict=True):
@@ -80,30 +81,30 @@ class Tape:
                 "a reversible stack went from train() to eval(), or back, before backward(); call it first"
             )
         self.streams = tuple(stream.clone() for stream in streams)
-        # New gradients stay while large tensors come and go: allocated one by one, they would fragment the heap.
-        fresh = (one for _, others in self.parts for one in others if one.is_leaf and one.grad is None)
-        self.room = {one: torch.empty_like(one) for one in dict.fromkeys(fresh)}
+        # New gradients stay while large tensors come and go: allocated tensor by tensor, they would fragment the heap.
+        fresh = (tensor for _, others in self.parts for tensor in others if tensor.is_leaf and tensor.grad is None)
+        self.room = {tensor: torch.empty_like(tensor) for tensor in dict.fromkeys(fresh)}
 
-    def undo(self, place: int, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert one part: move the streams before it; return the gradients of its input and of what else it has
+    def undo(self, index: int, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Invert tensor part: move the streams before it; return the gradients of its input and of what else it has
         read."""
-        part, others = self.parts[place]
+        part, others = self.parts[index]
         b, c = self.streams
-        modules, had = self.buffers[place]
+        modules, had = self.buffers[index]
         if any(now is not then and now.shape == then.shape for now, then in zip(buffers(modules), had, strict=True)):
             raise ValueError(
                 "a kernel in a reversible stack was redrawn before backward(); call that first, or set redraw=0"
             )
         if self.bias is not None:
             self.bias.forget()
-        with recomputing(), torch.enable_grad(), self.random(place), torch.autocast(**self.cast):
+        with recomputing(), torch.enable_grad(), self.random(index), torch.autocast(**self.cast):
             b = b.detach().requires_grad_()
             added = part(b)
         grads = list(torch.autograd.grad(added, [b, *others], grad.to(added.dtype), allow_unused=True))
         self.streams = c.sub_(added.detach()), b.detach()
-        for number, one in enumerate(others, 1):
-            if one in self.room and grads[number] is not None:
-                grads[number] = self.room.pop(one).copy_(grads[number])
+        for number, tensor in enumerate(others, 1):
+            if tensor in self.room and grads[number] is not None:
+                grads[number] = self.room.pop(tensor).copy_(grads[number])
         return tuple(grads)
 
 
@@ -115,8 +116,8 @@ class _Undo(torch.autograd.Function):
     """The backward pass of a part that has run already; its output here has a shape but no memory."""
 
     @staticmethod
-    def forward(ctx: Any, tape: Tape, place: int, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
-        ctx.tape, ctx.place = tape, place
+    def forward(ctx: Any, tape: Tape, index: int, a: Tensor, b: Tensor, *others: Tensor) -> Tensor:
+        ctx.tape, ctx.index = tape, index
         ctx.save_for_backward(*others)
         return a.new_empty(()).expand_as(a)
 
@@ -124,7 +125,7 @@ class _Undo(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         _ = ctx.saved_tensors  # PyTorch checks that they have not been modified since
-        return None, None, grad, *ctx.tape.undo(ctx.place, grad)
+        return None, None, grad, *ctx.tape.undo(ctx.index, grad)
 
 
 class _Join(torch.autograd.Function):
@@ -152,13 +153,13 @@ class Streams:
     tape: Tape | None
 
     def add(self, part: Part, *modules: nn.Module) -> "Streams":
-        """Apply one part of a layer, which consists of these modules."""
+        """Apply tensor part of a layer, which consists of these modules."""
         if self.tape is None:
             return Streams(self.b, self.a + part(self.b), None)
         with torch.no_grad(), self.tape.random(len(self.tape.parts)):
             after = Streams(self.b, self.a + part(self.b), self.tape)
         own = [parameter for module in modules for parameter in module.parameters()]
-        self.tape.parts.append((part, [one for one in (*own, *self.tape.others) if one.requires_grad]))
+        self.tape.parts.append((part, [tensor for tensor in (*own, *self.tape.others) if tensor.requires_grad]))
         self.tape.buffers.append((modules, buffers(modules)))
         return after
 
@@ -169,6 +170,6 @@ class Streams:
         tape = copy(self.tape)  # each backward pass has its own streams
         a = b = tape.x
         del tape.x  # its values are not needed
-        for place, (_, others) in enumerate(tape.parts):
-            a, b = b, _Undo.apply(tape, place, a, b, *others)
+        for index, (_, others) in enumerate(tape.parts):
+            a, b = b, _Undo.apply(tape, index, a, b, *others)
         return _Join.apply(tape, a, b, self.a, self.b)

@@ -63,6 +63,11 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
+    def cost_note(self, training: bool) -> str:
+        """What a reader of this stack's cost should know."""
+        again = "reversible: on the way back each part of a layer runs once more, which FLOPs do not count"
+        return again if self.reversible and training else ""
+
     def new_cache(self, room: int) -> Cache:
         """Return an empty cache with room for `room` positions, of the type that each layer's kernel needs."""
         return Cache([block.attention.kernel.memory(room) for block in cast(Iterable[Block], self.blocks)])
@@ -112,14 +117,14 @@ def glorot(module: nn.Module) -> None:
                 torch.nn.init.zeros_(child.bias)
 
 
-def seek_likeness(stack: Stack) -> None:
+def init_keys_as_queries(stack: Stack) -> None:
     """Initialise keys as copies of queries, so that tokens first attend to similar ones (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
         if layer.kv_heads == layer.heads and not layer.kernel.shares:
             layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
 
 
-def silence(stack: Stack) -> None:
+def zero_output_init(stack: Stack) -> None:
     """Initialise the output matrices of all parts to zero: an untrained stack passes its input on."""
     for module in stack.modules():
         if isinstance(module, Attention):

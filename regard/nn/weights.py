@@ -22,21 +22,21 @@ def find_kernels(model: nn.Module) -> dict[str, Kernel]:
 
     A block that is used at several depths counts as several layers (ALBERT).
     """
-    found: dict[str, Kernel] = {}
+    by_path: dict[str, Kernel] = {}
     inner: set[nn.Module] = set()
-    places: dict[Kernel, str] = {}
+    patterns: dict[Kernel, str] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, Kernel) and module not in inner:
-            place = re.sub(r"\d+", "#", path)
-            if places.setdefault(module, place) == place:
-                found[path.removesuffix(".kernel") or "kernel"] = module
+            pattern = re.sub(r"\d+", "#", path)
+            if patterns.setdefault(module, pattern) == pattern:
+                by_path[path.removesuffix(".kernel") or "kernel"] = module
             inner.update(part for part in module.modules() if part is not module)
-    if not found:
+    if not by_path:
         raise ValueError(
             f"{type(model).__name__} has no attention to look at; build it from regard.nn.attention.Attention "
             "(a seq2seq needs score additive, dot or general)"
         )
-    return found
+    return by_path
 
 
 @contextmanager
@@ -100,11 +100,11 @@ def weights_of(
         q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v))
     exact = torch.autocast(q.device.type, enabled=False) if plain else nullcontext()
     with exact, recomputing(), torch.random.fork_rng([q.device] if q.is_cuda else []):
-        some = None if bias is None else _SomeHeads(bias, alone)
-        _, found = kernel.forward(q, k, v, mask=mask, bias=some, scale=scale, dropout=0.0, weights=True)
-    if found is None:
+        bias = None if bias is None else _SomeHeads(bias, alone)
+        _, attention = kernel.forward(q, k, v, mask=mask, bias=bias, scale=scale, dropout=0.0, weights=True)
+    if attention is None:
         raise ValueError(f"kernel {type(kernel).__name__} has no weights to show; look(model, layers=…) without it")
-    kept = found if heads is None or alone is not None else found[:, heads]
+    kept = attention if heads is None or alone is not None else attention[:, heads]
     return kept.float().cpu()
 
 

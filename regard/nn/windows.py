@@ -74,8 +74,8 @@ class Windows:
         """Return the grid index of each token of the windows; for `back`, the inverse permutation."""
         with torch.inference_mode(False):  # training may later use the cached tensor
             rolled = torch.arange(math.prod(self.filled)).view(self.filled).roll((-self.shift, -self.shift), (0, 1))
-            found = Windows(self.filled, self.size).split(rolled.view(1, -1, 1).double()).flatten().long()
-            return (found.argsort() if back else found).to(device)
+            index = Windows(self.filled, self.size).split(rolled.view(1, -1, 1).double()).flatten().long()
+            return (index.argsort() if back else index).to(device)
 
     def mask(self, batch: int, device: torch.device | None = None) -> Mask | None:
         """Return a mask that hides tokens from opposite edges, adjacent only by rolling, from each other."""
@@ -176,7 +176,7 @@ class WindowBlock(Block):
     def __init__(self, config: BlockConfig, position: WindowPosition, *, path_dropout: float = 0.0) -> None:
         super().__init__(config, position, causal=False, cross=False)
         self.position, self.path_dropout = position, path_dropout
-        if config.kernel == "cosine":
+        if self.attention.kernel.plain_keys:
             self.attention.key_value = KeysUnbiased(config.dim, self.attention.key_value.out_features)
 
     def forward(self, x: Float[Tensor, "B T D"], windows: Windows, mask: Mask | None) -> Float[Tensor, "B T D"]:

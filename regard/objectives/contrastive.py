@@ -28,14 +28,14 @@ def contrastive(
     other.
     """
     scores = F.normalize(left, dim=-1) @ F.normalize(right, dim=-1).T / temperature
-    places = torch.arange(len(scores), device=scores.device)
+    indices = torch.arange(len(scores), device=scores.device)
     if same is not None:
         scores = scores.masked_fill(same & ~torch.eye(len(scores), dtype=torch.bool, device=same.device), -math.inf)
-    both = (F.cross_entropy(one, places, reduction="sum") for one in (scores, scores.T))
+    both = (F.cross_entropy(logits, indices, reduction="sum") for logits in (scores, scores.T))
     return sum(both) / 2  # type: ignore[return-value]
 
 
-def pictures_and_texts(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+def image_text_contrast(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """Return the summed loss over image–text pairs; targets B B mark the texts that fit each image."""
     left, right = model.features(**batch.inputs)
     return contrastive(left, right, model.temperature.clamp(min=SHARPEST), batch.targets), len(left)

@@ -39,7 +39,7 @@ def hide_padding(scores: Float[Tensor, "B T 2"], lengths: Tensor) -> Float[Tenso
     return scores.masked_fill(hidden[:, :, None], -math.inf)
 
 
-def likeness(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+def similarity(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """Return the loss of pairs of texts, all first ones above all second ones; targets B are similarities in [0, 1].
 
     It is the squared difference of cosine and target, plus a contrastive loss: a paraphrase must be found in the batch.

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,20 +66,20 @@ def match(
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
-        raise ImportError("guesses are matched by SciPy: pip install 'regard[vision]'") from None
+        raise ImportError("bipartite matching needs SciPy: pip install 'regard[vision]'") from None
 
     labels, wanted = targets[..., 0].long(), targets[..., 1:]
-    asked = labels.clamp(min=0)[:, None].expand(*scores.shape[:-1], -1)
-    cost = weights.label * -scores.softmax(-1).gather(-1, asked)
+    classes = labels.clamp(min=0)[:, None].expand(*scores.shape[:-1], -1)
+    cost = weights.label * -scores.softmax(-1).gather(-1, classes)
     cost += weights.box * (boxes[..., :, None, :] - wanted[:, None]).abs().sum(-1)
     cost -= weights.overlap * generalized_iou(corners(boxes)[..., :, None, :], corners(wanted)[:, None])
     table = cost.nan_to_num(nan=1e6, posinf=1e6, neginf=1e6).float().cpu().numpy()  # *L B Q M
-    found = np.full((*table.shape[:-2], table.shape[-1]), IGNORE)
+    assigned = np.full((*table.shape[:-2], table.shape[-1]), IGNORE)
     counts = (labels != IGNORE).sum(1).tolist()
-    for place in np.ndindex(table.shape[:-2]):
-        guesses, things = linear_sum_assignment(table[place][:, : counts[place[-1]]])
-        found[place][things] = guesses
-    return torch.from_numpy(found).to(labels.device)
+    for index in np.ndindex(table.shape[:-2]):
+        predictions, objects = linear_sum_assignment(table[index][:, : counts[index[-1]]])
+        assigned[index][objects] = predictions
+    return torch.from_numpy(assigned).to(labels.device)
 
 
 def set_loss(
@@ -87,23 +87,23 @@ def set_loss(
     *, smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:  # fmt: skip
     """Return the losses of each block's outputs, each matched by itself, summed."""
-    scores, boxes = apart(answers)
+    scores, boxes = split_predictions(answers)
     chosen = match(scores, boxes, targets, weights)
-    layer, row, thing = (chosen != IGNORE).nonzero(as_tuple=True)
-    guess = chosen[layer, row, thing]
+    layer, row, target = (chosen != IGNORE).nonzero(as_tuple=True)
+    prediction = chosen[layer, row, target]
     classes = scores.shape[-1]
     labels = torch.full(scores.shape[:-1], classes - 1, device=scores.device)
-    labels[layer, row, guess] = targets[row, thing, 0].long()
+    labels[layer, row, prediction] = targets[row, target, 0].long()
     balance = scores.new_ones(classes)
     balance[-1] = weights.nothing
     loss = scores.new_zeros(())
-    for one, right in zip(scores, labels, strict=True):  # the mean of each block by itself
-        loss = loss + F.cross_entropy(one.flatten(0, 1), right.flatten(), balance, label_smoothing=smoothing)
-    found, wanted = boxes[layer, row, guess], targets[row, thing, 1:]
-    far = (found - wanted).abs().sum()
-    apart_by = (1 - generalized_iou(corners(found), corners(wanted))).sum()
-    things = max(1, int((targets[..., 0] != IGNORE).sum()))
-    return weights.label * loss + (weights.box * far + weights.overlap * apart_by) / things
+    for logits, targets_ in zip(scores, labels, strict=True):  # the mean of each block by itself
+        loss = loss + F.cross_entropy(logits.flatten(0, 1), targets_.flatten(), balance, label_smoothing=smoothing)
+    predicted, wanted = boxes[layer, row, prediction], targets[row, target, 1:]
+    distance = (predicted - wanted).abs().sum()
+    overlap = (1 - generalized_iou(corners(predicted), corners(wanted))).sum()
+    count = max(1, int((targets[..., 0] != IGNORE).sum()))
+    return weights.label * loss + (weights.box * distance + weights.overlap * overlap) / count
 
 
 def matched_boxes(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:

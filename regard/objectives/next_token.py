@@ -30,13 +30,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         rows = max(64, CHUNK_BYTES // (4 * vocab))
         for start in range(0, len(x), rows):
             part = slice(start, start + rows)
-            scores = F.linear(x[part], weight, bias)
-            total += _entropy_(scores, targets[part], smoothing)  # `scores` now holds its own gradient
+            logits = F.linear(x[part], weight, bias)
+            total += _entropy_(logits, targets[part], smoothing)  # `logits` now holds its own gradient
             if wanted:
-                torch.mm(scores, weight, out=x_grad[part])
-                weight_grad.addmm_(scores.t(), x[part])
+                torch.mm(logits, weight, out=x_grad[part])
+                weight_grad.addmm_(logits.t(), x[part])
                 if bias_grad is not None:
-                    bias_grad += scores.sum(0)
+                    bias_grad += logits.sum(0)
         ctx.grads = x_grad, weight_grad, bias_grad
         return total.to(x.dtype)
 
@@ -47,18 +47,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return x, weight, bias, None, None
 
 
-def _entropy_(scores: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
-    """Return the summed loss; `scores` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
+def _entropy_(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
+    """Return the summed loss; `logits` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
     column = targets[:, None]
-    scores -= scores.amax(1, keepdim=True)
-    right = scores.gather(1, column).sum(dtype=torch.float64)
-    mean = scores.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
-    total = scores.exp_().sum(1, keepdim=True)
+    logits -= logits.amax(1, keepdim=True)
+    right = logits.gather(1, column).sum(dtype=torch.float64)
+    mean = logits.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
+    total = logits.exp_().sum(1, keepdim=True)
     loss = total.log().sum(dtype=torch.float64) - (1 - smoothing) * right - smoothing * mean
-    scores /= total
-    scores.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=scores.dtype))
+    logits /= total
+    logits.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=logits.dtype))
     if smoothing:
-        scores -= smoothing / scores.shape[1]
+        logits -= smoothing / logits.shape[1]
     return loss
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.data.sets.batches import Batch
 
 
-def hidden_pixels(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
+def masked_pixels(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """Return the summed loss over masked patches, each the mean squared error of its pixels, and their number."""
     hidden = model.order(batch.inputs["noise"])[1]
     guesses, wanted = model(**batch.inputs)[hidden], model.targets(batch.inputs["pixels"])[hidden]

@@ -1,4 +1,4 @@
-"""What can be trained: one recipe a file, headed by its command, its minutes on two CPU cores and its score."""
+"""The recipes, one a file, headed by its command, its minutes on two CPU cores and its score."""
 
 from regard.recipes import (  # noqa: F401  importing registers them
     bert,

@@ -19,7 +19,7 @@ from regard.data.sets.captioned_images import CaptionedImages
 from regard.data.sets.image_data import image_fields, preprocessing_for
 from regard.data.sets.image_text_pairs import PairedConfig, PairStream
 from regard.models import preset
-from regard.objectives.contrastive import pictures_and_texts
+from regard.objectives.contrastive import image_text_contrast
 from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
@@ -31,7 +31,7 @@ from regard.train.progress import Line
 BATCH = 128
 """Pairs that are contrasted with each other, whatever the size of the images."""
 PATCHES = 8
-"""Of an image's side, about."""
+"""Patches of an image's side, about."""
 WIDTH, WIDEST = 24, 192
 """Channels of the first convolution, and most channels of any."""
 END = "<end>"
@@ -74,7 +74,7 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     )  # fmt: skip
     return Job(
         recipe=recipe, readers={"text": tokenizer, "image": stream.preprocessing}, stream=stream,
-        valid=lambda: stream.once(valid, valid_ids), objective=pictures_and_texts,
+        valid=lambda: stream.once(valid, valid_ids), objective=image_text_contrast,
         about=f"{len(images):,} images with {sum(map(len, ids)):,} texts",
     )  # fmt: skip
 

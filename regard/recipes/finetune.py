@@ -24,7 +24,7 @@ from regard.data.sets.labelled_texts import Examples, ExamplesConfig, labels_of,
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
-from regard.objectives.labels import likeness, span, text_labels, token_labels
+from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
@@ -39,7 +39,7 @@ from regard.train.progress import Line
 RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
 OBJECTIVES = {
-    "classify": text_labels, "tag": token_labels, "answer": span, "embed": likeness, "instruct": next_token,
+    "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
 }  # fmt: skip
 HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}
 """The head of each task."""
@@ -270,7 +270,7 @@ def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max
 
 
 def encode_instructions(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[IdPair]:
-    """Prompts and answers as ids, with the special tokens that texts of this model begin with; long ones are left out."""
+    """Prompts and answers as ids, after the special tokens that texts begin with; long ones are left out."""
     begin = front_of(tokenizer)
     fronts = [[*begin, *ids] for ids in tokenizer.encode_batch([e.prompt + PROMPT_END for e in examples])]
     backs = tokenizer.encode_batch([example.answer for example in examples])

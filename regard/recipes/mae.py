@@ -22,7 +22,7 @@ from regard.config import override
 from regard.data.sets.image_data import image_fields, preprocessing_for
 from regard.data.sets.unlabelled_images import HiddenConfig, HiddenStream
 from regard.models import fitting, preset
-from regard.objectives.pixels import hidden_pixels
+from regard.objectives.pixels import masked_pixels
 from regard.registry import register_recipe
 from regard.runs.fit import Job, prepare
 from regard.runs.recipe import Recipe
@@ -73,5 +73,5 @@ def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, 
     )  # fmt: skip
     return Job(
         recipe=recipe, readers={"image": preprocessing}, stream=stream, valid=lambda: stream.once(valid),
-        objective=hidden_pixels, about=f"{len(images):,} images",
+        objective=masked_pixels, about=f"{len(images):,} images",
     )  # fmt: skip

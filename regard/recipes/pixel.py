@@ -9,17 +9,22 @@ regard train pixel --data.images FOLDER --data.size 16
 regard complete runs/pixel image.png --count 4 --out done.png
 """
 
-from collections.abc import Mapping
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.config import override
-from regard.cost.pixels import check_room, check_time
+from regard.cost import Cost, binary_size, cost
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.unlabelled_images import PixelsConfig, PixelStream
 from regard.models import preset
+from regard.models.gpt import GPTConfig
+from regard.nn.patches import Side, sides
 from regard.nn.positions import with_columns
 from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
@@ -34,6 +39,39 @@ TOKENS = 4096
 """Pixels in a batch, or one image."""
 SHARE = 0.25
 """Most time that validation may take, as a share of the training before it."""
+RATE = 50e9
+"""FLOPs a second of training on two cores without a GPU, about: 16,384 pixels a step were measured at 64 GFLOP/s, 64
+pixels at 34 of one core."""
+HOURS = 3
+"""Of training that are begun unasked; every recipe here is done within one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PixelConfig(GPTConfig):
+    """GPT on pixels as large as the first one that painted well (Chen et al., 2020): only for counting."""
+
+    image: Side = 32
+    """Pixels of a side, or rows,columns."""
+    vocab_size: int = 513
+    """Colours, and the token of the start."""
+    depth: int = 48
+    """Blocks."""
+    dim: int = 1536
+    """Width of the token vectors."""
+    heads: int = 16
+    """Attention heads."""
+    ffn_dim: int = 6144
+    """Hidden width of the feed-forward layer."""
+    position: str = "grid"
+    """What order means: here row and column."""
+    dropout: float = 0.0
+    """On the embeddings and on what each part adds to the residual stream."""
+
+    @property
+    def tokens(self) -> int:
+        """One for each pixel."""
+        rows, columns = sides(self.image)
+        return rows * columns
 
 
 @register_recipe("pixel")
@@ -89,3 +127,57 @@ def prepare_pixels(data: PixelsConfig, recipe: Recipe, out: Path, resume: bool, 
         valid=lambda: stream.once(valid, max(1, 16_384 // len(pixels))), objective=next_token,
         about=f"{len(images):,} images of {len(pixels):,} pixels in {pixels.colours:,} colours",
     )  # fmt: skip
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory that this machine has, where the operating system reports them."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> None:
+    """Raise an error, before the first step, if training for `steps` would take much longer than anybody expects."""
+
+    def hours(*shape: int) -> float:
+        return steps * training_cost(config, shape, tokens).flops.training / RATE / 3600
+
+    (rows, columns), needed = shape, hours(*shape)
+    if needed <= HOURS:
+        return
+    smaller = smaller_size(max(shape), lambda side: hours(side, side) <= HOURS)
+    raise ValueError(
+        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
+        f"{needed:,.0f} hours, more than {HOURS}; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
+        "patches instead of pixels (regard train vit), or say how long it may take: --train.minutes"
+    )
+
+
+def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
+    """Raise an error, before anything is built, if training on images of this shape needs more memory than there is."""
+    room, (rows, columns), memory = machine_memory(), shape, training_cost(config, shape, tokens).memory
+    if room is None or memory.total <= room:
+        return
+    smaller = smaller_size(
+        max(shape), lambda side: training_cost(config, (side, side), tokens).memory.total <= (room or 0)
+    )
+    held = sum(memory.attention_matrices.values())
+    matrices = f" (attention matrices, if they were held: {binary_size(held)} more)" if held else ""
+    raise ValueError(
+        f"training on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take "
+        f"{binary_size(memory.total)}{matrices}, this machine has {binary_size(room)}; use {smaller}"
+        "a smaller --model.depth or --model.dim, or patches instead of pixels: regard train vit"
+    )
+
+
+def training_cost(config: Any, shape: tuple[int, ...], tokens: int) -> Cost:
+    """The cost of a step on images of this shape, `tokens` pixels of them in a batch but at least one image."""
+    length = math.prod(shape)
+    return cost(config, batch=max(1, tokens // length), length=length, training=True)
+
+
+def smaller_size(side: int, fits: Callable[[int], bool]) -> str:
+    """The option for the largest of half, a quarter, … of a side that fits, if one does."""
+    sides = (side >> halvings for halvings in range(1, side.bit_length()))
+    return next((f"--data.size {smaller}, " for smaller in sides if smaller >= 8 and fits(smaller)), "")

@@ -49,9 +49,10 @@ def t5(data: Mapping[str, Any]) -> Recipe:
     config = override(TasksConfig(), data, under="data.")
     model, train = preset("t5", "tiny", dropout=0.0 if config.embedded else 0.1), TRAIN
     if config.base is not None:
-        model = load_model(find(config.base)).config
-        if not isinstance(model, models["t5"].config_class):
-            raise ValueError(f"{config.base} is a {type(model).__name__.removesuffix('Config')}; t5 starts from a T5")
+        base = load_model(find(config.base))
+        model = base.config
+        if (family := models.name_of(type(base))) != "t5":
+            raise ValueError(f"{config.base} is a {family}; t5 starts from a T5")
         train = replace(TRAIN, optimizer="adamw", lr=3e-4, schedule="linear")
     return Recipe(name="t5", family="t5", model=model, data=TasksConfig(base=config.base), train=train)
 

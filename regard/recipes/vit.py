@@ -20,11 +20,11 @@ import numpy as np
 from regard.config import override
 from regard.data.sets.image_data import image_fields, preprocessing_for
 from regard.data.sets.labelled_images import ImagesConfig, ImageStream
-from regard.hub.adapter import encoder_of
 from regard.hub.checkpoint import load_model
 from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.models import fitting, preset, without_labels
+from regard.models.parts import pretrained
 from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
 from regard.registry import models, register_recipe
@@ -75,7 +75,7 @@ def image_recipe(name: str, family: str, data: Mapping[str, Any], size: str = "t
 
 def start_config(base: str, size: int | None) -> tuple[str, Any]:
     """The family and config of a checkpoint without its labels, for images of its own size or of another."""
-    model: Any = encoder_of(load_model(find(base)))
+    model: Any = pretrained(load_model(find(base)))
     family, config = models.name_of(type(model)), model.config
     if not {"image", "labels", "patch"} <= {field.name for field in fields(config)}:
         raise ValueError(f"{base} is a {family}, which labels no images; give a vit, a swin or another that does")

@@ -43,7 +43,7 @@ class Job:
     publish: Callable[[Any, Path], None] = save_model
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
-    """How the model is decoded, if it generates."""
+    """The decoding defaults of a model that generates."""
 
 
 @singledispatch

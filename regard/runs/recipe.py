@@ -110,7 +110,6 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
         if size is None and "image" in kept:
             kept |= fitting(family, *sides(kept["image"]))
         base = replace(base, family=family, model=preset(family, size or "tiny", **kept))
-    assert isinstance(base.model, models[family].config_class)
     plan = override(base, changes)
     tokens = getattr(plan.model, "tokens", None)
     if images is not None and tokens is not None and "train.batch_tokens" not in changes:

@@ -1,4 +1,4 @@
-"""/v1/look: what the page's view of a model's inside asks for. A pass is kept for a while: its weights are asked later.
+"""/v1/look: the data of the page's view into a model. A pass is kept for a while: its weights are asked for later.
 
 These routes are the page's own; the API's description leaves them out.
 """
@@ -17,21 +17,20 @@ from regard.serve.errors import Refused
 from regard.serve.inputs import receive
 from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
-from regard.tasks import ImageEncoder, PixelModel
 
 router = APIRouter(prefix="/v1/look", include_in_schema=False)
 ROOM = 512 * 2**20
-"""Bytes for passes that are kept, the latest alone may have more; who comes back later has to look again."""
+"""Bytes for passes that are kept; the latest alone may have more. Older ones have to be computed again."""
 BESIDES = 2**20
-"""Bytes that a pass is taken to have beside its tensors."""
+"""Bytes that a pass is estimated to have beside its tensors."""
 MOST_PASSES = 400
-"""Heads that are switched off one after the other for one question."""
+"""Heads that are ablated one after the other for one request."""
 MOST_COPIES = 4000
-"""Changed copies of an input that one view tries; most go through a model many at a time."""
+"""Changed copies of an input that one view computes; most go through a model many at a time."""
 
 
 class Looks:
-    """The latest passes, by a name that nobody guesses; as many as there is room for."""
+    """The latest passes, by a random name; as many as there is room for."""
 
     def __init__(self) -> None:
         self.pages: OrderedDict[str, Page] = OrderedDict()
@@ -56,37 +55,42 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     """A pass through a model: tokens, layers, and the answer."""
     state = state_of(request)
     served = await state.store.take(body.model, "look")
-    words: tuple[Any, ...]
-    if body.look is None and (body.input is not None or body.picture is not None):
-        words = sent(body, served)
+    inputs: tuple[Any, ...]
+    if body.look is None and (body.input is not None or body.image is not None):
+        inputs = sent(body, served)
     else:
-        words = state.opening if body.look is None else state.looks.find(body.look, body.model).words
-        if not words:
-            kind = "picture" if isinstance(served.task, ImageEncoder | PixelModel) else "input"
-            raise Refused(400, f"there is nothing to look at; send {kind}", param=kind)
-        words = words if body.texts is None else (words[0], *body.texts)
+        inputs = state.opening if body.look is None else state.looks.find(body.look, body.model).inputs
+        if not inputs:
+            field = field_of(served)
+            raise Refused(400, f"there is nothing to look at; send {field}", param=field)
+        inputs = inputs if body.texts is None else (inputs[0], *body.texts)
 
     off: list[Any] = [tuple(one) for one in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
-        page = Page(served.watched, *words, target=body.target, kept=body.kept, off=off, name=body.model)
+        page = Page(served.watched, *inputs, target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
     page, described = await run_in_worker(request, work)
     return described | {"look": state.looks.add(page)}
 
 
+def field_of(served: ServedModel) -> str:
+    """The field of a request that has what a model reads."""
+    return "input" if served.task.inputs[0] == "text" else "image"
+
+
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
-    """What a model reads, out of a request."""
+    """The inputs of a model, out of a request. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
-    if not isinstance(served.task, ImageEncoder | PixelModel):
-        if body.picture is not None:
-            raise Refused(400, f"model {body.model!r} reads texts; send input", param="picture")
+    if field_of(served) == "input":
+        if body.image is not None:
+            raise Refused(400, f"model {body.model!r} reads texts; send input", param="image")
         served.check_length(texts, "input")
         return tuple(texts)
-    if body.picture is None:
-        raise Refused(400, f"model {body.model!r} reads pictures; send picture, a data: URI", param="picture")
-    return receive("image", body.picture, "picture"), *texts
+    if body.image is None:
+        raise Refused(400, f"model {body.model!r} reads images; send image, a data: URI", param="image")
+    return receive("image", body.image, "image"), *texts
 
 
 @router.post("/layer")
@@ -103,16 +107,16 @@ async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
     return await run_in_worker(request, lambda: page.head(body.layer, body.head, body.window))
 
 
-@router.post("/chances")
-async def chances(body: schemas.ChancesRequest, request: Request) -> dict[str, Any]:
-    """What the model finds likely at one place."""
+@router.post("/probabilities")
+async def probabilities(body: schemas.ProbabilitiesRequest, request: Request) -> dict[str, Any]:
+    """The most probable outputs of one row."""
     page = state_of(request).looks.find(body.look, body.model)
-    return await run_in_worker(request, lambda: page.chances(body.row))
+    return await run_in_worker(request, lambda: page.probabilities(body.row))
 
 
 @router.post("/effects")
 async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, Any]:
-    """How much each head matters when it alone is off."""
+    """The change of the answer when each head alone is ablated."""
     page = state_of(request).looks.find(body.look, body.model)
     count = sum(one.heads for one in page.layers)
     if count > MOST_PASSES:
@@ -128,7 +132,7 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
 
 @router.post("/view")
 async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
-    """What outputs rest on."""
+    """An explanation of the outputs."""
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:

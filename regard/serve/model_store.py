@@ -15,7 +15,7 @@ from regard.decode.engine import Engine
 from regard.decode.requests import Request
 from regard.hub.checkpoint import peek_model
 from regard.hub.remote import find
-from regard.inside.alignments import twin_of
+from regard.inside.capture.alignments import twin_of
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks.loading import load, task_of

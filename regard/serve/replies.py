@@ -13,7 +13,7 @@ class Reply(BaseModel):
 
 class Problem(Reply):
     message: str
-    """What is wrong, and the cure."""
+    """The error, and its cure."""
     type: str
     param: str | None
     """The field of the request that is wrong."""

@@ -102,7 +102,7 @@ class Sampled(Body):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     """Sample among tokens at least this fraction as probable as the best one."""
     seed: int | None = None
-    """The same seed gives the same text."""
+    """Requests with equal seeds and settings get equal texts."""
 
     @property
     def sampling(self) -> Sampling | None:
@@ -255,7 +255,7 @@ class LookRequest(Body):
     input: Text | None = None
     second: Text | None = None
     """The second text of a pair."""
-    picture: Text | None = None
+    image: Text | None = None
     """A data: URI, for image models."""
     texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
     """Texts that an image is compared with."""
@@ -283,7 +283,7 @@ class HeadRequest(LayerRequest):
     window: Annotated[int, Field(ge=0)] = 0
 
 
-class ChancesRequest(LookedRequest):
+class ProbabilitiesRequest(LookedRequest):
     row: Annotated[int, Field(ge=0)]
 
 

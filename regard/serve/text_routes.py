@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from regard.inside.alignments import align
+from regard.inside.capture.alignments import align
 from regard.serve import replies, schemas
 from regard.serve.answers import unless_gone, usage, within_limit
 from regard.serve.errors import Refused

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.registry import tasks
+from regard.registry import modalities, tasks
+from regard.tasks.prepared import Prepared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +27,10 @@ class Option:
     """The smallest and the largest value allowed."""
     each: bool = False
     """Whether there is a value for each input."""
+
+
+FLAGS = {"seconds": "second", "labels": "zero-shot", "passages": "passage", "propose": "draft"}
+"""Options of verbs whose flags on the command line have another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +49,8 @@ class Verb:
     def check_options(self, options: Mapping[str, Any], model: str) -> None:
         """Raise a ValueError for an option that this verb does not declare."""
         for name in options.keys() - {option.name for option in self.options}:
-            raise ValueError(f"{model} {self.does}; {name} has no effect there, leave it out")
+            flag = FLAGS.get(name, name.replace("_", "-"))
+            raise ValueError(f"{model} {self.does}, for which --{flag} has no effect; leave out --{flag}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +130,8 @@ class Task:
     """The name it is registered by."""
     inputs: ClassVar[tuple[str, ...]] = ("text",)
     """The modalities that it reads, by name; the first is what a command's arguments are."""
+    output: ClassVar[str] = "vector"
+    """The kind of the model's output, as `Prepared.answers` names it."""
     verbs: ClassVar[tuple[Verb, ...]] = ()
     """What it can be asked for; the first is its main one."""
     data: ClassVar[tuple[type, ...]] = ()
@@ -162,10 +170,18 @@ class Task:
     def field_of(self, verb: str, item: Any) -> str:
         """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
         declared = self.verb(verb)
-        return declared.input if declared is not None and declared.input else self.inputs[0]
+        return declared.input if declared is not None and declared.input else modalities[self.inputs[0]].field
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+
+    def read(self, *inputs: Any, **options: Any) -> Prepared:
+        """One input, ready to be looked into."""
+        raise ValueError(f"the task {self.name!r} cannot be looked into; give its class a method `read`")
+
+    def views(self, *inputs: Any) -> list[str]:
+        """The names of the views of the model at work on an input."""
+        return self.read(*inputs).views
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
         """One JSON object for each input, shared by the command line and the server: the results of the method of

@@ -19,6 +19,7 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_t
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import caption_scores
+from regard.tasks.prepared_image import read_captioned
 from regard.tokens import Tokenizer
 
 
@@ -79,6 +80,8 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             n_best=n_best,
             length_penalty=settings["length_penalty"] if length_penalty is None else length_penalty,
         )  # fmt: skip
+
+    read = read_captioned
 
     def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
         """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""

@@ -21,6 +21,7 @@ from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import label_scores
+from regard.tasks.prepared_image import read_images
 from regard.tasks.text_encoder import EMBED, Match, embeddings
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 
@@ -100,6 +101,8 @@ class ImageEncoder(Task):
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Vectors of length 1 for whatever the model reads: images here."""
         return self.embed(items)
+
+    read = read_images
 
     def search(
         self, query: Any, corpus: str | Path | Sequence[Any], *, count: int = 5, skipped: list[str] | None = None
@@ -181,6 +184,8 @@ class ImageClassifier(ImageEncoder):
 
     verbs = (Verb(name="classify", does="labels images"), EMBED)
     data = (ImagesConfig,)
+
+    output = "labels"
 
     def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
         """All labels of each image, the most probable first."""

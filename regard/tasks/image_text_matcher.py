@@ -19,6 +19,7 @@ from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
+from regard.tasks.prepared_image import read_matched
 from regard.tasks.text_encoder import BATCH_TOKENS, EMBED
 from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
 from regard.tokens import Tokenizer
@@ -73,6 +74,8 @@ class ImageTextMatcher(ImageEncoder):
             if indices:
                 rows[indices] = embed([items[i] for i in indices]).to(rows)
         return rows
+
+    read = read_matched
 
     @torch.inference_mode()
     def classify(self, images: Sequence[ImageInput], labels: Sequence[str] | None = None) -> list[list[Label]]:

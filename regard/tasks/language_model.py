@@ -21,6 +21,7 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quot
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
+from regard.tasks.prepared_text import read_prompt
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 from regard.tokens.pixel_tokenizer import PIXELS
@@ -209,6 +210,8 @@ class LanguageModel(EngineTask, TextTask):
         while self.tokenizer.spells_bytes and end and self.tokenizer.decode(written[end - 1 : end]) == "�":
             end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
+
+    read = read_prompt
 
     @property
     def context(self) -> int:

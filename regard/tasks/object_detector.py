@@ -14,10 +14,11 @@ from torch import Tensor
 
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.boxed_images import BoxesConfig
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.prepared_image import read_scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,15 @@ class ObjectDetector(ImageEncoder):
         pixels = [self.preparation.numbers(array) for array in arrays]
         return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
 
+    read = read_scene
+
     def detections(
         self, outputs: Sequence[Tensor], sizes: Sequence[tuple[int, ...]], threshold: float
     ) -> list[list[Detection]]:
         """The model's outputs as objects with boxes in pixels of images of these sizes."""
         labels, results = self.model.config.labels, []
         for row, (rows, columns) in zip(outputs, sizes, strict=True):
-            logits, boxes = apart(row.float())
+            logits, boxes = split_predictions(row.float())
             best = logits.softmax(-1)[:, :-1].max(-1)
             scaled = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
             order = best.values.argsort(descending=True, stable=True)

@@ -16,6 +16,7 @@ from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_t
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, images_of, opened
 from regard.tasks.metrics import pixel_scores
+from regard.tasks.prepared_image import read_colours
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
@@ -23,7 +24,7 @@ from regard.tokens.pixel_tokenizer import PixelTokenizer
 class PixelModel(EngineTask):
     """Generates images pixel by pixel."""
 
-    inputs = ("image",)
+    inputs = ("pixels",)
     verbs = (
         Verb(
             name="complete", does="completes images",
@@ -53,6 +54,8 @@ class PixelModel(EngineTask):
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
         fitted = [self.preparation.fit(image) for image in opened(images)]
         return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
+
+    read = read_colours
 
     def complete(
         self,

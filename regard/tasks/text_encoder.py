@@ -17,6 +17,7 @@ from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.metrics import similarity_scores
+from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
 
@@ -124,6 +125,8 @@ class TextEncoder(TextTask):
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Vectors of length 1 for whatever the model reads: texts here."""
         return self.embed(items)
+
+    read = read_encoder
 
     def search(self, query: str, corpus: Sequence[str], *, count: int = 5) -> list[Match]:
         """The texts of a corpus that are most similar to the query, by the cosine of their vectors."""

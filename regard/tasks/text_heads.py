@@ -94,6 +94,8 @@ class MaskFiller(TextEncoder):
     data = (MaskedConfig,)
     examples = ""
 
+    output = "fill"
+
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
         """For each text, for each [MASK] in it, the most probable tokens."""
         mask = self.tokenizer.mask
@@ -160,6 +162,8 @@ class TextClassifier(TextEncoder):
     )  # fmt: skip
     examples = "classify"
 
+    output = "labels"
+
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
         """All labels of each text (or pair of texts), the most probable first."""
         return [ranked(logits, self.model.config.labels) for logits in self.logits(self.frame(texts, seconds))]
@@ -191,6 +195,8 @@ class EntityTagger(TextEncoder):
 
     verbs = (Verb(name="tag", does="tags entities"), EMBED)
     examples = "tag"
+
+    output = "tags"
 
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
@@ -279,6 +285,8 @@ class QuestionAnswerer(TextEncoder):
         EMBED,
     )  # fmt: skip
     examples = "answer"
+
+    output = "span"
 
     def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
         """The best span of each passage for its question."""

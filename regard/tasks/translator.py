@@ -19,6 +19,7 @@ from regard.hub.checkpoint import load_generation
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
 from regard.tasks.metrics import exact_match, summary_scores, translation_scores
+from regard.tasks.prepared_text import read_source
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
@@ -163,6 +164,8 @@ class Translator(EngineTask, TextTask):
     def shown(self, prompt: str) -> str:
         """The text printed before an output: nothing, since it does not continue the prompt."""
         return ""
+
+    read = read_source
 
     def check(self, texts: Sequence[str]) -> None:
         """Raise a ValueError that names the first text that is too long."""

@@ -1,4 +1,4 @@
-"""Training text of any size, in chunks of bounded size; what cannot be read is named with its cure."""
+"""Training text of any size, in chunks of bounded size. Errors name the file and the cure."""
 
 import codecs
 import re
@@ -38,7 +38,7 @@ def corpus(files: Iterable[Path | str] | None, texts: Iterable[str] | None) -> I
 
 
 def check_text(text: str) -> None:
-    """Complain of lone surrogates, which Python's strings can hold and Unicode text cannot."""
+    """Raise an error for lone surrogates, which Python's strings can hold and Unicode text cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Texts as ids for training: long texts, pairs of texts, and texts with hidden words."""
+"""Texts as ids for training: long texts, pairs of texts, and texts with masked words."""
 
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, max_len: int) -> list[IdPai
 
 @dataclass(frozen=True, slots=True)
 class MaskedExample:
-    """A frame with hidden tokens, their targets, and whether its second text follows the first (0) or not (1)."""
+    """A frame with masked tokens, their targets, and whether its second text follows the first (0) or not (1)."""
 
     framed: Framed
     targets: list[int]
@@ -50,7 +50,7 @@ def cut_text(tokenizer: Tokenizer, text: str, room: int) -> list[str]:
 def mask_texts(
     parts: list[str], tokenizer: Tokenizer, data: MaskedConfig, room: int, rng: np.random.Generator
 ) -> list[MaskedExample]:
-    """Stretches of text, alone or in pairs as the config says, framed and with some tokens hidden."""
+    """Stretches of text, alone or in pairs, framed and with some tokens masked."""
     if data.next_sentence:
         first, second, labels = zip(*pair_up(parts, rng), strict=True)
         frames = tokenizer.frame(first, second, max_len=room)

@@ -1,4 +1,4 @@
-"""A tokenizer as other projects expect it: with its special tokens put around every text, and named beside it."""
+"""Tokenizers for other projects: files that put the special tokens around every text, and name them."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ Frame = Literal["both", "end", "none"]
 
 
 def export_tokenizer(tokenizer: Tokenizer, directory: Path, *, frame: Frame, max_len: int) -> None:
-    """Writes `tokenizer.json` and `tokenizer_config.json`.
+    """Write `tokenizer.json` and `tokenizer_config.json`.
 
-    `frame` says what a model reads around a text where the file itself does not: <bos> and <eos> (encoders), only
+    `frame` is used where the tokenizer has none of its own: <bos> and <eos> (encoders), only
     <eos> (the source of an encoder–decoder), or nothing.
     """
     inner = tokenizers.Tokenizer.from_str(tokenizer.inner.to_str())

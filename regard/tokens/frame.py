@@ -1,4 +1,4 @@
-"""Texts as a model reads them: "[CLS] a [SEP] b [SEP]", with the place in the text that each token came from.
+"""Texts as a model reads them: "[CLS] a [SEP] b [SEP]", with the characters that each token came from.
 
 Where the special tokens go is read off once from what the tokenizer's own post-processor does to a short text;
 cutting to a length and windows are then arithmetic on lists.
@@ -20,13 +20,13 @@ class Framed:
     """One or two texts between special tokens; every list has one entry a token."""
 
     ids: list[int]
-    """What the model reads."""
+    """The ids that the model reads."""
     types: list[int]
-    """The segment of each token: 0, or 1 for the second text where the model tells them apart."""
+    """The segment of each token: 0, or 1 for the second text where the model distinguishes them."""
     offsets: list[Span | None]
     """Start and end of each token in its text, without white space around it; None for special tokens."""
     side: list[int | None]
-    """Which text a token is from: 0 or 1; None for special tokens."""
+    """The text that a token is from: 0 or 1; None for special tokens."""
     words: list[int | None]
     """The number of the word in its text that a token belongs to; None for special tokens."""
 
@@ -45,12 +45,12 @@ class Part(NamedTuple):
         return Part(self.ids[start:end], self.offsets[start:end], self.words[start:end])
 
     def moved(self, places: Sequence[int] | None) -> "Part":
-        """The same tokens at other places in the text."""
+        """The tokens with offsets into another version of the text."""
         return self if places is None else self._replace(offsets=[(places[a], places[b]) for a, b in self.offsets])
 
 
 class Slot(NamedTuple):
-    """A place in a frame: a special token, or (`id` None) all tokens of a side."""
+    """A position in a frame: a special token, or (`id` None) all tokens of a side."""
 
     id: int | None
     side: int
@@ -71,7 +71,7 @@ class Framer:
         self.splits = inner.pre_tokenizer is not None and len(inner.pre_tokenizer.pre_tokenize_str("a▁b a b")) > 1
 
     def part(self, text: str, encoding: tokenizers.Encoding) -> Part:
-        """The tokens of a text as the library found them, with white space cut from their places."""
+        """The tokens of a text as the library encodes it, with white space cut from their offsets."""
         spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
         if self.splits:
             return Part(encoding.ids, spans, [word or 0 for word in encoding.word_ids])
@@ -79,7 +79,7 @@ class Framer:
         return Part(encoding.ids, spans, [bisect_right(ends, start) for start, _ in spans])
 
     def room(self, sides: int, max_len: int | None) -> int | None:
-        """How many tokens of text fit beside the special tokens."""
+        """The number of text tokens that fit beside the special tokens."""
         special = sum(slot.id is not None for slot in self.slots[sides - 1])
         if max_len is not None and max_len <= special:
             raise ValueError(f"max_len={max_len} leaves no room beside {special} special tokens; use a larger one")
@@ -118,7 +118,7 @@ def windows(part: Part, size: int, overlap: int) -> list[Part]:
 
 
 def translate(text: str, names: Sequence[str], own: str) -> tuple[str, list[int] | None]:
-    """Every other name of a token replaced by its own; and for each place in the new text the place in the old."""
+    """A text with other names of a token replaced by its own, and for each new character the index of the old one."""
     others = [re.escape(name) for name in names if name != own]
     pieces = re.split(f"({'|'.join(others)})", text)
     if len(pieces) == 1:
@@ -149,7 +149,7 @@ def _slots(encoding: tokenizers.Encoding) -> list[Slot]:
 
 
 def _trimmed(text: str, start: int, end: int) -> Span:
-    """The place of a token without the white space around it; all of it where there is nothing else."""
+    """The start and end of a token without the white space around it; of white space alone, all of it."""
     piece = text[start:end]
     bare = piece.strip()
     if len(bare) in (0, len(piece)):

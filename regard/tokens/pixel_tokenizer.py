@@ -15,7 +15,7 @@ MOST = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PixelTokenizer:
-    """What `tokenizer.json` is for texts: images of one size to ids and back."""
+    """Images of one size as ids and back, as a tokenizer does for texts."""
 
     rows: int
     columns: int
@@ -25,7 +25,8 @@ class PixelTokenizer:
 
     def __post_init__(self) -> None:
         if min(self.rows, self.columns) < 1 or self.channels not in (1, 3):
-            raise ValueError(f"images of {self.rows} × {self.columns} with {self.channels} channels are none")
+            size = f"{self.rows} × {self.columns} pixels with {self.channels} channels"
+            raise ValueError(f"{size} are no image; use at least one pixel, and 1 or 3 channels")
         if self.levels < 2 or self.colours > MOST:
             raise ValueError(
                 f"levels={self.levels} in {self.channels} channels are {self.colours:,} colours; use 2 to {MOST:,}"
@@ -33,13 +34,14 @@ class PixelTokenizer:
 
     @classmethod
     def for_images(cls, shape: tuple[int, int, int], levels: int | None) -> "PixelTokenizer":
-        """The tokens of images of this shape (rows, columns, channels); without `levels`, 16 for grey, 6 for colours."""
+        """The tokenizer of images of this shape (rows, columns, channels), by default with 16 greys or 6³ colours."""
         rows, columns, channels = shape
         usual = 16 if channels == 1 else 6
         return cls(rows=rows, columns=columns, channels=channels, levels=usual if levels is None else levels)
 
     @property
     def colours(self) -> int:
+        """Colours of the palette."""
         return self.levels**self.channels
 
     @property
@@ -49,6 +51,7 @@ class PixelTokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """The colours and the start token."""
         return self.colours + 1
 
     def __len__(self) -> int:
@@ -58,24 +61,26 @@ class PixelTokenizer:
     def encode(self, images: np.ndarray) -> np.ndarray:
         """Bytes (number, rows, columns, channels) as ids (number, tokens): the nearest level of each channel."""
         steps = np.rint(images * ((self.levels - 1) / 255)).astype(np.int64)
-        places = self.levels ** np.arange(self.channels)[::-1]
-        return (steps * places).sum(-1).reshape(len(images), -1)
+        digits = self.levels ** np.arange(self.channels)[::-1]
+        return (steps * digits).sum(-1).reshape(len(images), -1)
 
     def decode(self, ids: np.ndarray) -> np.ndarray:
         """Ids as bytes; the darkest level is 0, the brightest 255."""
-        places = self.levels ** np.arange(self.channels)[::-1]
-        steps = ids[..., None] // places % self.levels
+        digits = self.levels ** np.arange(self.channels)[::-1]
+        steps = ids[..., None] // digits % self.levels
         bytes_ = np.rint(steps * (255 / (self.levels - 1))).astype(np.uint8)
         return bytes_.reshape(len(ids), self.rows, self.columns, self.channels)
 
     def save(self, directory: Path) -> None:
+        """Write `pixels.json` into a directory."""
         text = json.dumps(asdict(self), indent=2) + "\n"
         write_atomically(directory / PIXELS, lambda draft: draft.write_text(text, encoding="utf-8"))
 
     @classmethod
     def load(cls, directory: Path) -> "PixelTokenizer":
+        """Read the `pixels.json` of a directory."""
         path = directory / PIXELS
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:  # JSON's errors are ValueErrors
-            raise ValueError(f"{path} says nothing of pixels ({error}); copy it again") from None
+            raise ValueError(f"{path} does not describe pixels ({error}); copy it again") from None

@@ -34,10 +34,10 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """How the models of one kind read text."""
+    """The settings of one kind of published models."""
 
-    read: Callable[["Place"], tuple[tokenizers.Tokenizer, list[str]]]
-    """Builds the tokenizer from the files; and the names that its vocabulary marks as special."""
+    read: Callable[["Source"], tuple[tokenizers.Tokenizer, list[str]]]
+    """Builds the tokenizer from the files, with the names of its special tokens."""
     names: Mapping[str, str]
     """The special token of each role, where the settings name no other."""
     single: str = "$A"
@@ -47,28 +47,28 @@ class Family:
     ends: tuple[bool, bool] | None = None
     """Whether each text gets a `bos` and an `eos`, for models that leave it to the settings."""
     mask_strips: bool = False
-    """The mask takes the space before it along."""
+    """Whether the mask token includes the space before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A directory, what its settings say, and what is wanted from it."""
+class Source:
+    """A directory with its settings, and the options of reading it."""
 
     directory: Path
     settings: Settings
     names: Mapping[str, str]
     """The special token of each role."""
     target: bool = False
-    """Of two languages the second one."""
+    """Whether the target language is read, where there are two."""
 
 
 def has_files(directory: Path) -> bool:
-    """Whether there is anything here that could be read."""
+    """Whether a directory has files of a published tokenizer."""
     return any((directory / name).is_file() for name in FILES)
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
-    """What `special_tokens_map.json` and `tokenizer_config.json` say; where both speak, the second decides."""
+    """The settings of `special_tokens_map.json` and `tokenizer_config.json`; the second decides where both have one."""
     return _read_json(directory / "special_tokens_map.json") | _read_json(directory / "tokenizer_config.json")
 
 
@@ -77,9 +77,9 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
     settings = read_settings(directory)
     family = _family(directory, settings)
     given = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
-    place = Place(directory=directory, settings=settings, names={**family.names, **given}, target=target)
-    inner, special = family.read(place)
-    _add_tokens(inner, place, [*special, *given.values()], place.names.get("mask") if family.mask_strips else None)
+    source = Source(directory=directory, settings=settings, names={**family.names, **given}, target=target)
+    inner, special = family.read(source)
+    _add_tokens(inner, source, [*special, *given.values()], source.names.get("mask") if family.mask_strips else None)
     single, pair = family.single, family.pair
     if family.ends:
         bos, eos = (
@@ -87,12 +87,12 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
         )
         single = "{bos} " * bool(bos) + "$A" + " {eos}" * bool(eos)
         pair = f"{single} {single.replace('$A', '$B:1').replace('}', '}:1')}"
-    inner.post_processor = _frame(inner, place, single, pair)
+    inner.post_processor = _frame(inner, source, single, pair)
     return inner, {f"{role}_token": name for role, name in family.names.items()} | settings
 
 
 def _family(directory: Path, settings: Settings) -> Family:
-    """By the tokenizer's class, the model's type, or a file that only one kind of model has."""
+    """The family of a directory, by the tokenizer's class, the model's type, or a file that only one kind has."""
     written = re.sub("(Tokenizer(Fast|sBackend)?|PreTrained)", "", settings.get("tokenizer_class") or "")
     name = written or _read_json(directory / "config.json").get("model_type")
     if not name:
@@ -105,27 +105,27 @@ def _family(directory: Path, settings: Settings) -> Family:
     return FAMILIES[key]
 
 
-def _read_wordpiece(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+def _read_wordpiece(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     # Only \n ends an entry: some are themselves what Python takes for the end of a line.
-    entries = _text(place.directory / "vocab.txt").removesuffix("\n").split("\n")
+    entries = _text(source.directory / "vocab.txt").removesuffix("\n").split("\n")
     vocabulary = {entry: id for id, entry in enumerate(entries)}
-    if place.names["unk"] not in vocabulary:
-        raise ValueError(f"{place.directory / 'vocab.txt'}: has no {place.names['unk']!r}; download it again")
-    inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=place.names["unk"]))
+    if source.names["unk"] not in vocabulary:
+        raise ValueError(f"{source.directory / 'vocab.txt'}: has no {source.names['unk']!r}; download it again")
+    inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=source.names["unk"]))
     inner.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=place.settings.get("tokenize_chinese_chars", True),
-        strip_accents=place.settings.get("strip_accents"),
-        lowercase=place.settings.get("do_lower_case", True),
+        handle_chinese_chars=source.settings.get("tokenize_chinese_chars", True),
+        strip_accents=source.settings.get("strip_accents"),
+        lowercase=source.settings.get("do_lower_case", True),
     )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     return inner, []
 
 
-def _read_merges(place: Place) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    vocabulary = _read_json(_existing(place.directory / "vocab.json"))
-    path = place.directory / "merges.txt"
+def _read_merges(source: Source) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    vocabulary = _read_json(_existing(source.directory / "vocab.json"))
+    path = source.directory / "merges.txt"
     merges = []
     for number, line in enumerate(_text(path).split("\n"), 1):
         left, _, right = line.partition(" ")
@@ -138,18 +138,18 @@ def _read_merges(place: Place) -> tuple[dict[str, int], list[tuple[str, str]]]:
     return vocabulary, merges
 
 
-def _read_byte_level(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    inner = tokenizers.Tokenizer(models.BPE(*_read_merges(place)))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=place.settings.get("add_prefix_space", False))
+def _read_byte_level(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    inner = tokenizers.Tokenizer(models.BPE(*_read_merges(source)))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=source.settings.get("add_prefix_space", False))
     inner.decoder = decoders.ByteLevel()
     return inner, []
 
 
-def _read_clip(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """Words in lower case, each with a mark at its end; the spaces between them are lost."""
-    names = dict.fromkeys(place.names[role] for role in ("bos", "eos"))
-    vocabulary, merges = _read_merges(place)
-    model = models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END, unk_token=place.names["unk"])
+def _read_clip(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """CLIP's tokenizer: words in lower case, each with </w> at its end; the spaces between them are lost."""
+    names = dict.fromkeys(source.names[role] for role in ("bos", "eos"))
+    vocabulary, merges = _read_merges(source)
+    model = models.BPE(vocabulary, merges, end_of_word_suffix=WORD_END, unk_token=source.names["unk"])
     inner = tokenizers.Tokenizer(model)
     spaces = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
     inner.normalizer = normalizers.Sequence([normalizers.NFC(), spaces, normalizers.Lowercase()])
@@ -161,33 +161,33 @@ def _read_clip(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def open_words(inner: tokenizers.Tokenizer) -> None:
-    """Lets decoding turn CLIP's mark at the end of a word into a space, of which its files say nothing."""
+    """Make decoding turn CLIP's </w> at the end of a word into a space, which its files leave out."""
     if getattr(inner.model, "end_of_word_suffix", None) == WORD_END and isinstance(inner.decoder, decoders.ByteLevel):
         steps = [decoders.ByteLevel(), decoders.Replace(WORD_END, " "), decoders.Strip(" ", 0, 1)]
         inner.decoder = decoders.Sequence(steps)
 
 
-def _read_pieces(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    model = read_pieces(_piece_file(place))
+def _read_pieces(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    model = read_pieces(_piece_file(source))
     return build(model), model.special
 
 
-def _read_t5(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    model = read_pieces(_piece_file(place))
+def _read_t5(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    model = read_pieces(_piece_file(source))
     known = {piece.name for piece in model.pieces}
-    sentinels = [f"<extra_id_{number}>" for number in reversed(range(place.settings.get("extra_ids", 100)))]
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(source.settings.get("extra_ids", 100)))]
     extra = [Piece(name, kind=CONTROL) for name in sentinels if name not in known]
     model = replace(model, pieces=[*model.pieces, *extra])
     return build(model), model.special
 
 
-def _read_albert(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
+def _read_albert(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     before: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    if not place.settings.get("keep_accents", False):
+    if not source.settings.get("keep_accents", False):
         before += [normalizers.NFKD(), normalizers.StripAccents()]
-    if place.settings.get("do_lower_case", True):
+    if source.settings.get("do_lower_case", True):
         before.append(normalizers.Lowercase())
-    model = read_pieces(_piece_file(place))
+    model = read_pieces(_piece_file(source))
     # ALBERT keeps a comma apart from the digit before it: such a piece is only a last resort.
     pieces = [
         replace(piece, score=piece.score - 100) if re.search(r"\d,$", piece.name) else piece for piece in model.pieces
@@ -195,29 +195,29 @@ def _read_albert(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
     return build(replace(model, pieces=pieces), before=before), model.special
 
 
-def _read_xlm_roberta(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    """The pieces keep their order, but the first three and one more are laid out as RoBERTa's."""
-    model = read_pieces(_piece_file(place))
+def _read_xlm_roberta(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """XLM-RoBERTa's tokenizer: pieces in their order, but the first three and one more laid out as RoBERTa's."""
+    model = read_pieces(_piece_file(source))
     kinds = {"bos": CONTROL, "pad": CONTROL, "eos": CONTROL, "unk": UNKNOWN}
-    first = [Piece(place.names[role], kind=kind) for role, kind in kinds.items()]
-    model = replace(model, pieces=[*first, *model.pieces[3:], Piece(place.names["mask"], kind=CONTROL)])
+    first = [Piece(source.names[role], kind=kind) for role, kind in kinds.items()]
+    model = replace(model, pieces=[*first, *model.pieces[3:], Piece(source.names["mask"], kind=CONTROL)])
     return build(model), model.special
 
 
-def _read_marian(place: Place) -> tuple[tokenizers.Tokenizer, list[str]]:
-    if place.settings.get("separate_vocabs"):
+def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    if source.settings.get("separate_vocabs"):
         fact = "each language has a vocabulary of its own, which is not read here"
-        raise ValueError(f"{place.directory}: {fact}; use a checkpoint with one vocab.json for both")
-    path = place.directory / "vocab.json"
+        raise ValueError(f"{source.directory}: {fact}; use a checkpoint with one vocab.json for both")
+    path = source.directory / "vocab.json"
     ids = _read_json(_existing(path))
-    if sorted(ids.values()) != list(range(len(ids))) or place.names["unk"] not in ids:
-        fact = f"the ids are not 0 to {len(ids) - 1}, each once, with {place.names['unk']!r} among them"
+    if sorted(ids.values()) != list(range(len(ids))) or source.names["unk"] not in ids:
+        fact = f"the ids are not 0 to {len(ids) - 1}, each once, with {source.names['unk']!r} among them"
         raise ValueError(f"{path}: {fact}; download it again")
     # What only the other language's pieces can spell is spelled with them; Marian takes a run of it for one unknown.
-    model = read_pieces(_existing(place.directory / ("target.spm" if place.target else "source.spm")))
+    model = read_pieces(_existing(source.directory / ("target.spm" if source.target else "source.spm")))
     inner = build(model, ids=ids)
     inner.add_tokens([AddedToken(name, normalized=False) for name in ids if re.fullmatch(">>.+<<", name)])
-    return inner, [name for name in (*model.special, *place.names.values()) if name in ids]
+    return inner, [name for name in (*model.special, *source.names.values()) if name in ids]
 
 
 ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
@@ -271,16 +271,16 @@ FAMILIES = {
 }
 
 
-def _add_tokens(inner: tokenizers.Tokenizer, place: Place, special: list[str], strips: str | None) -> None:
+def _add_tokens(inner: tokenizers.Tokenizer, source: Source, special: list[str], strips: str | None) -> None:
     """Special and added tokens, in the order of their ids; the ids that the files give them are checked."""
-    listed = sorted(place.settings.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0]))
+    listed = sorted(source.settings.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0]))
     ids = {token["content"]: int(id) for id, token in listed}
-    ids |= dict(sorted(_read_json(place.directory / "added_tokens.json").items(), key=lambda item: item[1]))
-    further = list(place.settings.get("additional_special_tokens") or ())
-    written = [place.settings.get(f"{role}_token") for role in ROLES] + further + [token for _, token in listed]
+    ids |= dict(sorted(_read_json(source.directory / "added_tokens.json").items(), key=lambda item: item[1]))
+    further = list(source.settings.get("additional_special_tokens") or ())
+    written = [source.settings.get(f"{role}_token") for role in ROLES] + further + [token for _, token in listed]
     flags = {token["content"]: token for token in written if isinstance(token, dict)}
     # A role's usual name counts where the vocabulary has it.
-    usual = [place.names[role] for role in ROLES if role in place.names]
+    usual = [source.names[role] for role in ROLES if role in source.names]
     special = [*(name for name in usual if name in special or inner.token_to_id(name) is not None), *special]
     special += map(_content, further)
     for name in dict.fromkeys([*ids, *special]):
@@ -290,24 +290,24 @@ def _add_tokens(inner: tokenizers.Tokenizer, place: Place, special: list[str], s
         (inner.add_special_tokens if token.special else inner.add_tokens)([token])
         if name in ids and inner.token_to_id(name) != ids[name]:
             fact = f"added token {name!r} should have the id {ids[name]}, but it would be {inner.token_to_id(name)}"
-            raise ValueError(f"{place.directory}: {fact}; {SAVE}")
+            raise ValueError(f"{source.directory}: {fact}; {SAVE}")
 
 
-def _frame(inner: tokenizers.Tokenizer, place: Place, single: str, pair: str) -> processors.PostProcessor:
+def _frame(inner: tokenizers.Tokenizer, source: Source, single: str, pair: str) -> processors.PostProcessor:
     if "{" not in single:  # nothing is added, and this says so: a file that says nothing gets our own frame
         return processors.ByteLevel(trim_offsets=True)
-    names = {role: place.names[role] for role in ROLES if f"{{{role}}}" in single + pair}
+    names = {role: source.names[role] for role in ROLES if f"{{{role}}}" in single + pair}
     for role, name in names.items():
         if inner.token_to_id(name) is None:
-            raise ValueError(f"{place.directory}: the {role} token {name!r} is not in the vocabulary; {SAVE}")
+            raise ValueError(f"{source.directory}: the {role} token {name!r} is not in the vocabulary; {SAVE}")
     special = [(name, inner.token_to_id(name)) for name in dict.fromkeys(names.values())]
     single, pair = single.format(**names), pair.format(**names)
     return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
 
-def _piece_file(place: Place) -> Path:
-    present = [place.directory / name for name in PIECE_FILES if (place.directory / name).is_file()]
-    return present[0] if present else _existing(place.directory / PIECE_FILES[0])
+def _piece_file(source: Source) -> Path:
+    present = [source.directory / name for name in PIECE_FILES if (source.directory / name).is_file()]
+    return present[0] if present else _existing(source.directory / PIECE_FILES[0])
 
 
 def _content(token: Any) -> str:

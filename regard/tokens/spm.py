@@ -24,7 +24,7 @@ FOREIGN_SCORE = -1e5
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One entry of the vocabulary; its place in the list is its id."""
+    """One entry of the vocabulary; its index in the list is its id."""
 
     name: str
     score: float = 0.0
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PieceModel:
-    """What a `.model` or `.spm` file says."""
+    """The content of a `.model` or `.spm` file."""
 
     pieces: Sequence[Piece]
     """The vocabulary in the order of its ids."""
@@ -122,14 +122,14 @@ def merges_by_score(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
 
 
 def keep_names_apart(inner: tokenizers.Tokenizer) -> None:
-    """Unigram would find the name of a special token in a text: cut every such name in two before it looks."""
+    """Cut the names of special tokens in a text in two, since Unigram would take them for the tokens."""
     if not isinstance(inner.model, models.Unigram):
         return
     inner.encode_special_tokens = True
     names = [token.content for token in inner.get_added_tokens_decoder().values() if token.special]
     names += [name for byte in range(256) if inner.token_to_id(name := f"<0x{byte:02X}>") is not None]
-    found = [name for name in names if inner.token_to_id(name) in inner.encode(name, add_special_tokens=False).ids]
-    ends = sorted({(name[0], _digits(name[1:])) for name in found if len(name) > 1})
+    recognised = [name for name in names if inner.token_to_id(name) in inner.encode(name, add_special_tokens=False).ids]
+    ends = sorted({(name[0], _digits(name[1:])) for name in recognised if len(name) > 1})
     if ends:
         groups = groupby(ends, key=lambda end: end[0])
         pattern = "|".join(f"{re.escape(first)}(?={'|'.join(rest for _, rest in group)})" for first, group in groups)
@@ -138,14 +138,14 @@ def keep_names_apart(inner: tokenizers.Tokenizer) -> None:
 
 
 def _digits(text: str) -> str:
-    """A pattern for the text; numbers stand for any number, so that 256 bytes or 100 sentinels are one pattern."""
+    """A pattern of the text in which numbers match any number, so that 256 bytes or 100 sentinels are one pattern."""
     if re.fullmatch("0x[0-9A-F]{2}>", text):
         return "0x[0-9A-F]{2}>"
     return re.sub("[0-9]+", "[0-9]+", re.escape(text))
 
 
 def _unigram_scores(pieces: Sequence[Piece]) -> dict[str, float]:
-    """A piece that a user defined wins against every other way to spell it, as in SentencePiece."""
+    """The scores of the pieces; user-defined pieces win against every other segmentation, as in SentencePiece."""
     best = max((piece.score for piece in pieces if piece.kind == NORMAL), default=0.0)
     return {piece.name: len(piece.name) * best - 0.1 if piece.kind == USER_DEFINED else piece.score for piece in pieces}
 
@@ -175,33 +175,33 @@ def _last(fields: Mapping[int, list[Any]], number: int, default: Any) -> Any:
 
 def _fields(data: bytes) -> dict[int, list[Any]]:
     """The values of a protobuf message by field number: integers, 4-byte floats, and bytes for all else."""
-    found: dict[int, list[Any]] = {}
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    fields: dict[int, list[Any]] = {}
+    offset = 0
+    while offset < len(data):
+        key, offset = _varint(data, offset)
         number, wire = key >> 3, key & 7
         value: Any
         if wire == 0:
-            value, place = _varint(data, place)
+            value, offset = _varint(data, offset)
         elif wire == 5:
-            value, place = unpack_from("<f", data, place)[0], place + 4
+            value, offset = unpack_from("<f", data, offset)[0], offset + 4
         elif wire in (1, 2):
-            size, place = (8, place) if wire == 1 else _varint(data, place)
-            value, place = data[place : place + size], place + size
+            size, offset = (8, offset) if wire == 1 else _varint(data, offset)
+            value, offset = data[offset : offset + size], offset + size
         else:
             raise ValueError(f"wire type {wire}")
-        if place > len(data):
+        if offset > len(data):
             raise ValueError("cut short")
-        found.setdefault(number, []).append(value)
-    return found
+        fields.setdefault(number, []).append(value)
+    return fields
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[place]
-        place += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            return value, place
+            return value, offset

@@ -58,7 +58,7 @@ class Tokenizer:
     """Text to ids and back; `encode` adds no special tokens, `decode` leaves them out.
 
     `pad`, `bos`, `eos`, `mask`, `unk`, `cls` and `sep` are ids, None where the vocabulary has no such token. The
-    name of a special token inside a text is text, unless `parse_special`. `inner` is the library's object at work.
+    name of a special token inside a text is text, unless `parse_special`. `inner` is the tokenizer of the library.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Tokenizer:
     ) -> list[Framed]:
         """Texts, or pairs of texts, between the special tokens that the model was trained with.
 
-        Without a frame of its own a vocabulary with both ends gives `<bos> a <eos>` and `<bos> a <eos> b <eos>`.
+        Without a frame of its own, a vocabulary with BOS and EOS gives `<bos> a <eos>` and `<bos> a <eos> b <eos>`.
         `max_len` cuts the longer text first. `parse_special` turns the name of a special token in a text into
         that token; every usual name of the mask stands for the tokenizer's own.
         """
@@ -213,7 +213,7 @@ class Tokenizer:
         return self._raw(token).decode("utf-8", errors="surrogateescape").translate(VISIBLE)
 
     def bytes_of(self, id: int) -> bytes:
-        """What a token stands for, which may be a part of a character."""
+        """The bytes of a token, which may be a part of a character."""
         token = self.inner.id_to_token(id) or ""
         return token.encode() if token in self._added else self._raw(token)
 
@@ -246,7 +246,7 @@ class Tokenizer:
 
     @cached_property
     def _reader(self) -> tokenizers.Tokenizer:
-        """A second object of the library, for texts in which the names of special tokens stand for them."""
+        """A second tokenizer of the library, which reads the names of special tokens in a text as these tokens."""
         reader = tokenizers.Tokenizer.from_str(self.inner.to_str())
         reader.encode_special_tokens = False
         return reader
@@ -269,7 +269,7 @@ class Tokenizer:
         return partial(Tokenizer, names=self.names, parse_special=self.parse_special), (self.inner,)
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
-        """The library passes over an id that it does not know; here it is an error."""
+        """The ids themselves; an error for an id that the library would silently pass over."""
         for id in (min(ids), max(ids)) if len(ids) else ():
             if not 0 <= id < self.vocab_size:
                 raise ValueError(f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer")
@@ -328,7 +328,7 @@ def _learn(
 
 
 def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str | None]:
-    """The special token in each role: as `tokenizer_config.json` says, else the first usual name."""
+    """The special token in each role: from `tokenizer_config.json`, else the first usual name."""
     names: dict[str, str | None] = {}
     for role, usual in USUAL_NAMES.items():
         keys = [f"{role}_token", *{"bos": ["cls_token"], "eos": ["sep_token"]}.get(role, [])]

@@ -2,7 +2,7 @@
 
 Which pairs are frequent is a matter of the corpus. In the lecture's phrase `th`, `ed` and `un` occur once, so
 its merges cannot come from the phrase alone; a tokenizer trained on a corpus shows where they come from.
-This is the one place where BPE is written by hand, because it is here to be read; text.py does the work.
+This is the one place where BPE is written by hand, because it is here to be read; tokenizer.py does the work.
 """
 
 import json
@@ -21,23 +21,23 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One merge: a pair becomes one symbol wherever it stands."""
+    """One merge: a pair becomes one symbol wherever it occurs."""
 
     pair: Pair
     """The two neighbours."""
     symbol: str
-    """What they become."""
+    """The symbol that they become."""
     count: int
-    """How often the pair stood in the text: all neighbours without a tokenizer, those merged with one."""
+    """The number of times that the pair occurs in the text: all without a tokenizer, the merged ones with one."""
     rank: int | None
-    """Which of the tokenizer's learned merges this is, from 0; None without a tokenizer."""
+    """The index of this merge among those of the tokenizer; None without a tokenizer."""
     symbols: tuple[str, ...]
     """The whole text after the merge."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trace:
-    """The way from single symbols to the pieces of a text; `print` shows it."""
+    """The merges from single symbols to the pieces of a text; `print` shows them."""
 
     initial: tuple[str, ...]
     steps: tuple[Step, ...]

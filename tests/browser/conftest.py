@@ -192,7 +192,7 @@ def look(visit, seen):
     def look(name, text=TEXT, heads=True):
         page = visit(f"#/look?model={name}", viewport={"width": 1300, "height": 1000})
         if name in SEE:
-            page.get_by_label("Picture", exact=True).set_input_files(seen[1])
+            page.get_by_label("Image", exact=True).set_input_files(seen[1])
         else:
             page.get_by_label("Text", exact=True).fill(text)
             page.get_by_role("button", name="Look", exact=True).click()

@@ -40,7 +40,7 @@ def test_everything_has_a_name_and_the_focus_is_seen(look, name):
     page.locator("details.panel").evaluate_all("all => all.forEach(one => { one.open = true; })")
     if page.locator("[data-view]").count():
         choose(page, page.locator("[data-view]").first.get_attribute("data-view"))
-    expect(page.locator("[data-panel=chances] .bar").first).to_be_visible()
+    expect(page.locator("[data-panel=probabilities] .bar").first).to_be_visible()
     count, found = unnamed(page)
     assert count > 50 and found == []
     hidden = "canvas => canvas.closest('[aria-hidden=true]') || canvas.getAttribute('aria-label')?.trim()"

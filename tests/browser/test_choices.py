@@ -22,7 +22,7 @@ def ids(page, sequence=0):
 
 
 def bars(page):
-    return page.locator("[data-panel=chances] .bar")
+    return page.locator("[data-panel=probabilities] .bar")
 
 
 def press(page, name):
@@ -31,24 +31,24 @@ def press(page, name):
 
 def shows(page, there):
     """These very tokens, and what comes behind the last one."""
-    expect(tokens(page)).to_have_count(len(there.subject.ids))
-    assert ids(page) == there.subject.ids
-    wanted = there.scores[-1].softmax(-1).topk(10).values.tolist()
+    expect(tokens(page)).to_have_count(len(there.prepared.sequences[-1].ids))
+    assert ids(page) == there.prepared.sequences[-1].ids
+    wanted = there.logits[-1].softmax(-1).topk(10).values.tolist()
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in wanted])
 
 
 def test_another_token_inside_the_text_cuts_it_there_and_goes_on(look, page_of):
     page, there = look("gpt"), page_of("gpt")
     place = 3
-    assert place < len(there.subject.ids) - 1
+    assert place < len(there.prepared.sequences[-1].ids) - 1
     tokens(page).nth(place).click()
-    best = there.scores[place].softmax(-1).topk(10)
+    best = there.logits[place].softmax(-1).topk(10)
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in best.values.tolist()])
-    other = next(i for i, id in enumerate(best.indices.tolist()) if id != there.subject.ids[place + 1])
+    other = next(i for i, id in enumerate(best.indices.tolist()) if id != there.prepared.sequences[-1].ids[place + 1])
     bars(page).nth(other).click()
     chosen = int(best.indices[other])
     after = page_of("gpt", TEXT, target=[chosen], kept=place + 1)
-    assert after.subject.ids == [*there.subject.ids[: place + 1], chosen]
+    assert after.prepared.sequences[-1].ids == [*there.prepared.sequences[-1].ids[: place + 1], chosen]
     shows(page, after)
     choose(page, "lens")  # views are of the same tokens
     assert texts(cells(page))[0] == [words[0] for words in after.view("lens")["layers"][-1]["top"]]
@@ -56,7 +56,7 @@ def test_another_token_inside_the_text_cuts_it_there_and_goes_on(look, page_of):
     further = page_of("gpt", TEXT, target=[chosen, after.ahead[0]], kept=place + 1)
     shows(page, further)
     tokens(page).nth(place + 1).click()  # and from what was chosen, too
-    best = further.scores[place + 1].softmax(-1).topk(10)
+    best = further.logits[place + 1].softmax(-1).topk(10)
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in best.values.tolist()])
     bars(page).nth(9).click()
     last = int(best.indices[9])
@@ -71,7 +71,7 @@ def test_another_token_inside_the_text_cuts_it_there_and_goes_on(look, page_of):
     expect(page.get_by_role("button", name="From the start")).to_be_disabled()
     tokens(page).nth(0).click()
     expect(bars(page).first).to_be_enabled()
-    with pytest.raises(ValueError, match=f"keep 1 to {len(there.subject.ids)}"):
+    with pytest.raises(ValueError, match=f"keep 1 to {len(there.prepared.sequences[-1].ids)}"):
         page_of("gpt", TEXT, kept=99)
     with pytest.raises(ValueError, match="only the text of a language model is cut"):
         page_of("translate", TEXT, kept=2)
@@ -85,51 +85,57 @@ def test_a_picture_that_is_painted_pixel_by_pixel_goes_another_way(look, page_of
         place = int(found[row, 1:].argmax())
         return f"{place // 5},{place % 5}, {percent(found[row, 1 + place])}"
 
-    expect(said(page, "picture")).to_contain_text(f"1,4 looks most at {strongest(row)}")
-    bars = page.locator("[data-panel=chances] .bar")
-    chances = there.scores[row].softmax(-1).topk(4)
-    assert (there.scores[:, -1] == -torch.inf).all()  # no colour
+    expect(said(page, "image")).to_contain_text(f"1,4 attends most to {strongest(row)}")
+    bars = page.locator("[data-panel=probabilities] .bar")
+    chances = there.logits[row].softmax(-1).topk(4)
+    assert (there.logits[:, -1] == -torch.inf).all()  # no colour
     expect(bars.locator(".label")).to_have_text([f"{int(id)}/3" for id in chances.indices])
     expect(bars.locator(".number")).to_have_text([percent(one) for one in chances.values.tolist()])
-    before = page.locator("canvas.picture").evaluate("canvas => canvas.toDataURL()")
+    before = page.locator("canvas.image").evaluate("canvas => canvas.toDataURL()")
     bars.nth(3).click()
-    after = page_of("pixel", *there.words, target=[int(chances.indices[3])])
-    assert after.subject.ids[: row + 2] == [*there.subject.ids[: row + 1], int(chances.indices[3])]
-    assert len(after.subject.ids) == 21 and after.subject.ids != there.subject.ids
-    expect(bars.locator(".number")).to_have_text(
-        [percent(one) for one in after.scores[row].softmax(-1).topk(4).values.tolist()]
+    after = page_of("pixel", *there.inputs, target=[int(chances.indices[3])])
+    assert after.prepared.sequences[-1].ids[: row + 2] == [
+        *there.prepared.sequences[-1].ids[: row + 1],
+        int(chances.indices[3]),
+    ]
+    assert (
+        len(after.prepared.sequences[-1].ids) == 21
+        and after.prepared.sequences[-1].ids != there.prepared.sequences[-1].ids
     )
-    expect(page.locator("canvas.picture")).to_have_attribute("data-drawn", "yes")
-    page.wait_for_function("before => document.querySelector('canvas.picture').toDataURL() !== before", arg=before)
+    expect(bars.locator(".number")).to_have_text(
+        [percent(one) for one in after.logits[row].softmax(-1).topk(4).values.tolist()]
+    )
+    expect(page.locator("canvas.image")).to_have_attribute("data-drawn", "yes")
+    page.wait_for_function("before => document.querySelector('canvas.image').toDataURL() !== before", arg=before)
     with pytest.raises(ValueError, match="at most 10 colours below 4 follow the upper half"):
-        page_of("pixel", *there.words, target=[4])
+        page_of("pixel", *there.inputs, target=[4])
 
 
 def test_pixels_that_are_given_cannot_be_chosen(look, page_of):
     page, there = look("pixel"), page_of("pixel")
-    picture = page.locator("canvas.picture")
+    picture = page.locator("canvas.image")
     box = picture.bounding_box()
 
     def pick(row, column):
         place = {"x": (column + 0.5) * box["width"] / 5, "y": (row + 0.5) * box["height"] / 4}
         picture.click(position=place)
-        expect(said(page, "chances")).to_contain_text(f"Behind {row},{column} (token {1 + 5 * row + column}).")
+        expect(said(page, "probabilities")).to_contain_text(f"Behind {row},{column} (token {1 + 5 * row + column}).")
 
     pick(0, 2)
-    expect(said(page, "chances")).to_contain_text("another one can be chosen behind 1,4 (token 10), or later")
+    expect(said(page, "probabilities")).to_contain_text("another one can be chosen behind 1,4 (token 10), or later")
     assert all(one.is_disabled() for one in bars(page).all())
-    wanted = there.scores[3].softmax(-1).topk(4).values.tolist()
+    wanted = there.logits[3].softmax(-1).topk(4).values.tolist()
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in wanted])
     pick(2, 1)
-    expect(said(page, "chances")).not_to_contain_text("is given")
-    best = there.scores[12].topk(4).indices.tolist()
+    expect(said(page, "probabilities")).not_to_contain_text("is fixed")
+    best = there.logits[12].topk(4).indices.tolist()
     bars(page).nth(3).click()
-    after = page_of("pixel", *there.words, target=[*there.subject.ids[11:13], best[3]])
-    wanted = after.scores[10].softmax(-1).topk(4).values.tolist()
-    expect(said(page, "chances")).to_contain_text("Behind 1,4")
+    after = page_of("pixel", *there.inputs, target=[*there.prepared.sequences[-1].ids[11:13], best[3]])
+    wanted = after.logits[10].softmax(-1).topk(4).values.tolist()
+    expect(said(page, "probabilities")).to_contain_text("Behind 1,4")
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in wanted])
     picture.click(position={"x": 2.5 * box["width"] / 5, "y": 2.5 * box["height"] / 4})
-    wanted = after.scores[13].softmax(-1).topk(4).values.tolist()
+    wanted = after.logits[13].softmax(-1).topk(4).values.tolist()
     expect(bars(page).locator(".number")).to_have_text([percent(one) for one in wanted])
 
 
@@ -138,13 +144,13 @@ def test_an_answer_has_a_beginning_and_an_end(look, page_of):
     page.get_by_label("Second text").fill(PASSAGE)
     press(page, "Look")
     there = page_of("answer", QUESTION, PASSAGE)
-    expect(tokens(page)).to_have_count(len(there.subject.ids))
-    names = there.subject.sequences[0]["tokens"]
+    expect(tokens(page)).to_have_count(len(there.prepared.sequences[-1].ids))
+    names = there.prepared.sequences[0].tokens
     assert len(set(names)) < len(names)  # some stand there twice
-    assert page.locator("[data-panel=chances] h3").all_text_contents() == ["Begins at", "Ends at"]
-    for number, scores in enumerate(there.scores):
+    assert page.locator("[data-panel=probabilities] h3").all_text_contents() == ["Begins at", "Ends at"]
+    for number, scores in enumerate(there.logits):
         best = scores.softmax(-1).topk(10)
-        group = page.locator("[data-panel=chances] .bars").nth(number)
+        group = page.locator("[data-panel=probabilities] .bars").nth(number)
         expect(group.locator(".label")).to_have_text([f"{names[i]} (token {i})" for i in best.indices.tolist()])
         expect(group.locator(".number")).to_have_text([percent(one) for one in best.values.tolist()])
 
@@ -158,7 +164,7 @@ def test_a_look_that_the_server_forgot_is_looked_at_again(look, page_of, visit, 
         assert server.post("/v1/look", model="gpt", input="a cat").status == 200
 
     forget()
-    page.get_by_role("tab", name="TextEncoder").click()  # its weights were not asked for before
+    page.get_by_role("tab", name="Encoder").click()  # its weights were not asked for before
     expect(page.locator(".large h3")).to_have_text("Layer 0, head 0")
     page.locator('[data-matrix="base"][data-drawn="0 0"]').wait_for(state="attached")
     forget()
@@ -172,11 +178,11 @@ def test_a_look_that_the_server_forgot_is_looked_at_again(look, page_of, visit, 
     forget()
     clip.get_by_label("Texts to compare it with").fill("a cat\na red bird")
     clip.get_by_role("button", name="Look", exact=True).click()  # the picture is sent once more
-    expect(clip.locator("[data-panel=chances] .label")).to_have_count(2)
+    expect(clip.locator("[data-panel=probabilities] .label")).to_have_count(2)
     forget()
     clip.get_by_role("switch").uncheck()
     expect(clip.locator("button.head.off")).to_have_count(1)
-    expect(clip.locator("[data-panel=chances] .label")).to_have_count(2)
+    expect(clip.locator("[data-panel=probabilities] .label")).to_have_count(2)
     assert page.get_by_role("alert").count() == clip.get_by_role("alert").count() == 0
     for one in visit.watched:
         one.errors.clear()  # the browser notes each refusal
@@ -203,13 +209,13 @@ def test_a_head_that_is_switched_off_leaves_the_question_as_it_was(look, page_of
     choose(page, "patch")
     page.get_by_label("Another text").fill(OTHER)
     page.get_by_label("Output", exact=True).select_option("4")
-    expect(said(page, "rests")).to_contain_text("Score of")
+    expect(said(page, "rests")).to_contain_text("Logit of")
     before = said(page, "rests").text_content()
     page.get_by_role("switch").uncheck()
     expect(page.locator("button.head.off")).to_have_count(1)
     expect(page.get_by_label("Another text")).to_have_value(OTHER)
     expect(page.get_by_label("Output", exact=True)).to_have_value("4")
-    expect(said(page, "rests")).to_contain_text("Score of")
+    expect(said(page, "rests")).to_contain_text("Logit of")
     assert said(page, "rests").text_content() != before
     choose(page, "ablation")
     gone = page_of("gpt", TEXT, off=[(there.layers[0].name, 0)])
@@ -220,8 +226,8 @@ def test_a_head_that_is_switched_off_leaves_the_question_as_it_was(look, page_of
 def test_passes_are_kept_by_what_they_take(page_of, monkeypatch):
     kept, small, large = looks.Looks(), page_of("gpt", "a"), page_of("gpt", TEXT)
     assert large.nbytes > small.nbytes > 0
-    layer, scores = large.layers[0].calls[0], large.scores
-    assert large.nbytes == 2 * 4 * sum(layer[name].numel() for name in "qkv") + 4 * scores.numel()
+    layer, logits = large.layers[0].calls[0], large.logits
+    assert large.nbytes == 2 * 4 * sum(layer[name].numel() for name in "qkv") + 4 * logits.numel()
     monkeypatch.setattr(looks, "BESIDES", 0)
     monkeypatch.setattr(looks, "ROOM", large.nbytes + 10 * small.nbytes)
     names = [kept.add(small) for _ in range(12)]

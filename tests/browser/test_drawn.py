@@ -10,7 +10,7 @@ from regard.tasks import LanguageModel
 from regard.tokens import Tokenizer
 from tests.browser.conftest import Watched, drawn
 from tests.browser.test_look import colour_rows, said, tokens
-from tests.inside.attribution.circuit import INDUCTION, PREVIOUS, VOCAB, circuit
+from tests.inside.explain.circuit import INDUCTION, PREVIOUS, VOCAB, circuit
 from tests.inside.loaded import GENERATION
 
 BOXES = ((255, 255, 255), (76, 201, 240), (122, 229, 130), (242, 140, 200), (255, 224, 102))
@@ -25,7 +25,7 @@ def server(looked):
 def at_places(there, number):
     """The window of each place of a layer, and where it stands in it."""
     layer = there.layers[number]
-    cuts = there.subject.plans[layer.name].windows
+    cuts = there.prepared.grids[layer.name].windows
     count = cuts.grid[0] * cuts.grid[1]
     stands = cuts.split(torch.arange(1.0, count + 1)[None, :, None])[..., 0].long() - 1
     return {int(place): (w, i) for w, row in enumerate(stands) for i, place in enumerate(row) if place >= 0}, stands
@@ -37,7 +37,10 @@ def test_lines_stand_where_windows_end(look, page_of, number):
     page.locator(f'[data-key="head {number} 0"]').click()
     drawn(page, number)
     where, _ = at_places(there, number)
-    found, (rows, columns) = there.layers[number].weights(), there.subject.plans[there.layers[number].name].queries.grid
+    found, (rows, columns) = (
+        there.layers[number].weights(),
+        there.prepared.grids[there.layers[number].name].queries.grid,
+    )
 
     def apart(one, other):
         (window, i), (second, j) = where[one], where[other]
@@ -45,7 +48,7 @@ def test_lines_stand_where_windows_end(look, page_of, number):
 
     beside = [(r * columns + c, r * columns + c + 1) for r in range(rows) for c in range(columns - 1)]
     below = [(r * columns + c, (r + 1) * columns + c) for r in range(rows - 1) for c in range(columns)]
-    blue = page.locator("canvas.picture").evaluate(
+    blue = page.locator("canvas.image").evaluate(
         """(canvas, [beside, below, columns, width]) => {
           const scale = canvas.width / width * 2, pen = canvas.getContext("2d");
           const at = (x, y) => pen.getImageData(Math.round(x), Math.round(y), 1, 1).data[2];
@@ -66,18 +69,18 @@ def test_what_fills_up_a_window_is_nobody(look, page_of):
     window = next(w for w, row in enumerate(stands) if (row >= 0).any() and (row < 0).any())
     filled = int((stands[window] < 0).nonzero()[0])
     place = int(stands[window].max())
-    picture, rows, columns = page.locator("canvas.picture"), 7, 9
+    picture, rows, columns = page.locator("canvas.image"), 7, 9
     box = picture.bounding_box()
     picture.click(position={
         "x": (place % columns + 0.5) * box["width"] / columns, "y": (place // columns + 0.5) * box["height"] / rows,
     })  # fmt: skip
-    name = f"{place // columns},{place % columns} looks most at"
-    expect(said(page, "picture")).to_contain_text(name)
+    name = f"{place // columns},{place % columns} attends most to"
+    expect(said(page, "image")).to_contain_text(name)
     matrix = page.locator(".matrix .over")
     side = matrix.bounding_box()["height"] / 16
     for column in (0, filled):
         matrix.click(position={"x": (column + 0.5) * side, "y": (filled + 0.5) * side})
-        expect(said(page, "picture")).to_contain_text(name)
+        expect(said(page, "image")).to_contain_text(name)
     own = int((stands[window] == place).nonzero()[0])
     matrix.click(position={"x": (own + 0.5) * side, "y": (own + 0.5) * side})
     expect(said(page, "matrix")).to_contain_text(f"{place // columns},{place % columns} gives")
@@ -90,7 +93,7 @@ def test_boxes_are_those_of_the_query_that_is_pointed_at(look, page_of):
 
     def inked():
         """For each query, how many pixels have its colour, and whether each side of its box has one in its middle."""
-        return page.locator("canvas.picture").evaluate(
+        return page.locator("canvas.image").evaluate(
             """(canvas, [boxes, colours]) => {
               const pen = canvas.getContext("2d"), { width, height } = canvas, scale = width / 32;
               const { data } = pen.getImageData(0, 0, width, height);
@@ -114,7 +117,7 @@ def test_boxes_are_those_of_the_query_that_is_pointed_at(look, page_of):
     assert [count > 0 for count, _ in inked()] == sure
     for query in range(5):
         strip.nth(query).click()
-        expect(said(page, "picture")).to_contain_text(strip.nth(query).locator(".word").text_content())
+        expect(said(page, "image")).to_contain_text(strip.nth(query).locator(".word").text_content())
         found = inked()
         assert [count > 0 for count, _ in found] == [other == query for other in range(5)]
         assert found[query][1], f"the box of query {query} has a side that is not drawn"
@@ -124,13 +127,13 @@ def test_vectors_of_a_text_beside_longer_ones(look, page_of):
     page, there = look("clip"), page_of("clip")
     page.get_by_label("Texts to compare it with").fill("a cat\na red bird sees the black horse")
     page.get_by_role("button", name="Look", exact=True).click()
-    alone = page_of("clip", *there.words, "a cat")
-    names = alone.subject.sequences[-1]["tokens"]
-    expect(tokens(page, len(alone.subject.sequences) - 1)).to_have_count(len(names))
+    alone = page_of("clip", *there.inputs, "a cat")
+    names = alone.prepared.sequences[-1].tokens
+    expect(tokens(page, len(alone.prepared.sequences) - 1)).to_have_count(len(names))
     page.locator("summary", has_text="What enters").click()
     rows = page.locator("[data-panel=vectors] table").last.locator("tbody tr")
     expect(rows.locator("th")).to_have_text(names)
-    sums = alone.loaded.model.text.embedding(alone.subject.ids)[0]
+    sums = alone.model.text.embedding(torch.tensor([alone.prepared.sequences[-1].ids]))[0]
     assert [row.locator(".share").last.text_content() for row in rows.all()] == [f"{one.norm():.2f}" for one in sums]
 
 
@@ -180,8 +183,8 @@ def test_a_kernel_without_weights(look, page_of, offline):
     page = look("linformer", heads=False)
     for one in (page, offline("linformer", heads=False)[0]):
         expect(said(one, "opaque")).to_contain_text("The kernel linformer has no weights between tokens to show")
-        expect(tokens(one)).to_have_count(len(there.subject.ids))
-        expect(one.locator("[data-panel=chances] .bar")).to_have_count(3)
+        expect(tokens(one)).to_have_count(len(there.prepared.sequences[-1].ids))
+        expect(one.locator("[data-panel=probabilities] .bar")).to_have_count(3)
         assert one.locator("[data-view]").all_text_contents() == ["Lens"]
         one.locator("[data-view=lens]").click()
         expect(said(one, "rests").locator("table")).to_be_visible()

@@ -7,8 +7,8 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
+from regard.inside.draw.document import modules
 from regard.inside.page import TEMPERATURES
-from regard.inside.page.offline import modules
 from tests.browser.conftest import Watched, drawn
 from tests.browser.seen import TEXT
 
@@ -133,26 +133,26 @@ def test_the_steps_of_a_head_end_in_its_weights(look, page_of):
     expect(page.locator(".symbols span")).to_have_count(len(found) - len(load_front(there)))
     page.locator("summary", has_text="What enters").click()
     expect(page.locator("[data-panel=vectors] tbody tr")).to_have_count(len(found))
-    norm = there.loaded.model.embedding(torch.tensor([there.subject.ids]))[0, 2].norm()
+    norm = there.model.embedding(torch.tensor([there.prepared.sequences[-1].ids]))[0, 2].norm()
     assert page.locator("[data-panel=vectors] tbody tr").nth(2).locator(".share").last.text_content() == f"{norm:.2f}"
 
 
 def load_front(there):
-    return there.loaded.front
+    return there.task.front
 
 
 def test_chances_move_with_the_temperature_and_generation_goes_another_way(look, page_of):
     page, there = look("gpt"), page_of("gpt")
-    bars = page.locator("[data-panel=chances] .bar")
+    bars = page.locator("[data-panel=probabilities] .bar")
     expect(bars).to_have_count(10)
     slider = page.get_by_label("Temperature")
     slider.focus()
     for key, temperature in (("Home", TEMPERATURES[0]), ("End", TEMPERATURES[-1])):
         page.keyboard.press(key)
-        wanted = (there.scores[-1] / temperature).softmax(-1).topk(10).values.tolist()
+        wanted = (there.logits[-1] / temperature).softmax(-1).topk(10).values.tolist()
         expect(bars.locator(".number")).to_have_text([percent(one) for one in wanted])
     expect(said(page, "ahead")).to_contain_text("It would go on:")
-    count, best = tokens(page).count(), int(there.scores[-1].argmax())
+    count, best = tokens(page).count(), int(there.logits[-1].argmax())
     step = page.get_by_role("button", name="Step", exact=True)
     step.click()
     expect(tokens(page)).to_have_count(count + 1)
@@ -160,7 +160,7 @@ def test_chances_move_with_the_temperature_and_generation_goes_another_way(look,
     expect(step).to_be_focused()
     expect(slider).to_have_value(str(len(TEMPERATURES) - 1))
     after = page_of("gpt", TEXT, target=[best])
-    third = int(after.scores[-1].topk(3).indices[2])
+    third = int(after.logits[-1].topk(3).indices[2])
     bars.nth(2).click()
     expect(tokens(page)).to_have_count(count + 2)
     expect(tokens(page).last.locator("small")).to_have_text(str(third))
@@ -180,9 +180,9 @@ def test_a_head_is_switched_off_and_the_answer_changes(look, page_of):
     assert change > 0.001
     expect(said(page, "switch")).to_have_text(f"One head is off: {percent(change)} of the answer is another one.")
     expect(page.locator("button.head.off")).to_have_count(1)
-    expect(page.locator("[data-panel=chances] .label").first).to_contain_text("(was ")
-    wanted = gone.scores[-1].softmax(-1).topk(10).values.tolist()
-    assert page.locator("[data-panel=chances] .number").all_text_contents() == [percent(one) for one in wanted]
+    expect(page.locator("[data-panel=probabilities] .label").first).to_contain_text("(was ")
+    wanted = gone.logits[-1].softmax(-1).topk(10).values.tolist()
+    assert page.locator("[data-panel=probabilities] .number").all_text_contents() == [percent(one) for one in wanted]
     page.get_by_role("button", name="All on").click()
     expect(page.locator("button.head.off")).to_have_count(0)
     page.get_by_role("button", name="Try each head").click()
@@ -196,7 +196,7 @@ def test_a_head_is_switched_off_and_the_answer_changes(look, page_of):
 def test_an_encoder_decoder_has_three_tabs_and_is_led_another_way(look, page_of):
     page, there = look("translate"), page_of("translate")
     tabs = page.get_by_role("tab")
-    assert tabs.all_text_contents() == ["TextEncoder", "Decoder", "Cross-attention"]
+    assert tabs.all_text_contents() == ["Encoder", "Decoder", "Cross-attention"]
     expect(tabs.nth(2)).to_have_attribute("aria-selected", "true")
     kinds = [layer.kind for layer in there.layers]
     number = kinds.index("cross")
@@ -207,17 +207,19 @@ def test_an_encoder_decoder_has_three_tabs_and_is_led_another_way(look, page_of)
     is_drawn(page, weights(there, kinds.index("decoder"), 0))
     tabs.nth(0).click()
     drawn(page, 0)
-    target = there.subject.sequences[1]["ids"]
+    target = there.prepared.sequences[1].ids
     assert [int(one) for one in tokens(page, 1).locator("small").all_text_contents()] == target
     page.get_by_role("button", name="Try each head").click()
     best = there.best_alignment()
     place = [i for i, kind in enumerate(kinds) if kind == "cross"].index(best["layer"])
     expect(said(page, "effects")).to_contain_text(f"Best alignment: cross layer {place}, head {best['head']}")
     tokens(page, 1).nth(1).click()
-    wanted = there.scores[1].softmax(-1).topk(10)
-    expect(page.locator("[data-panel=chances] .number")).to_have_text([percent(one) for one in wanted.values.tolist()])
+    wanted = there.logits[1].softmax(-1).topk(10)
+    expect(page.locator("[data-panel=probabilities] .number")).to_have_text(
+        [percent(one) for one in wanted.values.tolist()]
+    )
     other = int(wanted.indices[1])
-    page.locator("[data-panel=chances] .bar").nth(1).click()
+    page.locator("[data-panel=probabilities] .bar").nth(1).click()
     expect(tokens(page, 1)).to_have_count(3)
     expect(tokens(page, 1).last.locator("small")).to_have_text(str(other))
     expect(said(page, "ahead")).to_contain_text("It would go on:")
@@ -229,15 +231,15 @@ def test_a_translation_is_written_step_by_step(look, page_of):
     for count in (2, 3):
         step.click()
         expect(tokens(page, 1)).to_have_count(count)
-        expect(tokens(page, 1).last.locator("small")).to_have_text(str(there.subject.ids[count - 1]))
+        expect(tokens(page, 1).last.locator("small")).to_have_text(str(there.prepared.sequences[-1].ids[count - 1]))
 
 
 def test_a_bert_and_a_pair(look, page_of):
     page, there = look("classify"), page_of("classify")
-    chances = there.scores[0].softmax(-1)
-    bars = page.locator("[data-panel=chances] .bar")
+    chances = there.logits[0].softmax(-1)
+    bars = page.locator("[data-panel=probabilities] .bar")
     expect(bars.locator(".label")).to_have_text(
-        [there.subject.names([int(i)])[0] for i in chances.argsort(descending=True)]
+        [there.prepared.names([int(i)])[0] for i in chances.argsort(descending=True)]
     )
     expect(bars.locator(".number")).to_have_text(
         [percent(one) for one in chances.sort(descending=True).values.tolist()]
@@ -245,14 +247,14 @@ def test_a_bert_and_a_pair(look, page_of):
     is_drawn(page, weights(there, 0, 0))
     page.get_by_label("Second text").fill("a red bird")
     page.get_by_role("button", name="Look", exact=True).click()
-    expect(tokens(page)).to_have_count(len(page_of("classify", TEXT, "a red bird").subject.ids))
+    expect(tokens(page)).to_have_count(len(page_of("classify", TEXT, "a red bird").prepared.sequences[-1].ids))
     page.get_by_role("switch").uncheck()
     expect(said(page, "switch")).to_contain_text("of the answer is another one")
 
 
 def test_places_of_a_picture_are_pointed_at(look, page_of):
     page, there = look("vit"), page_of("vit")
-    picture = page.locator("canvas.picture")
+    picture = page.locator("canvas.image")
     expect(picture).to_have_attribute("data-drawn", "yes")
     found = weights(there, 0, 0)  # the class token, then 3 × 5 places
 
@@ -260,23 +262,23 @@ def test_places_of_a_picture_are_pointed_at(look, page_of):
         place = int(found[row, 1:].argmax())
         return f"{place // 5},{place % 5}, {percent(found[row, 1 + place])}"
 
-    expect(said(page, "picture")).to_contain_text(f"[class] looks most at {strongest(0)}")
+    expect(said(page, "image")).to_contain_text(f"[class] attends most to {strongest(0)}")
     before = picture.evaluate("canvas => canvas.toDataURL()")
     box = picture.bounding_box()
     picture.hover(position={"x": 2.5 * box["width"] / 5, "y": 1.5 * box["height"] / 3})
-    expect(said(page, "picture")).to_contain_text(f"1,2 looks most at {strongest(1 + 7)}")
+    expect(said(page, "image")).to_contain_text(f"1,2 attends most to {strongest(1 + 7)}")
     assert picture.evaluate("canvas => canvas.toDataURL()") != before
     picture.focus()
     page.keyboard.press("ArrowRight")
-    expect(said(page, "picture")).to_contain_text(re.compile(r"^\d,\d looks most"))
+    expect(said(page, "image")).to_contain_text(re.compile(r"^\d,\d attends most"))
     expect(page.locator("button.head canvas[data-drawn]")).to_have_count(4)
-    expect(page.locator("[data-panel=chances] .bar")).to_have_count(3)
+    expect(page.locator("[data-panel=probabilities] .bar")).to_have_count(3)
     page.locator("summary", has_text="What enters").click()
     rows = page.locator("[data-panel=vectors] tbody tr")
     expect(rows.locator("th")).to_have_text(
         ["[class]", *(f"{row},{column}" for row in range(3) for column in range(5))]
     )
-    model, pixels = there.loaded.model, there.subject.pixels
+    model, pixels = there.model, there.prepared.inputs["pixels"]
     patches, sums = model.patches(pixels)[0].flatten(1).mT, model.tokens(pixels)[0]
     places = [sums[0] - model.first[0], *(sums[1:] - patches)]
     for index, parts in enumerate(zip([model.first[0], *patches], places, sums, strict=True)):
@@ -288,20 +290,20 @@ def test_places_of_a_picture_are_pointed_at(look, page_of):
 def test_a_caption_word_by_word(look, page_of):
     page, there = look("captioner"), page_of("captioner")
     number = [layer.kind for layer in there.layers].index("cross")
-    names = there.subject.sequences[1]["tokens"]
+    names = there.prepared.sequences[1].tokens
     words = page.locator(".word-view")
     expect(words.locator("span")).to_have_text(names[1:])
     found = weights(there, number, 0)
     words.nth(2).hover()
     place = int(found[2].argmax())
-    expect(said(page, "picture")).to_contain_text(
-        f"{names[2]} looks most at {place // 5},{place % 5}, {percent(found[2, place])}"
+    expect(said(page, "image")).to_contain_text(
+        f"{names[2]} attends most to {place // 5},{place % 5}, {percent(found[2, place])}"
     )
     expect(words.nth(2)).to_have_class(re.compile("current"))
     assert len(set(words.locator("canvas").evaluate_all("all => all.map(one => one.toDataURL())"))) > 1
     tokens(page, 1).nth(1).click()
-    wanted = [percent(one) for one in there.scores[1].softmax(-1).topk(10).values.tolist()]
-    expect(page.locator("[data-panel=chances] .number")).to_have_text(wanted)
+    wanted = [percent(one) for one in there.logits[1].softmax(-1).topk(10).values.tolist()]
+    expect(page.locator("[data-panel=probabilities] .number")).to_have_text(wanted)
     page.get_by_role("tab", name="Decoder").click()
     drawn(page, [layer.kind for layer in there.layers].index("decoder"))
 
@@ -340,8 +342,8 @@ def test_a_file_of_its_own_shows_the_same(offline, page_of, name):
     read = sum(float(text) for text in page.locator(".steps .share").all_text_contents())
     assert read == pytest.approx(1, abs=0.01)
     row = there.describe()["answer"]["row"]
-    best = there.scores[row].softmax(-1).max().item()
-    expect(page.locator("[data-panel=chances] .number").first).to_have_text(percent(best))
+    best = there.logits[row].softmax(-1).max().item()
+    expect(page.locator("[data-panel=probabilities] .number").first).to_have_text(percent(best))
     effect = there.effects()[number][1]
     expect(said(page, "switch")).to_have_text(f"Off alone, it changes {percent(effect)} of the answer.")
     assert page.get_by_role("switch").count() == 0
@@ -351,7 +353,7 @@ def test_a_file_is_small(offline, page_of):
     text = "The cat sat on the mat and a red bird sees the black horse in May, " * 3
     ids = load_ids(page_of, text)
     there = page_of("wide", ids)
-    assert len(there.subject.ids) == 64 and len(there.layers) == 6 and there.layers[0].heads == 8
+    assert len(there.prepared.sequences[-1].ids) == 64 and len(there.layers) == 6 and there.layers[0].heads == 8
     page, path = offline("wide", ids)
     assert path.stat().st_size <= 3e6
     expect(page.locator("button.head")).to_have_count(48)
@@ -361,7 +363,7 @@ def test_a_file_is_small(offline, page_of):
 
 def load_ids(page_of, text):
     """The beginning of a text that has 64 tokens."""
-    tokenizer, front = page_of("wide", "a").loaded.tokenizer, page_of("wide", "a").loaded.front
+    tokenizer, front = page_of("wide", "a").task.tokenizer, page_of("wide", "a").task.front
     return next(text[:end] for end in range(20, len(text)) if len(front) + len(tokenizer.encode(text[:end])) == 64)
 
 

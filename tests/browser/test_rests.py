@@ -9,8 +9,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from regard.inside.attribution import VIEWS, explain
-from regard.inside.attribution.views import relative, short
+from regard.inside.views.explanations import EXPLANATIONS, explain, relative, short
 from regard.serve import looks
 from tests.browser.conftest import Watched, drawn
 from tests.browser.seen import TEXT
@@ -31,12 +30,10 @@ def told(page_of):
 
     page_once = cache(page_of)
 
-    def told(name, view, **how):
+    def told(name, view, against=None, **how):
         there = page_once(name)
-        if name == "translate":
-            how["target"] = there.subject.ids[1:]
-            how |= {"other_target": page_once(name, OTHER).subject.ids[1:]} if view == "patch" else {}
-        return explain(there.loaded, there.words[0], view, **how)[0]
+        other = None if against is None else page_once(name, against).prepared
+        return explain(there.prepared, view, against=other, **how)[0]
 
     return told
 
@@ -77,7 +74,7 @@ def check_tokens(page, found):
     drawn, weights = cells(page), torch.tensor(found["weights"])
     value = percent if found["view"] == "rollout" else "{:.3f}".format
     assert labels(drawn) == [
-        [f"“{output}” rests on {token}: {value(one)}" for token, one in zip(found["tokens"], row, strict=True)]
+        [f"“{output}” depends on {token}: {value(one)}" for token, one in zip(found["tokens"], row, strict=True)]
         for output, row in zip(found["outputs"], found["weights"], strict=True)
     ]
     torch.testing.assert_close(depths(drawn), weights / weights.amax(1, keepdim=True), atol=1e-4, rtol=0)
@@ -95,7 +92,7 @@ def check_heads(page, layers):
 def check_lens(page, found):
     drawn, layers = cells(page), found["layers"][::-1]
     assert texts(drawn) == [[words[0] for words in one["top"]] for one in layers]
-    wanted = torch.tensor([[chances[0] for chances in one["chances"]] for one in layers])
+    wanted = torch.tensor([[best[0] for best in one["probabilities"]] for one in layers])
     torch.testing.assert_close(depths(drawn), wanted, atol=1e-4, rtol=0)
     assert all(f"itself {percent(layers[0]['right'][i])}" in cell[0] for i, cell in enumerate(drawn[0]))
 
@@ -116,7 +113,7 @@ CHECKS = {
 @pytest.mark.parametrize("name", ["gpt", "translate"])
 def test_each_view_is_drawn_as_it_was_computed(look, told, visit, name):
     page = look(name)
-    assert [one.get_attribute("data-view") for one in page.locator("[data-view]").all()] == list(VIEWS)
+    assert [one.get_attribute("data-view") for one in page.locator("[data-view]").all()] == list(EXPLANATIONS)
     assert not said(page, "rests").text_content()  # nothing is computed before it is asked for
     for view, check in CHECKS.items():
         choose(page, view)
@@ -132,7 +129,7 @@ def test_each_view_is_drawn_as_it_was_computed(look, told, visit, name):
     first, other = found["choices"]
     expect(said(page, "rests")).to_contain_text(f"Score of “{first}” less that of “{other}”")
     check_heads(page, found["layers"])
-    for number, stack in enumerate(found["places"], 1):
+    for number, stack in enumerate(found["positions"], 1):
         shares = torch.tensor(stack["shares"][::-1])
         torch.testing.assert_close(depths(cells(page, number)), shares.clamp(-1, 1), atol=1e-4, rtol=0)
     box.fill(TEXT)
@@ -154,7 +151,7 @@ def test_a_head_that_is_picked_is_enlarged_and_one_output_can_be_asked_about(loo
     page.keyboard.press("Enter")
     drawn(page, 1, 1)
     assert there.layers[1].kind == "encoder"
-    expect(page.get_by_role("tab", name="TextEncoder")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Encoder")).to_have_attribute("aria-selected", "true")
     expect(page.locator("button.head[aria-pressed=true]")).to_have_attribute("data-key", "head 1 1")
     expect(one).to_have_attribute("aria-pressed", "true")
     page.get_by_label("Output", exact=True).select_option("2")
@@ -170,7 +167,7 @@ def test_tokens_that_were_chosen_and_heads_that_are_off_are_those_of_the_view(lo
     page.get_by_role("switch").uncheck()
     expect(page.locator("button.head.off")).to_have_count(1)
     choose(page, "rollout")
-    after = page_of("gpt", TEXT, target=[int(there.scores[-1].argmax())], off=[(there.layers[0].name, 0)])
+    after = page_of("gpt", TEXT, target=[int(there.logits[-1].argmax())], off=[(there.layers[0].name, 0)])
     assert len(after.view("rollout")["tokens"]) == count + 1
     check_tokens(page, after.view("rollout"))
 
@@ -181,7 +178,7 @@ def test_a_picture_is_lit_where_the_label_rests(look, told):
     found = told("vit", "gradient")
     shown = cells(page)
     assert [cell[0] for row in shown for cell in row] == [
-        f"“{found['outputs'][0]}” rests on {place // 5},{place % 5}: {one:.3f}"
+        f"“{found['outputs'][0]}” depends on {place // 5},{place % 5}: {one:.3f}"
         for place, one in enumerate(found["weights"][0][1:])
     ]
     lit = page.locator("canvas[data-lit]")
@@ -214,7 +211,7 @@ def test_words_of_a_caption_light_their_places(look, told, page_of):
 def test_others_that_see_open_without_an_error(look, told, page_of, name):
     page, there = look(name), page_of(name)
     assert page.locator("button.head").count() > 0
-    expect(page.locator("canvas.picture[data-drawn]")).to_be_visible()
+    expect(page.locator("canvas.image[data-drawn]")).to_be_visible()
     whole = ["Rollout", "Gradient", "Heads off"] if name == "detr" else ["Heads off"]  # others have several grids
     assert page.locator("[data-view]").all_text_contents() == whole
     choose(page, "ablation")
@@ -224,14 +221,14 @@ def test_others_that_see_open_without_an_error(look, told, page_of, name):
     if name == "detr":
         choose(page, "rollout")
         expect(page.locator("canvas[data-lit][data-drawn]")).to_have_count(len(told(name, "rollout")["outputs"]))
-        expect(page.locator("[data-panel=chances] .bar")).to_have_count(3)
-        assert tokens(page, len(there.subject.sequences) - 1).count() == 5
+        expect(page.locator("[data-panel=probabilities] .bar")).to_have_count(3)
+        assert tokens(page, len(there.prepared.sequences) - 1).count() == 5
     if name == "clip":
         page.get_by_label("Texts to compare it with").fill("a cat\na red bird")
         page.get_by_role("button", name="Look", exact=True).click()
-        expect(page.locator("[data-panel=chances] .label")).to_have_count(2)
+        expect(page.locator("[data-panel=probabilities] .label")).to_have_count(2)
         page.get_by_role("tab", name="Text").click()
-        expect(tokens(page, 1)).to_have_count(len(page_of(name, *there.words, "a cat").subject.sequences[-1]["ids"]))
+        expect(tokens(page, 1)).to_have_count(len(page_of(name, *there.inputs, "a cat").prepared.sequences[-1].ids))
 
 
 def test_a_file_has_the_views_that_need_no_other_text(offline, told):

@@ -7,7 +7,7 @@ from PIL import Image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.hub.checkpoint import save_model
 from regard.hub.preprocessor import save_preprocessing
-from regard.inside import dictionary
+from regard.inside.latent import dictionary
 from tests.cli.calling import call, fails, rows, said
 from tests.inside import loaded as texts
 from tests.inside.seeing import vit
@@ -54,7 +54,7 @@ def test_direction_and_walk(folder, tmp_path, capsys):
     assert "writes" not in found["walk"][0] and len(found["walk"][0]["nearest"]) == 3
     files = ["--from", folder / "one.txt", "--to", folder / "two.txt"]
     shown = said(capsys, "latent", folder / "gpt", *files, "--walk", "the bank", "--out", tmp_path / "walk.svg")
-    assert "told apart" in shown[0] and sum(line[1:].startswith("2.0  writes: ") for line in shown) == 2
+    assert "are separated" in shown[0] and sum(line[1:].startswith("2.0  writes: ") for line in shown) == 2
     assert (tmp_path / "walk.svg").stat().st_size > 5000
     pictures = folder / "pictures"
     ends = ["--from", "a", "--to", "b", "--data", pictures, "--walk", pictures / "a" / "0.png"]

@@ -36,7 +36,7 @@ def test_a_picture_of_any_size_and_colour_is_looked_at_as_the_model_sees_it(runs
     assert row["size"] == [12, 20] and row["patches"] == [3, 5] and row["query"] == [1, 3]
     assert [len(layer["heads"]) for layer in row["layers"]] == [2, 2] and row["label"] in ("no", "yes")
     lines = said(capsys, "look", runs / "vit", image, "--view", "heads")
-    assert lines[1].startswith("what the class token looks at") and len(lines) == 3 + 4
+    assert lines[1].startswith("what the class token attends to") and len(lines) == 3 + 4
     assert said(capsys, "look", runs / "vit", image, "--view", "rollout")[1].startswith("rollout from the class token")
     shown = said(capsys, "look", runs / "vit", image, "--layer", "1", "--head", "0")
     assert len(shown) == 3 + 1 + 3 and len(shown[-1]) == 10  # one head: its places as shades
@@ -55,19 +55,19 @@ def test_a_picture_of_any_size_and_colour_is_looked_at_as_the_model_sees_it(runs
         ("vit", ["text.png"], "is no image in a format that is known"),
         ("vit", ["image.png", "--layer", "2"], "no attention layer 2: the model has 2, 0 to 1"),
         ("vit", ["image.png", "--head", "5"], "has no head 5: it has 2, 0 to 1"),
-        ("vit", ["image.png", "--at", "3,0"], "no patch 3,0: the picture has 3 × 5, 0,0 to 2,4"),
+        ("vit", ["image.png", "--at", "3,0"], "no patch 3,0: the image has 3 × 5, 0,0 to 2,4"),
         ("vit", ["image.png", "--at", "up"], "--at takes the row and column of a patch, such as 2,5; got 'up'"),
-        ("vit", ["image.png", "--view", "lines"], "a ViT has no view 'lines'; use heads or rollout"),
-        ("vit", ["image.png", "--view", "rollout", "--head", "0"], "the mean of all heads; leave out the head"),
-        ("vit", ["image.png", "image.png"], "looks at one picture at a time, got 2"),
-        ("vit", ["image.png", "image.png", "--view", "lens"], "a second TEXT is for a language model or an encoder"),
+        ("vit", ["image.png", "--view", "lines"], "a ViT has no view 'lines' of this input; use heads or rollout"),
+        ("vit", ["image.png", "--view", "rollout", "--head", "0"], "--head goes with --view heads; leave it out"),
+        ("vit", ["image.png", "image.png"], "looks at one image at a time, got 2"),
+        ("vit", ["image.png", "image.png", "--view", "lens"], "looks at one image at a time, got 2"),
         (
             "vit",
             ["image.png", "--word", "cat"],
-            "--word is for a language model or an encoder, and vit is a model that sees; leave it out",
+            "a word is compared between texts; give a list of at least two",
         ),
         ("vit", ["image.png", "--out", "x.gif"], "cannot draw to 'x.gif'"),
-        ("swin", ["image.png", "--view", "windows", "--at", "0,0"], "the view windows has no use for at"),
+        ("swin", ["image.png", "--view", "windows", "--at", "0,0"], "--at goes with --view heads or rollout"),
     ],
 )
 def test_mistakes(runs, capsys, monkeypatch, run, words, wanted):
@@ -77,9 +77,11 @@ def test_mistakes(runs, capsys, monkeypatch, run, words, wanted):
 
 def test_a_picture_for_a_model_that_reads_texts(tiny, runs, capsys, monkeypatch):
     monkeypatch.chdir(runs)
-    assert "image.png is a picture; choose a model that sees" in fails(capsys, "look", tiny.run("lm"), "image.png")
-    assert "--layer is for a model that sees, and" in fails(capsys, "look", tiny.run("lm"), "a cat", "--layer", "1")
-    assert "a language model has no view 'windows'; use heads or lines" in fails(
+    assert "image.png is an image; choose an image model" in fails(capsys, "look", tiny.run("lm"), "image.png")
+    assert "--layer has no effect on this model and input" in fails(
+        capsys, "look", tiny.run("lm"), "a cat", "--layer", "1"
+    )
+    assert "a GPT has no view 'windows' of this input; use heads or lines" in fails(
         capsys, "look", tiny.run("lm"), "a cat", "--view", "windows"
     )
 
@@ -99,7 +101,7 @@ def test_a_patch_between_two_texts(tiny, capsys):
     wanted = "the first text has "
     assert wanted in fails(capsys, "look", run, text, "--view", "patch", "--against", "The red", "--token", "red")
     assert "no label 'redd'; did you mean" in fails(capsys, "look", run, text, "--view", "gradient", "--token", "redd")
-    assert "--at takes the place of an output" in fails(capsys, "look", run, text, "--view", "lens", "--at", "1,2")
+    assert "--at takes the position of an output" in fails(capsys, "look", run, text, "--view", "lens", "--at", "1,2")
 
 
 def test_the_head_that_aligns_is_named(tiny, tmp_path, capsys):
@@ -113,7 +115,7 @@ def test_the_head_that_aligns_is_named(tiny, tmp_path, capsys):
 def test_views_of_what_a_label_rests_on(runs, tmp_path, capsys):
     (row,) = rows(capsys, "look", runs / "vit", runs / "image.png", "--view", "ablation")
     assert row["outputs"][0] in ("no", "yes") and [len(one["heads"]) for one in row["layers"]] == [2, 2]
-    assert "has no view 'lens' of what it rests on; use ablation" in fails(
+    assert "a Swin has no view 'lens' of this input; use heads or rollout or windows or ablation" in fails(
         capsys, "look", runs / "swin", runs / "image.png", "--view", "lens"
     )
 
@@ -128,7 +130,7 @@ def test_weights_as_json_and_in_lines_leave_no_file(tiny, tmp_path, capsys, monk
     (row,) = rows(capsys, "look", tiny.run("lm"), text, "--view", "lines")
     assert len(row["layers"]) == 1
     lines = said(capsys, "look", tiny.run("lm"), text, "--view", "heads")
-    assert lines[0].startswith("what each token looks at") and " → " in lines[-1]
+    assert lines[0].startswith("what each token attends to") and " → " in lines[-1]
     (row,) = rows(capsys, "look", tiny.run("t5"), "colour: red cat", "--target", "red")
     shape = np.array(row["layers"][0]["heads"]).shape
     assert row["kind"] == "cross" and shape[1:] == (len(row["rows"]), len(row["columns"])) and row["aligners"]
@@ -142,22 +144,26 @@ def test_weights_as_json_and_in_lines_leave_no_file(tiny, tmp_path, capsys, monk
 @pytest.mark.parametrize(
     ("run", "words", "wanted"),
     [
-        ("lm", ["a cat", "--target", "x"], "--target is for a translator, and"),
-        ("lm", ["a cat", "--kind", "cross"], "--kind is for a translator, and"),
-        ("lm", ["a cat", "--view", "lens", "--kind", "cross"], "--kind is for a translator, and"),
+        ("lm", ["a cat", "--target", "x"], "only a translator has a --target; leave it out"),
+        ("lm", ["a cat", "--kind", "cross"], "a GPT has one kind of attention; leave out --kind"),
+        ("lm", ["a cat", "--view", "lens", "--kind", "cross"], "--kind goes with --view heads or lines"),
         (
             "t5",
             ["a cat", "--view", "lens", "--kind", "cross"],
-            "--kind goes with --view heads or lines of a translator",
+            "--kind goes with --view heads or lines; leave it out",
         ),
-        ("t5", ["a cat", "a dog", "--view", "heads"], "a second TEXT is for a language model or an encoder, and"),
-        ("t5", ["a cat", "--word", "cat"], "--word is for a language model or an encoder, and"),
-        ("lm", ["a cat", "a dog", "--view", "heads"], "a second TEXT of a language model goes with --word; leave it"),
-        ("classify", ["a", "b", "c", "--view", "heads"], "a third TEXT of an encoder goes with --word; leave it out"),
+        ("t5", ["a cat", "a dog", "--view", "heads"], "a T5 looks at one text at a time, got 2"),
+        ("t5", ["a cat", "--word", "cat"], "a word is compared between texts; give a list of at least two"),
+        ("lm", ["a cat", "a dog", "--view", "heads"], "a GPT looks at one text at a time, got 2"),
+        ("classify", ["a", "b", "c", "--view", "heads"], "a Bert looks at one text or pair at a time, got 3"),
         ("classify", ["a cat", "cat", "--word", "cat", "--view", "lens"], "--word compares one word's vectors; leave"),
         ("lm", ["a cat", "--at", "1"], "--at goes with --view rollout or gradient or"),
-        ("lm", ["a cat", "--view", "lens", "--against", "a dog"], "--against goes with --view patch of a language"),
-        ("lm", ["a cat", "--layer", "1", "--out", "x.html"], "--layer is for a model that sees, and"),
+        ("lm", ["a cat", "--view", "lens", "--against", "a dog"], "--against goes with --view patch; leave it out"),
+        (
+            "lm",
+            ["a cat", "--layer", "1", "--out", "x.html"],
+            "a page shows every kind, layer and head; leave out --layer",
+        ),
         ("t5", ["a cat", "--kind", "cross", "--out", "x.html"], "a page shows every kind, layer and head; leave out"),
         ("lm", ["a cat", "--json", "--out", "x.html"], "a page shows every kind, layer and head; leave out --json"),
         ("lm", ["cat " * 600, "--out", "x.png"], "tokens, the model's context is"),
@@ -175,10 +181,10 @@ def test_what_would_have_no_effect_is_refused(tiny, capsys, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (["--view", "gradient", "--layer", "1"], "--layer goes with --view heads or rollout or windows"),
+        (["--view", "gradient", "--layer", "1"], "--layer goes with --view heads or rollout"),
         (["--view", "agreement", "--head", "1"], "--head goes with --view heads"),
         (["--view", "rollout", "--token", "yes"], "--token goes with --view gradient or"),
-        (["--target", "x"], "--target is for a translator, and vit is a model that sees"),
+        (["--target", "x"], "only a translator has a --target; leave it out"),
     ],
 )
 def test_what_would_have_no_effect_on_a_picture_is_refused(runs, capsys, monkeypatch, words, wanted):
@@ -223,5 +229,5 @@ def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
     call("look", path, "a cat")
     (served,) = stores[0]
     asyncio.run(served.load())
-    assert count == [] and served.task.tokenizer.decode(served.task.read("a cat")) == "a cat"
+    assert count == [] and served.task.tokenizer.decode(served.task.prompt_ids("a cat")) == "a cat"
     assert served.engine is not None and served.engine.model is served.task.model

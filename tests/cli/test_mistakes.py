@@ -187,7 +187,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         ("bert", ["look", "RUN", "a cat", "a dog", "--word", "cat"], "text 2 does not have the word 'cat'"),
         ("lm", ["finetune", "RUN", "--task", "tag"], "RUN is a gpt; tag needs an encoder such as bert"),
         ("bert", ["finetune", "RUN", "--task", "instruct"], "RUN is a bert; instructions are for models that continue"),
-        ("bert", ["train", "t5", "--data.base", "RUN"], "RUN is a Bert; t5 starts from a T5"),
+        ("bert", ["train", "t5", "--data.base", "RUN"], "RUN is a bert; t5 starts from a T5"),
         (
             "bert",
             ["train", "lm", "--out", "RUN", "--resume"],

@@ -42,11 +42,6 @@ def test_parameters(name):
     assert cost(config).parameters["total"] == sum(parameter.numel() for parameter in build(config).parameters())
 
 
-def of_three(measure):
-    """What three images add: a network of offsets runs once a batch, and is not counted."""
-    return measure(4) - measure(1)
-
-
 def measured_flops(config, B):
     model, given = build(config).eval(), pixels(config, B)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
@@ -57,7 +52,7 @@ def measured_flops(config, B):
 @every_config
 def test_flops(name):
     config = CONFIGS[name]
-    assert cost(config, batch=3).flops.forward == of_three(lambda B: measured_flops(config, B))
+    assert cost(config, batch=3).flops.forward == measured_flops(config, 3)
 
 
 def kept_bytes(model, given):
@@ -81,7 +76,7 @@ def test_memory(name):
     config = CONFIGS[name]
     model = build(config)
     kept = sum(cost(config, batch=3, training=True).memory.activations.values())
-    assert kept == pytest.approx(of_three(lambda B: kept_bytes(model, pixels(config, B))), rel=0.1)
+    assert kept == pytest.approx(kept_bytes(model, pixels(config)), rel=0.1)
     with torch.no_grad(), Widest(own_storages(model)) as widest:
         model.eval().features(pixels(config))
     live = sum(cost(config, batch=3).memory.activations.values())

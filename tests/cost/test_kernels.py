@@ -180,13 +180,13 @@ def test_what_cannot_be_built_has_no_cost():
         (GPTConfig(**BLOCKS, kernel=LINFORMER), "cannot hide the future or decode step by step"),
         (GPTConfig(**BLOCKS, kernel=LINEAR, position="alibi"), "cannot take positions as a bias"),
         (GPTConfig(**BLOCKS, kernel=WINDOW, attention_dropout=0.1), "cannot drop weights"),
-        (TransformerConfig(**BLOCKS, kernel=WINDOW), "cannot look from one sequence at another"),
+        (TransformerConfig(**BLOCKS, kernel=WINDOW), "cannot attend from one sequence to another"),
     ):
         with pytest.raises(ValueError, match=words):
             cost(config)
         with pytest.raises(ValueError, match=words):
             build(config)
-    with pytest.raises(ValueError, match="learns to mix max_len=36 positions, got 37"):
+    with pytest.raises(ValueError, match="has learned to mix 36 positions, got 37"):
         cost(BertConfig(**BERT, kernel=LINFORMER, position="sinusoidal"), length=37)
     with pytest.raises(ValueError, match="no setting 'radios'; did you mean 'radius'"):
         cost(GPTConfig(**BLOCKS, kernel="window:radios=3"))

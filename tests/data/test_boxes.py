@@ -229,7 +229,7 @@ def test_what_training_does_to_pictures_it_does_to_boxes():
         assert around(changed.pixels) == hull
     assert one.cropped(9, 0, 36, 24).labels.tolist() == [1]  # less than four tenths of the first is left
     data = BoxesConfig(crop=0.5, colour=0.3)
-    stream = BoxStream(BoxedImages([one] * 8, ("a", "b")), data, data.preparation, 4)
+    stream = BoxStream(BoxedImages([one] * 8, ("a", "b")), data, data.preprocessing, 4)
     epoch, index, batch = next(stream.batches())
     assert (epoch, index) == (0, 1) and "sizes" in batch.inputs and batch.tokens == 4
     again = next(stream.batches(0, 0))[2]
@@ -244,8 +244,8 @@ def test_batches_of_one_size_say_no_sizes_and_targets_are_filled_up():
     one = blocks()
     empty = BoxedImage(one.pixels, np.zeros(0, np.int64), np.zeros((0, 4)))
     data = BoxesConfig(flip=False)
-    stream = BoxStream(BoxedImages([one, empty], ("a", "b")), data, data.preparation, 2)
-    (batch,) = stream.once(stream.boxes)
+    stream = BoxStream(BoxedImages([one, empty], ("a", "b")), data, data.preprocessing, 2)
+    (batch,) = stream.once(stream.images)
     assert "sizes" not in batch.inputs and batch.targets.shape == (2, 2, 5)
     assert batch.targets[0].tolist()[0] == pytest.approx([0, 6.5 / 36, 6 / 24, 9 / 36, 6 / 24])
     assert (batch.targets[1, :, 0] == IGNORE).all()

@@ -109,7 +109,7 @@ def test_own_pictures_are_split_by_picture(folder):
         (dict(valid="x.csv"), "validation images without training images"),
         (dict(channels=2), "channels=2 must be 1"),
         (dict(count=1), "count must be at least 2"),
-        (dict(most=7), "most=7: a scene has 1 to 6 things"),
+        (dict(most=7), "most=7: a scene has 1 to 6 objects"),
         (dict(zoom=1.5), "zoom=1.5 must be below 1"),
     ],
 )
@@ -120,13 +120,13 @@ def test_bad_settings(fields, message):
 
 def test_scenes():
     config = CaptionsConfig(size=32, most=2, count=30)
-    train = config.drawn("train", 30)
+    train = config.read(None)
     assert config.embedded and train.pixels.shape == (30, 32, 32, 3) and train.pixels.dtype == np.uint8
     wanted = scenes("train", 30, 32, 2)
     assert train.captions == [(one.caption,) for one in wanted]
     assert np.array_equal(train.pixels[7], wanted[7].pixels)
-    assert {*train.captions} - {*config.drawn("test", 30).captions}
-    assert CaptionsConfig(size=32, channels=1).drawn("valid", 3).pixels.shape == (3, 32, 32, 1)
+    assert {*train.captions} - {*config.read(None, "test").take(slice(30)).captions}
+    assert CaptionsConfig(size=32, channels=1).read(None, "valid").pixels.shape == (500, 32, 32, 1)
     assert CaptionsConfig().shape() == (64, 64, 3)
 
 

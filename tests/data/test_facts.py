@@ -14,8 +14,8 @@ import pytest
 
 from regard.data.generated.events import EVENTS, PLAIN, THINGS
 from regard.data.generated.facts import SPLITS, _fill, _Value, paraphrases, questions, tagged
-from regard.data.generated.phrases import Draw
-from regard.data.generated.values import DAY_STYLES, LABEL_OF, draw_value, value_split, write_day, write_value
+from regard.data.generated.phrases import Sampler
+from regard.data.generated.values import DAY_STYLES, LABEL_OF, sample_value, value_split, write_day, write_value
 from regard.data.readers.examples import Question
 
 LABELS = ("DATE", "PLACE", "AMOUNT", "NAME")
@@ -67,8 +67,8 @@ def test_dates_in_every_style():
     ],
 )
 def test_values_in_all_their_styles(kind, value, expected):
-    draw = Draw("styles")
-    assert {write_value(kind, value, draw) for _ in range(60)} == expected
+    rng = Sampler("styles")
+    assert {write_value(kind, value, rng) for _ in range(60)} == expected
 
 
 def test_who_shares_a_writing_shares_a_split():
@@ -274,8 +274,8 @@ def test_streams_are_the_same_in_another_process_and_need_no_torch():
 def test_every_kind_has_values_in_every_split():
     for kind in LABEL_OF:
         for split in SPLITS:
-            draw = Draw(f"{kind} {split}")
-            values = {draw_value(kind, split, draw) for _ in range(30)}
+            rng = Sampler(f"{kind} {split}")
+            values = {sample_value(kind, split, rng) for _ in range(30)}
             assert len(values) > 8 and {value_split(kind, value) for value in values} == {split}
 
 

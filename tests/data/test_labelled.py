@@ -58,7 +58,7 @@ def test_validation_and_test_files(tmp_path):
         ({"columns": ("sentence",)}, "columns are given as text=sentence,label=class, got 'sentence'"),
         ({"hidden": 1.0}, r"hidden=1.0 is not in \[0, 1\)"),
         ({"hidden": 0.5, "task": "instruct"}, "leave out hidden"),
-        ({"rank": 0}, "rank and epoch_size at least 1"),
+        ({"rank": 0}, "rank=0 must be at least 1"),
     ],
 )
 def test_settings_that_make_no_sense(fields, message):

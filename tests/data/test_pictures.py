@@ -153,14 +153,14 @@ def test_arrays(tmp_path, layout, kind):
 def test_masks_are_black_and_white(tmp_path, kind):
     mask = np.random.default_rng(1).integers(0, 2, (6, 5, 7)).astype(kind)
     np.savez(tmp_path / "a.npz", x=mask, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preprocessing(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), preprocessing=Preprocessing(channels=1))
     assert np.array_equal(found.pixels[..., 0], mask * 255.0)
 
 
 def test_fractions_may_be_a_rounding_above_one(tmp_path):
     x = np.linspace(0, 1.0001, 6 * 5 * 7).reshape(6, 5, 7)
     np.savez(tmp_path / "a.npz", x=x, y=np.arange(6) % 2)
-    found = ImagesConfig().read(str(tmp_path / "a.npz"), how=Preprocessing(channels=1))
+    found = ImagesConfig().read(str(tmp_path / "a.npz"), preprocessing=Preprocessing(channels=1))
     assert np.abs(found.pixels[..., 0] - x * 255).max() < 1
 
 
@@ -358,7 +358,7 @@ def peak(function):
 
 
 def test_pictures_are_held_once():
-    most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).drawn("train", 300))
+    most, drawn = peak(lambda: CaptionsConfig(size=32, count=300).read(None))
     assert most < 1.5 * drawn.pixels.nbytes + 500_000
     pixels = np.zeros((3000, 16, 16, 3), np.uint8)
     images = LabelledImages(pixels, np.zeros(3000, np.int64), ("",))
@@ -369,9 +369,9 @@ def test_pictures_are_held_once():
 def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
     """Split by copying, images are there twice for a moment; arrays that are enlarged count as well."""
     bytes_ = 24 * 7 * 9 * 3
-    monkeypatch.setattr("regard.data.sets.labelled_images.ROOM", 2 * bytes_)
+    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_)
     assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
-    monkeypatch.setattr("regard.data.sets.labelled_images.ROOM", 2 * bytes_ - 1)
+    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_ - 1)
     with pytest.raises(ValueError, match="24 images of 7 × 9 take .* GiB, more than .*; lower --data.size"):
         ImagesConfig(images=str(folder)).split()
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)

@@ -9,7 +9,7 @@ from regard.decode.beam import BeamRules, Beams
 from regard.decode.choose import Chooser
 from regard.decode.requests import Job, Request, Ticket
 from regard.decode.runners import plain_best
-from regard.decode.sample import best_tokens, draw, filter_scores
+from regard.decode.sample import best_tokens, filter_logits, sample_token
 
 WORDS = 13
 
@@ -63,7 +63,7 @@ def test_kinds_side_by_side_get_their_own_rows():
         left = log_probs[row : row + 1].clone()
         left[:, banned] = -torch.inf
         noise = torch.tensor([np.random.default_rng([2, job.request.row]).random()])
-        assert job.ticket.ids == draw(filter_scores(left, sampling), noise).tolist()
+        assert job.ticket.ids == sample_token(filter_logits(left, sampling), noise).tolist()
     for job, row in zip(jobs, (0, 1, 2, 5, 6), strict=True):
         assert job.ticket.log_probs[0] == pytest.approx(float(log_probs[row, job.ticket.ids[0]]))
         assert job.pending == [[job.ticket.ids[-1]]]

@@ -140,7 +140,7 @@ REFUSED = [
     ("gpt-1", dict(prompt=[1], max_len=3, inputs=source_of([1])), "this model reads nothing, got source; set inputs"),
     ("transformer-0", dict(prompt=[1], max_len=3), "this model reads source, got nothing; set inputs"),
     ("seq2seq-0", dict(prompt=[1], max_len=3, inputs=source_of([])), "source is empty; give at least one token"),
-    ("gru-0", dict(prompt=[1], max_len=3, propose=lambda ids: [1]), "guesses are checked in one step"),
+    ("gru-0", dict(prompt=[1], max_len=3, propose=lambda ids: [1]), "cannot verify guesses in one step"),
 ]
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard import decode
-from regard.decode import Sampling, filter_scores
-from regard.decode.sample import best_tokens, draw
+from regard.decode import Sampling, filter_logits
+from regard.decode.sample import best_tokens, sample_token
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 
 BOS, EOS, VOCAB = 1, 2, 23
@@ -119,11 +119,11 @@ def test_one_candidate_is_greedy(model):
 
 def test_draws_follow_the_distribution():
     scores = torch.tensor([0.1, 0.0, 0.6, 0.3, 0.0]).log().expand(20_011, -1)
-    drawn = draw(scores, torch.from_numpy(np.random.default_rng(3).random(20_011)))
+    drawn = sample_token(scores, torch.from_numpy(np.random.default_rng(3).random(20_011)))
     shares = drawn.bincount(minlength=5) / len(drawn)
     assert shares[1] == shares[4] == 0
     assert torch.allclose(shares, torch.tensor([0.1, 0.0, 0.6, 0.3, 0.0]), atol=0.015)
-    edges = draw(scores[:2], torch.tensor([0.0, math.nextafter(1.0, 0.0)], dtype=torch.float64))
+    edges = sample_token(scores[:2], torch.tensor([0.0, math.nextafter(1.0, 0.0)], dtype=torch.float64))
     assert edges.tolist() == [0, 3]
 
 
@@ -170,7 +170,7 @@ def test_filters_are_those_of_transformers(options):
     wanted = scores
     for name, value in options.items():
         wanted = kinds[name](value)(None, wanted)
-    got = filter_scores(scores, Sampling(**options))
+    got = filter_logits(scores, Sampling(**options))
     assert torch.equal(got.isfinite(), wanted.isfinite()) and got.isfinite().any(-1).all()
     assert torch.allclose(got, wanted)
 

@@ -85,12 +85,12 @@ def test_drawn_texts_have_the_distribution_of_the_model():
         requests = (Request(row=row, propose=propose, **how) for row in range(count))
         return Counter(tuple(ticket.ids) for ticket in engine.serve(requests))
 
-    from regard.decode import filter_scores
+    from regard.decode import filter_logits
 
     def chances(ids):
         with torch.no_grad():
             scores = small(torch.tensor([ids]))[:, -1]
-        return filter_scores(scores.log_softmax(-1), sampling).double().softmax(-1)[0].numpy()
+        return filter_logits(scores.log_softmax(-1), sampling).double().softmax(-1)[0].numpy()
 
     first = chances(prompt)
     expected = np.concatenate([first[a] * chances([*prompt, a]) for a in range(7)])
@@ -108,7 +108,7 @@ def test_drawn_texts_have_the_distribution_of_the_model():
 def test_guesses_need_a_model_that_scores_several_tokens_at_once():
     torch.manual_seed(0)
     lstm = build("lstm", preset("lstm", "tiny", vocab_size=WORDS, dim=8))
-    with pytest.raises(ValueError, match="cannot do; leave them out"):
+    with pytest.raises(ValueError, match="cannot verify guesses in one step; leave out propose"):
         Engine(lstm).submit(Request(prompt=[1], max_len=3, propose=Lookup()))
     with pytest.raises(ValueError, match="one beam"):
         Request(prompt=[1], max_len=3, beams=2, propose=Lookup())

@@ -11,7 +11,7 @@ import torch
 
 from regard.decode import Hypothesis, Sampling
 from regard.decode.requests import Request
-from regard.decode.sample import draw, filter_scores, until
+from regard.decode.sample import filter_logits, sample_token, until
 from regard.nn.patches import sides
 from regard.registry import models
 from regard.tasks.streaming import Engine
@@ -125,8 +125,8 @@ def scores_after(model, request: Request, written: list[list[int]]) -> torch.Ten
 def pick(request: Request, log_probs: torch.Tensor, noise: float) -> int:
     if request.sampling is None:
         return int(log_probs.argmax())
-    kept = filter_scores(log_probs[None], request.sampling)
-    return int(draw(kept, torch.tensor([noise], dtype=torch.float64)))
+    kept = filter_logits(log_probs[None], request.sampling)
+    return int(sample_token(kept, torch.tensor([noise], dtype=torch.float64)))
 
 
 def noise_of(request: Request) -> np.ndarray:

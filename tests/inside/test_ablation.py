@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.inside.ablation import without
+from regard.inside.capture.ablation import without
 from regard.nn.weights import find_kernels
 from tests.inside.test_families import LENGTHS, MODELS, SMALL, T5, T5Config, V, albert, bert, given, gpt
 

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from regard.inside.boxes import COLOURS, draw_boxes, place
+from regard.inside.draw.boxes import COLOURS, draw_boxes, place
 from regard.tasks import Detection
 
 

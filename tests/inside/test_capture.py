@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.inside.capture import alignment, look
+from regard.inside.capture.weights import cross_attention, look
 from regard.models import Seq2Seq, Seq2SeqConfig, Transformer, TransformerConfig
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
@@ -337,25 +337,25 @@ def test_a_kernel_without_weights_says_so():
 def test_alignment_is_the_mean_over_layers_and_heads():
     model, inputs = transformer(dropout=0.5).train(), batch()
     model.encoder.eval()
-    found = alignment(model, **inputs)
+    found = cross_attention(model, inputs)
     assert model.training and not model.encoder.training  # as it was
     with look(model.eval()) as seen:
         model(**inputs)
     every = torch.stack(seen.of("cross"))
     torch.testing.assert_close(found, every.mean(dim=(0, 2)))
-    torch.testing.assert_close(alignment(model, **inputs, layer=1), every[1].mean(1))
-    torch.testing.assert_close(alignment(model, **inputs, layer=0, head=4), every[0][:, 4])
+    torch.testing.assert_close(cross_attention(model, inputs, layer=1), every[1].mean(1))
+    torch.testing.assert_close(cross_attention(model, inputs, layer=0, head=4), every[0][:, 4])
     with pytest.raises(ValueError, match="no cross-attention layer 2"):
-        alignment(model, **inputs, layer=2)
+        cross_attention(model, inputs, layer=2)
 
 
 def test_alignment_of_recurrent_models():
     inputs = batch()
     for score in ("additive", "dot", "general"):
-        found = alignment(seq2seq(score), **inputs)
+        found = cross_attention(seq2seq(score), inputs)
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
-    with pytest.raises(ValueError, match="score 'none' has no attention.*one fixed vector"):
-        alignment(seq2seq("none"), **inputs)
+    with pytest.raises(ValueError, match="has no attention to look at.*score additive, dot or general"):
+        cross_attention(seq2seq("none"), inputs)
 
 
 def test_what_was_seen_is_told_and_drawn_by_its_numbers():

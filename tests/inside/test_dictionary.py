@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.sets.collection import Examples
-from regard.inside import dictionary
-from regard.inside.dictionary import draw, learn, render, study
+from regard.inside.latent import dictionary
+from regard.inside.latent.dictionary import draw, learn, render, study
 from tests.inside import loaded as texts
 from tests.inside import seeing
 
@@ -59,12 +59,12 @@ def test_texts_and_their_strongest_tokens(short, tmp_path):
     loaded = texts.encoder()
     examples = Examples(texts.TEXTS * 6, texts.TEXTS * 6, ["x", "y"] * 12, False)
     learned = study(loaded, examples, 1, 16, 3)
-    said = learned.said
+    said = learned.data
     assert said["explained"] < 1 and 0 < said["active"] <= 3 and said["examples"] == 24
     for row, (unit, tops) in zip(said["best"], learned.tops, strict=True):
         assert row["unit"] == unit and row["label"] in "xy" and 0.5 <= row["share"] <= 1
         for one, (i, strength) in zip(row["examples"], tops, strict=True):
-            piece = learned.tokens[i].pieces[one["token"]]
+            piece = learned.tokens[i].labels[one["token"]]
             assert f"[{piece}]" in one["shown"]
             assert one["strength"] == pytest.approx(strength.max().item())
     printed = render(said)
@@ -78,8 +78,8 @@ def test_pictures_and_their_strongest_places(short, tmp_path):
     loaded = seeing.loaded(seeing.swin())
     pictures = [seeing.picture(14, 18).rotate(180 * (i % 2)) for i in range(6)]
     learned = study(loaded, Examples(pictures, [f"p{i}" for i in range(6)], [], True), 0, 8, 2)
-    assert "place " in learned.said["best"][0]["examples"][0]["shown"]
-    assert "label" not in learned.said["best"][0]
+    assert "cell " in learned.data["best"][0]["examples"][0]["shown"]
+    assert "label" not in learned.data["best"][0]
     draw(loaded, learned, tmp_path / "units.png")
     assert (tmp_path / "units.png").stat().st_size > 5000
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.hub.checkpoint import load_model
-from regard.inside.capture import look
-from regard.inside.words import watched
+from regard.inside.capture.states import stack_states
+from regard.inside.capture.weights import look
 from regard.models import GPT, LSTM, T5, Bert, BertConfig, GPTConfig, T5Config
 from regard.models.recurrent import LSTMConfig
 from regard.nn.weights import find_kernels
@@ -166,7 +166,7 @@ def test_weights_and_states_are_those_of_transformers(kind, tmp_path):
     causal = kind == "gpt2"
     inputs = dict(ids=ids) if causal else dict(ids=ids, lengths=LENGTHS)
     stack = model.decoder if causal else model.encoder
-    with torch.no_grad(), look(model) as seen, watched(stack) as states:
+    with torch.no_grad(), look(model) as seen, stack_states(stack) as states:
         model.features(**inputs)
         wanted = theirs(
             ids, attention_mask=None if causal else mask.long(), output_attentions=True, output_hidden_states=True

@@ -10,9 +10,18 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
 from regard.data.sets.collection import Examples
-from regard.inside.direction import find_direction, steered, walk, write
-from regard.inside.latent import Map, Space, agreement, by_chance, draw_space, pca
-from regard.inside.states import behind, block_at, blocks_of, moved, opened, token_states, vectors_of
+from regard.inside.capture.states import (
+    behind,
+    block_at,
+    blocks_of,
+    example_vectors,
+    moved,
+    read_example,
+    token_states,
+    vectors_in,
+)
+from regard.inside.latent.directions import find_direction, steered, walk, write
+from regard.inside.latent.space import Map, Space, agreement, by_chance, draw_space, pca
 from regard.models import MAE, MAEConfig
 from regard.tasks import ImageEncoder
 from tests.inside import loaded as texts
@@ -41,29 +50,29 @@ def of_pictures():
 @pytest.mark.parametrize("name", READERS)
 def test_states_do_not_depend_on_their_neighbours(name):
     loaded, every = READERS[name](), of_texts()
-    for layer in range(len(blocks_of(loaded, False))):
+    for layer in range(len(blocks_of(read_example(loaded, texts.TEXTS[0])))):
         together = list(token_states(loaded, every, layer))
         for i, one in enumerate(together):
             alone = next(token_states(loaded, every.take([i]), layer))
-            assert alone.pieces == one.pieces and len(one.pieces) == len(one.vectors)
+            assert alone.labels == one.labels and len(one.labels) == len(one.vectors)
             torch.testing.assert_close(alone.vectors, one.vectors, atol=2e-5, rtol=1e-4)
 
 
 def test_last_block_of_an_encoder_is_its_features():
     """Post-norm BERT has nothing behind its last block; its own vector is the mean of those."""
     loaded = texts.encoder()
-    own = vectors_of(loaded, of_texts(), None)
-    last = vectors_of(loaded, of_texts(), 1)
+    own = example_vectors(loaded, of_texts(), None)
+    last = example_vectors(loaded, of_texts(), 1)
     torch.testing.assert_close(torch.nn.functional.normalize(last), own)
-    first = vectors_of(loaded, of_texts(), 0)
+    first = example_vectors(loaded, of_texts(), 0)
     assert (first - last).abs().max() > 0.01
 
 
 def test_shared_block_is_seen_in_its_turn():
     loaded = texts.encoder(shared=True)
-    blocks = blocks_of(loaded, False)
+    blocks = blocks_of(read_example(loaded, texts.TEXTS[0]))
     assert len(blocks) == 2 and blocks[0] is blocks[1]
-    first, second = (vectors_of(loaded, of_texts(), layer) for layer in (0, 1))
+    first, second = (example_vectors(loaded, of_texts(), layer) for layer in (0, 1))
     assert (first - second).abs().max() > 0.01
 
 
@@ -71,22 +80,23 @@ def test_shared_block_is_seen_in_its_turn():
 def test_places_of_pictures(name):
     model = EYES[name]()
     size = (32, 32) if name == "detr" else None
-    loaded, count = seeing.loaded(model, size), len(blocks_of(seeing.loaded(model), True))
+    loaded = seeing.loaded(model, size)
+    count = len(blocks_of(read_example(loaded, of_pictures().items[0])))
     assert count >= 2
     for layer in range(count):
         for one in token_states(loaded, of_pictures(), layer):
             rows, columns = one.grid
-            assert len(one.vectors) == rows * columns == len(one.pieces)
-            assert one.pieces[-1] == f"{rows - 1},{columns - 1}"
+            assert len(one.vectors) == rows * columns == len(one.labels)
+            assert one.labels[-1] == f"{rows - 1},{columns - 1}"
             assert size is not None or columns > rows, "the picture is wider than high"
-    assert vectors_of(loaded, of_pictures(), None).shape == (3, loaded.embed(of_pictures().items).shape[1])
+    assert example_vectors(loaded, of_pictures(), None).shape == (3, loaded.embed(of_pictures().items).shape[1])
 
 
 def test_masked_autoencoder_reads_with_its_encoder_alone():
     sizes = dict(image=8, channels=1, patch=4, dim=12, depth=2, heads=2, ffn_dim=17)
     model = MAE(MAEConfig(**sizes, decoder_dim=12, decoder_depth=1, decoder_heads=2))
     loaded = ImageEncoder(model, seeing.loaded(seeing.vit(image=8)).preparation)
-    assert len(blocks_of(loaded, True)) == 2
+    assert len(blocks_of(read_example(loaded, seeing.picture(8, 8)))) == 2
     found = next(token_states(loaded, Examples([seeing.picture(8, 8)], ["a"], [], True), 1))
     assert found.grid == (2, 2)
 
@@ -177,26 +187,27 @@ def test_steering_moves_exactly_this_and_leaves_nothing(name):
     """Vectors are the old ones and the direction, something else is written, and then all is as it was."""
     loaded, text = READERS[name](), texts.TEXTS[0]
     loaded.generation = loaded.generation | dict(max_length=20, num_beams=1, force_end=False, length_penalty=1.0)
-    before = write(loaded, text)
+    prepared = read_example(loaded, text)
+    before = write(prepared)
     weights = [one.clone() for one in loaded.model.parameters()]
     width = next(token_states(loaded, of_texts(), 0)).vectors.shape[1]
     by = torch.randn(width, generator=torch.Generator().manual_seed(0)) * 20
     old = next(token_states(loaded, of_texts(), 0)).vectors
-    with steered(loaded, 0, by):
+    with steered(prepared, 0, by):
         new = next(token_states(loaded, of_texts(), 0)).vectors
-        changed = write(loaded, text)
+        changed = write(prepared)
     torch.testing.assert_close(new, old + by, atol=1e-4, rtol=1e-4)
-    with steered(loaded, 0, torch.zeros(width)):
-        assert write(loaded, text) == before
+    with steered(prepared, 0, torch.zeros(width)):
+        assert write(prepared) == before
     assert changed != before
-    assert write(loaded, text) == before
+    assert write(prepared) == before
     assert not any(part._forward_hooks for part in loaded.model.modules())
     assert all(torch.equal(old, new) for old, new in zip(weights, loaded.model.parameters(), strict=True))
 
 
 def test_hooks_go_when_a_model_fails():
     loaded = texts.writer()
-    blocks = blocks_of(loaded, False)
+    blocks = blocks_of(read_example(loaded, texts.TEXTS[0]))
     with pytest.raises(RuntimeError), behind(blocks, 1, lambda output: None):
         raise RuntimeError
     assert not blocks[1]._forward_hooks
@@ -207,11 +218,11 @@ def test_outputs_of_every_shape_can_be_moved():
     assert torch.equal(moved(torch.zeros(1, 3, 2), by), by.expand(1, 3, 2))
     assert torch.equal(moved(torch.zeros(1, 2, 3, 4), by)[0, 1], torch.full((3, 4), 2.0))
     pair = moved((torch.zeros(1, 3, 2), "grid"), by)
-    assert pair[1] == "grid" and torch.equal(opened(pair), by.expand(1, 3, 2))
+    assert pair[1] == "grid" and torch.equal(vectors_in(pair), by.expand(1, 3, 2))
 
 
 def test_block_numbers():
-    blocks = blocks_of(texts.writer(), False)
+    blocks = blocks_of(read_example(texts.writer(), "bank"))
     assert [block_at(blocks, one) for one in (None, 0, -2)] == [1, 0, 0]
     with pytest.raises(ValueError, match="no block 2: the model reads with 2, 0 to 1"):
         block_at(blocks, 2)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from regard.inside.ablation import without
+from regard.inside.capture.ablation import without
 from regard.inside.page import Page
-from regard.inside.page.offline import kept_of
-from regard.nn.heads import apart
+from regard.inside.page.offline import everything
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import corners
 from regard.tasks import ImageClassifier, ObjectDetector, TextClassifier
 from tests.inside.loaded import encoder, writer
@@ -27,7 +27,7 @@ def test_boxes_are_those_of_the_model_with_heads_off():
     finds = loaded(detr(), kind=ObjectDetector)
     page = Page(finds, picture(32, 32), off=[("decoder.blocks.0.cross", 1)])
     with torch.no_grad(), without(finds.model, page.off):
-        _, boxes = apart(finds.model(page.subject.pixels)[0].float())
+        _, boxes = split_predictions(finds.model(**page.prepared.inputs)[0].float())
     wanted = corners(boxes).clamp(0, 1) * 32
     page.effects()
     torch.testing.assert_close(torch.tensor(page.describe()["answer"]["boxes"]), wanted, atol=0.01, rtol=0)
@@ -52,28 +52,27 @@ def test_heads_are_tried_until_nobody_waits():
 
 def test_a_text_that_is_cut_is_read_as_far_as_it_is_kept():
     writes = writer()
-    whole = Page(writes, "She sat on the bank").subject.ids
+    whole = Page(writes, "She sat on the bank").prepared.sequences[0].ids
     cut = Page(writes, "She sat on the bank", target=[7, 9], kept=3)
-    assert cut.subject.ids == [*whole[:3], 7, 9] and cut.describe()["input"]["kept"] == 3
-    torch.testing.assert_close(cut.scores[:3], Page(writes, "She sat on the bank").scores[:3])
+    assert cut.prepared.sequences[0].ids == [*whole[:3], 7, 9] and cut.describe()["input"]["kept"] == 3
+    torch.testing.assert_close(cut.logits[:3], Page(writes, "She sat on the bank").logits[:3])
     for view in ("rollout", "gradient", "lens"):
         found = cut.view(view)
         assert len(found["outputs"]) == 5
         if "tokens" in found:
-            assert found["tokens"] == writes.tokenizer.pieces(cut.subject.ids)
+            assert found["tokens"] == writes.tokenizer.pieces(cut.prepared.sequences[0].ids)
     other = Page(writes, "Banks are rivers", target=[7, 9], kept=3)
-    assert len(other.subject.ids) == 5
-    patched = cut.view("patch", against=other.subject.text)
-    assert patched["places"][0]["tokens"][-2:] == cut.view("rollout")["tokens"][-2:]
+    assert len(other.prepared.sequences[0].ids) == 5
+    patched = cut.view("patch", against=other.prepared.request["read"])
+    assert patched["positions"][0]["tokens"][-2:] == cut.view("rollout")["tokens"][-2:]
     place = next(i for i, piece in enumerate(writes.tokenizer.pieces(writes.tokenizer.encode("日本"))) if "⟨" in piece)
-    with pytest.raises(ValueError, match="cut inside a character"):
-        Page(writes, "日本", kept=place + 1).view("rollout")
+    assert len(Page(writes, "日本", kept=place + 1).view("rollout")["tokens"]) == place + 1  # inside a character
 
 
 def test_a_kernel_without_weights_leaves_out_what_needs_them():
     reads = encoder(kernel="linformer", task="classify", labels=("a", "b"), pooler=True)
     page = Page(TextClassifier(reads.model.eval(), reads.tokenizer), "She sat on the bank")
-    told, kept = page.describe(), kept_of(page)
+    told, kept = page.describe(), everything(page)
     assert told["layers"] == [] and told["views"] == ["lens"] and told["opaque"] == ["linformer"]
     assert list(kept["views"]) == ["lens"] and "problem" not in kept["views"]["lens"]
     with pytest.raises(ValueError, match="there is no view 'rollout'"):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.inside.image import render, shaded, show
-from regard.inside.pictures import as_rgb, borders, framed, grid_of_pictures, overlay
+from regard.inside.draw.overlays import as_rgb, borders, framed, grid_of_images, overlay
+from regard.inside.views import find_view, show_view
+from regard.inside.views.image import shaded
 from regard.models import Captioner, CaptionerConfig
 from regard.tasks.image_captioner import ImageCaptioner
 from regard.tasks.image_encoder import ImageClassifier
@@ -33,7 +34,7 @@ def test_a_picture_is_rgb_and_each_of_its_pixels_stays_a_square(shape):
     for row, column in [(0, 0), (3, 5), (7, 7)]:
         square = drawn[row * times : (row + 1) * times, column * times : (column + 1) * times].reshape(-1, 3)
         assert (square == pixels[row, column]).all()
-    with pytest.raises(ValueError, match="a picture is bytes, rows × columns × 1 or 3, got float64"):
+    with pytest.raises(ValueError, match="an image is bytes, rows × columns × 1 or 3, got float64"):
         as_rgb(pixels / 255)
 
 
@@ -79,16 +80,16 @@ def test_borders_stand_inside_their_regions():
 
 def test_a_grid_has_every_picture_and_refuses_none():
     red = np.full((30, 40, 3), (200, 0, 0), np.uint8)
-    figure = grid_of_pictures([[red, red], [red, None]], [["a", "b"], ["c", ""]], names=["x", "y\nz"], top=0.5)
+    figure = grid_of_images([[red, red], [red, None]], [["a", "b"], ["c", ""]], names=["x", "y\nz"], top=0.5)
     pictures, scale = figure.axes
     assert len(pictures.images) == 3 and [text.get_text() for text in scale.get_yticklabels()] == ["0", "0.25", "0.5"]
     assert sorted(text.get_text() for text in pictures.texts) == ["a", "b", "c", "x", "y\nz"]
-    (axes,) = grid_of_pictures([[red]], lead=(red, "first"), title="all").axes
+    (axes,) = grid_of_images([[red]], lead=(red, "first"), title="all").axes
     assert len(axes.images) == 2 and sorted(text.get_text() for text in axes.texts) == ["all", "first"]
-    with pytest.raises(ValueError, match="no pictures to draw"):
-        grid_of_pictures([[None]])
-    with pytest.raises(ValueError, match="a picture ends in"):
-        grid_of_pictures([[red]], path="x.gif")
+    with pytest.raises(ValueError, match="no images to draw"):
+        grid_of_images([[None]])
+    with pytest.raises(ValueError, match="a figure ends in"):
+        grid_of_images([[red]], path="x.gif")
 
 
 # ---- figures and words -------------------------------------------------------------------------------------------
@@ -103,19 +104,30 @@ def captioner():
     return ImageCaptioner(model, how, tokenizer, told)
 
 
+def shown(loaded, image, view=None, **options):
+    """The data of a view with the lines for a terminal, and what draws it."""
+    prepared = loaded.read(image)
+    data, draw = show_view(prepared, view, **options)
+    return data | {"lines": find_view(prepared, view).render(data)}, draw
+
+
+def lines_of(said):
+    return said["lines"]
+
+
 VIEWS = {
-    "heads": lambda: show(loaded(vit()), picture(12, 20)),
-    "one head": lambda: show(loaded(vit()), picture(12, 20), layer=1, head=0, at=(2, 4)),
-    "one layer of many heads": lambda: show(loaded(vit(heads=12, dim=24)), picture(12, 20), layer=0),
-    "labelled": lambda: show(loaded(vit(labels=("no", "yes")), kind=ImageClassifier), picture(12, 20)),
-    "rollout": lambda: show(loaded(vit()), picture(12, 20), view="rollout"),
-    "swin": lambda: show(loaded(swin()), picture(14, 18), at=(3, 3)),
-    "swin's windows": lambda: show(loaded(swin()), picture(14, 18), view="windows"),
-    "mvit": lambda: show(loaded(mvit()), picture(14, 18)),
-    "mvit's rollout": lambda: show(loaded(mvit()), picture(14, 18), view="rollout", layer=1),
-    "detr's queries": lambda: show(loaded(detr(), kind=ObjectDetector), picture(33, 40)),
-    "detr's encoder": lambda: show(loaded(detr(), kind=ObjectDetector), picture(33, 40), view="heads"),
-    "words": lambda: show(captioner(), picture(12, 20)),
+    "heads": lambda: shown(loaded(vit()), picture(12, 20)),
+    "one head": lambda: shown(loaded(vit()), picture(12, 20), layer=1, head=0, patch=(2, 4)),
+    "one layer of many heads": lambda: shown(loaded(vit(heads=12, dim=24)), picture(12, 20), layer=0),
+    "labelled": lambda: shown(loaded(vit(labels=("no", "yes")), kind=ImageClassifier), picture(12, 20)),
+    "rollout": lambda: shown(loaded(vit()), picture(12, 20), view="rollout"),
+    "swin": lambda: shown(loaded(swin()), picture(14, 18), patch=(3, 3)),
+    "swin's windows": lambda: shown(loaded(swin()), picture(14, 18), view="windows"),
+    "mvit": lambda: shown(loaded(mvit()), picture(14, 18)),
+    "mvit's rollout": lambda: shown(loaded(mvit()), picture(14, 18), view="rollout", layer=1),
+    "detr's queries": lambda: shown(loaded(detr(), kind=ObjectDetector), picture(33, 40)),
+    "detr's encoder": lambda: shown(loaded(detr(), kind=ObjectDetector), picture(33, 40), view="heads"),
+    "words": lambda: shown(captioner(), picture(12, 20)),
 }
 
 
@@ -125,17 +137,17 @@ def test_every_view_is_drawn_and_said(name, tmp_path):
     draw(tmp_path / "x.png")
     with Image.open(tmp_path / "x.png") as drawn:
         assert len(drawn.convert("RGB").getcolors(1 << 24)) > 50  # pictures, not empty paper
-    words = render(said)
+    words = lines_of(said)
     assert all(line.strip() for line in words.splitlines()[:3]) and f"{said['size'][0]} × {said['size'][1]}" in words
 
 
 def test_svg_and_pdf(tmp_path):
-    _, draw = show(loaded(vit()), picture(12, 20))
+    _, draw = shown(loaded(vit()), picture(12, 20))
     for suffix, sign in ((".svg", b"<?xml"), (".pdf", b"%PDF")):
         draw(tmp_path / f"x{suffix}")
         written = (tmp_path / f"x{suffix}").read_bytes()
         assert written.startswith(sign) and len(written) > 10_000
-    with pytest.raises(ValueError, match="a picture ends in"):
+    with pytest.raises(ValueError, match="a figure ends in"):
         draw(tmp_path / "x.txt")
     buffer = io.BytesIO()
     draw(None).savefig(buffer)
@@ -143,7 +155,7 @@ def test_svg_and_pdf(tmp_path):
 
 
 def test_what_is_said_of_heads():
-    said, _ = show(loaded(vit()), picture(12, 20), at=(1, 3))
+    said, _ = shown(loaded(vit()), picture(12, 20), patch=(1, 3))
     assert said["patches"] == [3, 5] and said["query"] == [1, 3] and len(said["layers"]) == 2
     for layer in said["layers"]:
         for head in layer["heads"]:
@@ -152,8 +164,8 @@ def test_what_is_said_of_heads():
             assert weights.shape == (3, 5) and weights[row, column] == weights.max() == head["weight"]
             assert weights.sum() + head["in_front"] == pytest.approx(1, abs=1e-4)
             assert 0 <= head["entropy"] <= 4
-    lines = render(said).splitlines()
-    assert lines[1].startswith("what patch 1,3 looks at") and len(lines) == 3 + 4
+    lines = lines_of(said).splitlines()
+    assert lines[1].startswith("what patch 1,3 attends to") and len(lines) == 3 + 4
 
 
 def test_shades():
@@ -164,14 +176,14 @@ def test_shades():
 @pytest.mark.parametrize(
     ("model", "how", "said"),
     [
-        (swin, dict(view="windows", at=(0, 0)), "the view windows has no use for at; leave it out"),
-        (swin, dict(view="queries"), "a Swin has no view 'queries'; use heads or rollout or windows"),
+        (swin, dict(view="windows", patch=(0, 0)), "the view windows has no option patch; leave it out"),
+        (swin, dict(view="queries"), "a Swin has no view 'queries' of this input; use heads or rollout or windows"),
     ],
 )
 def test_mistakes_are_said(model, how, said):
     with pytest.raises(ValueError, match=said):
-        show(loaded(model()), picture(14, 18), **how)
-    with pytest.raises(ValueError, match="the view words has no use for layer"):
-        show(captioner(), picture(12, 20), layer=0)
-    with pytest.raises(ValueError, match="the view queries has no use for at"):
-        show(loaded(detr(), kind=ObjectDetector), picture(33, 40), at=(0, 0))
+        shown(loaded(model()), picture(14, 18), **how)
+    with pytest.raises(ValueError, match="the view words has no option layer"):
+        shown(captioner(), picture(12, 20), layer=0)
+    with pytest.raises(ValueError, match="the view queries has no option patch"):
+        shown(loaded(detr(), kind=ObjectDetector), picture(33, 40), patch=(0, 0))

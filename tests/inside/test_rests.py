@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from regard.inside.ablation import without
-from regard.inside.attribution import VIEWS, explain, render
+from regard.inside.capture.ablation import without
 from regard.inside.page import Page
-from regard.inside.page import rests as module
-from regard.inside.page.offline import kept_of
+from regard.inside.page import offline as module
+from regard.inside.page.offline import everything
+from regard.inside.views.explanations import EXPLANATIONS, explain, render
 from regard.models import Seq2Seq, Seq2SeqConfig
 from regard.nn.weights import find_kernels
 from regard.tasks import ImageClassifier, ImageEncoder, MaskFiller, ObjectDetector, TextClassifier, Translator
@@ -36,19 +36,21 @@ def reader(kind, **changes):
 
 ALONE = ["rollout", "gradient", "ablation", "agreement"]
 SEEN = {
-    "gpt": (lambda: [writer(), TEXT], list(VIEWS)),
-    "t5": (lambda: [told(translator()), TEXT], list(VIEWS)),
+    "gpt": (lambda: [writer(), TEXT], list(EXPLANATIONS)),
+    "t5": (lambda: [told(translator()), TEXT], list(EXPLANATIONS)),
     "one attention": (lambda: [single(), TEXT], ["ablation"]),
     "lstm": (lambda: [recurrent(), TEXT], []),
     "vector": (lambda: [encoder(task="none"), TEXT], ALONE),
-    "label": (lambda: [reader(TextClassifier, task="classify", pooler=True, labels=("no", "yes")), TEXT], list(VIEWS)),
+    "label": (
+        lambda: [reader(TextClassifier, task="classify", pooler=True, labels=("no", "yes")), TEXT], list(EXPLANATIONS),
+    ),
     "pair": (
         lambda: [reader(TextClassifier, task="classify", pooler=True, labels=("no", "yes"), types=2), TEXT, TEXT],
-        [view for view in VIEWS if view != "patch"],
+        [view for view in EXPLANATIONS if view != "patch"],
     ),
     "picture": (
         lambda: [loaded(vit(labels=("no", "yes")), (12, 20), ImageClassifier), picture(12, 20)],
-        [view for view in VIEWS if view != "patch"],
+        [view for view in EXPLANATIONS if view != "patch"],
     ),
     "windows": (
         lambda: [loaded(swin(labels=("no", "yes")), (14, 18), ImageClassifier), picture(14, 18)],
@@ -66,10 +68,10 @@ def test_the_views_that_a_page_offers_are_those_that_there_are(name):
     make, wanted = SEEN[name]
     page = Page(*make())
     assert page.describe()["views"] == wanted
-    kept = kept_of(page)["views"]
+    kept = everything(page)["views"]
     assert set(kept) == set(wanted) - {"patch"}
     assert not any("problem" in found for found in kept.values())
-    for view in set(VIEWS) - set(wanted):
+    for view in set(EXPLANATIONS) - set(wanted):
         with pytest.raises(ValueError, match="there is no view"):
             page.view(view)
 
@@ -82,7 +84,7 @@ def test_a_view_is_of_the_tokens_that_are_shown_with_the_heads_that_are_off():
     found = page.view("rollout")
     assert found["tokens"] == tokens and len(found["outputs"]) == len(tokens)
     with without(made.model, [(0, 1)]):
-        assert page.view("ablation", at=2) == explain(made, TEXT, "ablation", target=ids, at=2)[0]
+        assert page.view("ablation", at=2) == explain(made.read(TEXT, target=ids), "ablation", at=2)[0]
     assert page.view("ablation")["layers"][0]["heads"][1] == 0  # it is off already
     assert page.view("ablation") != Page(made, TEXT, target=ids).view("ablation")
     translates = told(translator())
@@ -110,11 +112,11 @@ def test_nothing_comes_through_heads_that_are_off(view):
 
 def test_outputs_that_are_too_many_are_said_to_be_left_out():
     made = writer(max_len=256)
-    said, _ = explain(made, "ab " * 60, "rollout")
+    said, _ = explain(made.read("ab " * 60), "rollout")
     tokens = len(said["tokens"])
     assert said["left_out"] == tokens - 64 > 0 and len(said["outputs"]) == 64
-    assert f"({tokens - 64} outputs before these are left out; --at asks about one)" in render(said)
-    assert "left_out" not in explain(made, "ab " * 60, "rollout", at=2)[0]
+    assert f"({tokens - 64} outputs before these are left out; --at chooses one)" in render(said)
+    assert "left_out" not in explain(made.read("ab " * 60), "rollout", at=2)[0]
 
 
 def test_a_patch_has_the_same_tokens_behind_both_texts():
@@ -122,17 +124,17 @@ def test_a_patch_has_the_same_tokens_behind_both_texts():
     made = writer()
     ids = made.tokenizer.encode("r")
     found = Page(made, "a", target=ids).view("patch", against="k")
-    assert found["places"][0]["tokens"][-2:] == ["a | k", "r"]
+    assert found["positions"][0]["tokens"][-2:] == ["a | k", "r"]
 
 
 def test_a_file_keeps_no_views_that_take_long_and_tells_what_is_refused(monkeypatch):
     page = Page(reader(MaskFiller), TEXT)
-    assert "no [MASK]" in kept_of(page)["views"]["lens"]["problem"]
+    assert "no [MASK]" in everything(page)["views"]["lens"]["problem"]
     monkeypatch.setattr(module, "MOST_WORK", 10)
-    assert kept_of(page)["views"] == {}
+    assert everything(page)["views"] == {}
     monkeypatch.undo()
     monkeypatch.setattr(module, "MOST_TOKENS", 3)
-    assert kept_of(page)["views"] == {}
+    assert everything(page)["views"] == {}
 
 
 def test_copies_are_what_goes_through_the_model():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.inside.figures import draw
-from regard.inside.sequences import merged_rows, patches_of
+from regard.inside.draw.figures import draw_figure
+from regard.inside.draw.sequences import merged_rows, patches_of
 from regard.models import ViT, ViTConfig
 from regard.tokens import Tokenizer
 from regard.tokens.trace import trace
@@ -29,11 +29,11 @@ def test_boxes_span_the_letters_that_they_were_made_of(text, tmp_path):
 
 def test_merges_are_drawn_from_letters_to_tokens(tmp_path):
     found = trace("low lower lowest")
-    drawn = words(draw("bpe", tmp_path / "bpe.svg", text="low lower lowest"))
+    drawn = words(draw_figure("bpe", tmp_path / "bpe.svg", text="low lower lowest"))
     assert drawn[0] == "letters" and drawn[1:17] == list(found.initial)
     assert drawn[-2 - len(found.pieces) : -1] == [*found.pieces, f"{len(found.pieces)} tokens"]
     Tokenizer.train(texts=["low lower lowest"] * 3, vocab_size=300).save(tmp_path / "tok.json")
-    short = words(draw("bpe", text="lowest low", tokenizer=str(tmp_path / "tok.json"), steps="2"))
+    short = words(draw_figure("bpe", text="lowest low", tokenizer=str(tmp_path / "tok.json"), steps="2"))
     assert any(" more, then " in word for word in short)
     for wrong, cure in (
         (dict(text=""), "give a word"),
@@ -41,7 +41,7 @@ def test_merges_are_drawn_from_letters_to_tokens(tmp_path):
         (dict(steps=0), "at least"),
     ):
         with pytest.raises(ValueError, match=cure):
-            draw("bpe", **wrong)
+            draw_figure("bpe", **wrong)
 
 
 def test_patches_are_those_that_a_model_flattens(tmp_path):
@@ -51,7 +51,7 @@ def test_patches_are_those_that_a_model_flattens(tmp_path):
     model = ViT(ViTConfig(image=(12, 20), patch=4, dim=12, depth=1, heads=2))
     assert model.config.tokens - model.config.first == len(cut)
     Image.fromarray(np.pad(pixels, ((1, 2), (0, 3), (0, 0)))).save(tmp_path / "a.png")
-    figure = draw("patches", tmp_path / "b.png", image=str(tmp_path / "a.png"), patch="4")
+    figure = draw_figure("patches", tmp_path / "b.png", image=str(tmp_path / "a.png"), patch="4")
     shown = [image.get_array() for image in figure.axes[0].images]
     assert np.array_equal(shown[0], np.pad(pixels, ((1, 2), (0, 3), (0, 0)))[1:13, 1:21])  # the middle of 15 × 23
     assert len(shown) == 1 + 2 * 15 and shown[2].size == 4 * 4 * 3
@@ -62,7 +62,7 @@ def test_a_grey_picture_and_mistakes(tmp_path):
     Image.fromarray(np.zeros((28, 28), dtype=np.uint8)).save(tmp_path / "grey.png")
     assert (
         "4 vectors of 14 · 14 · 1 = 196 numbers"
-        in words(draw("patches", image=str(tmp_path / "grey.png"), patch=14))[-1]
+        in words(draw_figure("patches", image=str(tmp_path / "grey.png"), patch=14))[-1]
     )
     wrong = (
         (dict(patch=2), "use larger"),
@@ -72,11 +72,11 @@ def test_a_grey_picture_and_mistakes(tmp_path):
     )
     for settings, cure in wrong:
         with pytest.raises(ValueError, match=cure):
-            draw("patches", **settings)
+            draw_figure("patches", **settings)
 
 
 def test_the_singular_names_the_same_figure():
-    assert len(draw("mask").axes) == len(draw("masks").axes)
-    assert len(draw("positional", scheme="alibi", length=9).axes) == len(
-        draw("positions", scheme="alibi", length=9).axes
+    assert len(draw_figure("mask").axes) == len(draw_figure("masks").axes)
+    assert len(draw_figure("positional", scheme="alibi", length=9).axes) == len(
+        draw_figure("positions", scheme="alibi", length=9).axes
     )

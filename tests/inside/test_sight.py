@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from regard.hub.checkpoint import load_model
-from regard.inside.attribution import explain
-from regard.inside.capture import look
-from regard.inside.image import asker, look_at, show, window_numbers
-from regard.inside.pictures import overlay
-from regard.inside.sight import Places, findings, see
+from regard.inside.capture.image import image_weights, query_objects
+from regard.inside.capture.weights import look
+from regard.inside.draw.overlays import overlay
+from regard.inside.views import explain, show_view
+from regard.inside.views.image import query_name, show_rollout, window_numbers
 from regard.models import CLIP, GPT, MAE, Captioner, CaptionerConfig, CLIPConfig, GPTConfig, MAEConfig, ViT, ViTConfig
+from regard.nn.grids import PatchGrid
 from regard.tasks import PixelModel
 from regard.tasks.object_detector import ObjectDetector
 from regard.tokens.pixel_tokenizer import PixelTokenizer
@@ -27,8 +28,8 @@ def test_one_that_paints_looks_back_at_its_pixels():
     ids = torch.tensor([[4, *size.encode(np.asarray(image)[None, :, :, None])[0]]])
     with torch.inference_mode(), look(model) as seen:
         model(ids)
-    sight = see(painter, image)
-    assert asker(sight, None) == "the last pixel"
+    sight = image_weights(painter.read(image))
+    assert query_name(sight, None) == "the last pixel"
     for layer, weights in zip(sight.layers, seen.of("decoder"), strict=True):
         maps = torch.from_numpy(sight.maps(layer))
         torch.testing.assert_close(maps.flatten(1), weights[0, :, -1, 1:])
@@ -36,8 +37,8 @@ def test_one_that_paints_looks_back_at_its_pixels():
         torch.testing.assert_close(early, weights[0, :, 7, 1:])
         assert not early[:, 7:].any() and early[:, :7].all()
     np.testing.assert_array_equal(sight.pixels, size.decode(ids[:, 1:].numpy())[0])
-    with pytest.raises(ValueError, match="a GPT has no view 'gradient' of what it rests on; leave out --view"):
-        explain(painter, image, "gradient")
+    with pytest.raises(ValueError, match="a GPT for this input are not explained by gradient; leave out --view"):
+        explain(painter.read(image), "gradient")
 
 
 # ---- known weights -----------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ def test_a_head_that_looks_at_one_patch_glows_there():
         model.encoder.position.table[1 + patch[0] * 5 + patch[1], 0] = 10  # only this patch differs from zero
         block.attention.query.bias[6] = 1  # the second head's first number
         block.attention.key_value.weight[6, 0] = 30
-    sight = see(loaded(model), picture(12, 20))
+    sight = image_weights(loaded(model).read(picture(12, 20)))
     first, second = sight.maps(sight.layers[0])
     np.testing.assert_allclose(first, 1 / 16, rtol=1e-4)
     assert second[patch] > 0.999
@@ -62,8 +63,8 @@ def test_a_head_that_looks_at_one_patch_glows_there():
     inside = np.zeros(light.shape, dtype=bool)
     inside[4 * times : 8 * times, 12 * times : 16 * times] = True
     assert light[inside].min() > light[~inside].max()
-    assert float(sight.layers[0].entropy(sight.asks(sight.layers[0]))[1]) == pytest.approx(0, abs=0.01)
-    assert float(sight.layers[0].entropy(sight.asks(sight.layers[0]))[0]) == pytest.approx(4, abs=0.01)
+    assert float(sight.layers[0].entropy(sight.queries(sight.layers[0]))[1]) == pytest.approx(0, abs=0.01)
+    assert float(sight.layers[0].entropy(sight.queries(sight.layers[0]))[0]) == pytest.approx(4, abs=0.01)
 
 
 @pytest.mark.parametrize("size", [(16, 16), (14, 18), (13, 11)])  # divided by the windows, not divided, nor by patches
@@ -72,7 +73,7 @@ def test_a_window_head_that_looks_at_its_neighbour_is_brought_back_to_the_grid(s
     """A bias alone makes each place look one down and two left, if that place is in its window."""
     down, left = 1, 2
     model = swin(image=(14, 14), offsets=version, kernel="full")
-    sight = see(loaded(model), picture(*size), layers=[0, 1])
+    sight = image_weights(loaded(model).read(picture(*size)), layers=[0, 1])
     window, found = sight.layers[0].windows.size, 0
     for block in model.stages[0].blocks:
         numbers = torch.zeros(2 * window - 1, 2 * window - 1, 2)
@@ -80,7 +81,7 @@ def test_a_window_head_that_looks_at_its_neighbour_is_brought_back_to_the_grid(s
         block.position.numbers = lambda numbers=numbers: numbers.flatten(0, 1)
         for parameter in (*block.attention.query.parameters(), *block.attention.key_value.parameters()):
             torch.nn.init.zeros_(parameter)
-    sight = see(loaded(model), picture(*size), layers=[0, 1])
+    sight = image_weights(loaded(model).read(picture(*size)), layers=[0, 1])
     assert [layer.windows.shift for layer in sight.layers] == [0, 2]
     rows, columns = sight.patches.grid
     for layer in sight.layers:
@@ -106,11 +107,11 @@ def test_a_window_head_that_looks_at_its_neighbour_is_brought_back_to_the_grid(s
 
 def test_the_mean_of_all_places_is_the_mean_of_each():
     for model in (swin(), mvit(), cnn(), vit(pooling="mean")):
-        sight = see(loaded(model), picture(14, 18))
-        assert asker(sight, None) == "all places together"
+        sight = image_weights(loaded(model).read(picture(14, 18)))
+        assert query_name(sight, None) == "all cells together"
         for layer in sight.layers:
-            one_by_one = torch.stack([layer.looks(row) for row in torch.eye(len(layer.queries))])
-            torch.testing.assert_close(layer.looks(sight.asks(layer)), one_by_one.mean(0), atol=1e-5, rtol=1e-4)
+            one_by_one = torch.stack([layer.attended(row) for row in torch.eye(len(layer.queries))])
+            torch.testing.assert_close(layer.attended(sight.queries(layer)), one_by_one.mean(0), atol=1e-5, rtol=1e-4)
 
 
 # ---- rollout -----------------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def test_the_mean_of_all_places_is_the_mean_of_each():
 def test_rollout_is_the_product_of_the_paper(pooling, at):
     model = vit(depth=3, pooling=pooling)
     first = int(pooling == "cls")
-    sight = see(loaded(model), picture(12, 20))
+    sight = image_weights(loaded(model).read(picture(12, 20)))
     joint = np.eye(15 + first)
     for layer in sight.layers:
         mean = layer.weights[0].double().numpy().mean(0)
@@ -129,8 +130,7 @@ def test_rollout_is_the_product_of_the_paper(pooling, at):
         joint = mixed / mixed.sum(-1, keepdims=True) @ joint
     row = joint.mean(0) if at is None and not first else joint[0 if at is None else first + 2 * 5 + 1]
     np.testing.assert_allclose(sight.rollout(at), row[first:].reshape(3, 5), atol=1e-6)
-    part = look_at(loaded(model), picture(12, 20), view="rollout", layer=-3)
-    assert len(part.layers) == 1
+    assert show_rollout(loaded(model).read(picture(12, 20)), layer=-3)[0]["layers"] == 1
 
 
 @pytest.mark.parametrize("make", [swin, mvit, cnn])
@@ -138,15 +138,15 @@ def test_rollout_through_grids_that_shrink_is_a_product_too(make):
     """With dense matrices: a coarse place is the mean of those that it was made of."""
 
     def averages(coarse, fine):
-        owners = np.array([coarse.of(place, fine) for place in np.ndindex(*fine.grid)])
+        owners = np.array([coarse.index_of(place, fine) for place in np.ndindex(*fine.grid)])
         found = (np.arange(len(coarse))[:, None] == owners).astype(float)
         return found / found.sum(1, keepdims=True)
 
-    sight = see(loaded(make()), picture(13, 18))
+    sight = image_weights(loaded(make()).read(picture(13, 18)))
     assert len({layer.keys for layer in sight.layers}) > 1
     joint, inputs = np.eye(len(sight.patches)), sight.patches
     for layer in sight.layers:
-        seen = torch.stack([layer.looks(row).mean(0) for row in torch.eye(len(layer.queries))]).double().numpy()
+        seen = torch.stack([layer.attended(row).mean(0) for row in torch.eye(len(layer.queries))]).double().numpy()
         seen = seen / seen.sum(1, keepdims=True)  # what a query gave to places that only fill up goes to the others
         joint = (averages(layer.queries, inputs) + seen @ averages(layer.keys, inputs)) / 2 @ joint
         inputs = layer.queries
@@ -164,8 +164,8 @@ def test_weights_are_those_of_transformers(tmp_path):
     theirs = spread_out(transformers.DeiTModel(config)).eval()
     theirs.save_pretrained(tmp_path)
     ours = loaded(load_model(tmp_path), size=(12, 12))
-    sight = see(ours, picture(31, 17, "RGB"))
-    assert sight.pixels.shape == (12, 12, 3) and sight.layers[0].first == 2  # as the model sees it
+    sight = image_weights(ours.read(picture(31, 17, "RGB")))
+    assert sight.pixels.shape == (12, 12, 3) and sight.layers[0].prefix == 2  # as the model sees it
     pixels = torch.from_numpy(ours.preparation.numbers(sight.pixels))[None]
     with torch.no_grad():
         wanted = theirs(pixels, output_attentions=True).attentions
@@ -180,30 +180,32 @@ def test_mae_and_clip_are_seen_through_their_tower():
     text = dict(vocab_size=31, max_len=7, text_dim=8, text_depth=1, text_heads=2, text_ffn_dim=9, embedding_dim=6)
     for model in (MAE(MAEConfig(**sizes, **decoder)), CLIP(CLIPConfig(**sizes, **text))):
         model = spread_out(model)
-        sight = see(loaded(model), picture(12, 20))
+        sight = image_weights(loaded(model).read(picture(12, 20)))
         part = model.vit if isinstance(model, MAE) else model.vision
         pixels = torch.from_numpy(loaded(model).preparation.numbers(sight.pixels))[None]
         with torch.no_grad(), look(part) as seen:
             part(pixels)
-        assert [layer.number for layer in sight.layers] == [0, 1] and sight.patches == Places((3, 5), 4)
+        assert [layer.number for layer in sight.layers] == [0, 1] and sight.patches == PatchGrid((3, 5), 4)
         for layer, right in zip(sight.layers, seen.of("self"), strict=True):
             np.testing.assert_allclose(sight.maps(layer), right[0, :, 0, 1:].reshape(2, 3, 5).numpy(), atol=1e-6)
 
 
 def test_pooled_keys_lie_on_a_coarser_grid():
-    sight = see(loaded(mvit(key_stride=4)), picture(14, 18))
-    assert [layer.queries for layer in sight.layers] == [Places((7, 9), 2)] * 2 + [Places((4, 5), 4)] * 2
-    assert [layer.keys for layer in sight.layers] == [Places((2, 3), 8)] * 2 + [Places((4, 5), 4)] + [Places((2, 3), 8)]
+    sight = image_weights(loaded(mvit(key_stride=4)).read(picture(14, 18)))
+    assert [layer.queries for layer in sight.layers] == [PatchGrid((7, 9), 2)] * 2 + [PatchGrid((4, 5), 4)] * 2
+    coarse, fine = PatchGrid((2, 3), 8), PatchGrid((4, 5), 4)
+    assert [layer.keys for layer in sight.layers] == [coarse, coarse, fine, coarse]
     for layer in sight.layers:
         np.testing.assert_allclose(sight.maps(layer, (6, 8)).sum((1, 2)), 1, atol=1e-5)
-    assert len(see(loaded(cnn()), picture(14, 18)).layers) == 3
+    assert len(image_weights(loaded(cnn()).read(picture(14, 18))).layers) == 3
 
 
 def test_the_queries_of_a_detr():
     model = loaded(detr(), kind=ObjectDetector)
     image = picture(33, 40)
-    shown, places, found = findings(model, image, least=0.0)
-    assert places == Places((5, 5), 8) and len(found) == 5 and shown.shape == (33, 40, 1)
+    prepared = model.read(image)
+    found, places = query_objects(prepared, least=0.0), prepared.sequences[0].grid
+    assert places == PatchGrid((5, 5), 8) and len(found) == 5 and prepared.image.shape == (33, 40, 1)
     for one, other in zip(found, model.detect([image], threshold=0.0)[0], strict=True):
         assert (one.label, one.score) == (other.label, pytest.approx(other.score, abs=1e-6))
         assert one.box == pytest.approx(other.box, abs=1e-3)
@@ -212,21 +214,21 @@ def test_the_queries_of_a_detr():
         model.model(pixels)
     for one in found:
         np.testing.assert_allclose(one.weights.ravel(), seen.of("cross")[-1][0, :, one.query].mean(0), atol=1e-6)
-    single = findings(model, image, layer=0, head=2, least=0.0)[2]
+    single = query_objects(prepared, layer=0, head=2, least=0.0)
     np.testing.assert_allclose(single[0].weights.ravel(), seen.of("cross")[0][0, 2, single[0].query], atol=1e-6)
-    assert findings(model, image, least=1.0)[2] == []
-    encoder = see(model, image)
+    assert query_objects(prepared, least=1.0) == []
+    encoder = image_weights(model.read(image))
     assert len(encoder.layers) == 2 and encoder.patches == places
     with pytest.raises(ValueError, match="no attention layer 2: the model has 2, 0 to 1"):
-        findings(model, image, layer=2)
+        query_objects(prepared, layer=2)
 
 
 # ---- sizes and mistakes ------------------------------------------------------------------------------------------
 
 
 def test_one_layer_and_one_head_are_all_that_is_seen():
-    sight = see(loaded(vit()), picture(12, 20), layers=-1, head=1)
-    whole = see(loaded(vit()), picture(12, 20))
+    sight = image_weights(loaded(vit()).read(picture(12, 20)), layers=-1, head=1)
+    whole = image_weights(loaded(vit()).read(picture(12, 20)))
     assert [(layer.number, layer.heads) for layer in sight.layers] == [(1, (1,))]
     assert [layer.heads for layer in whole.layers] == [(0, 1), (0, 1)]
 
@@ -235,25 +237,25 @@ def test_one_layer_and_one_head_are_all_that_is_seen():
     ("how", "said"),
     [
         (dict(layer=2), "no attention layer 2: the model has 2, 0 to 1"),
-        (dict(layer=-3, view="rollout"), "no attention layer -3"),
+        (dict(layer=-3, name="rollout"), "no attention layer -3"),
         (dict(head=2), "has no head 2: it has 2, 0 to 1"),
-        (dict(head=0, view="rollout"), "the mean of all heads; leave out the head"),
-        (dict(view="windows"), "a ViT has no view 'windows'; use heads or rollout"),
-        (dict(view="words"), "a ViT has no view 'words'"),
-        (dict(at=(3, 0)), "no patch 3,0: the picture has 3 × 5, 0,0 to 2,4"),
+        (dict(head=0, name="rollout"), "the view rollout has no option head"),
+        (dict(name="windows"), "a ViT has no view 'windows' of this input; use heads or rollout"),
+        (dict(name="words"), "a ViT has no view 'words'"),
+        (dict(patch=(3, 0)), "no patch 3,0: the image has 3 × 5, 0,0 to 2,4"),
     ],
 )
 def test_mistakes_are_said(how, said):
     with pytest.raises(ValueError, match=said):
-        show(loaded(vit()), picture(12, 20), **how)
+        show_view(loaded(vit()).read(picture(12, 20)), **how)
 
 
 def test_places_outside_and_families_unknown():
-    sight = see(loaded(vit()), picture(14, 23))  # what does not fill a patch is cut off
+    sight = image_weights(loaded(vit()).read(picture(14, 23)))  # what does not fill a patch is cut off
     assert sight.patches.grid == (3, 5)
     for at in [(3, 0), (0, 5), (-1, 0)]:
-        with pytest.raises(ValueError, match="the picture has 3 × 5, 0,0 to 2,4"):
+        with pytest.raises(ValueError, match="the image has 3 × 5, 0,0 to 2,4"):
             sight.maps(sight.layers[0], at)
     writer = Captioner(CaptionerConfig(vocab_size=9, widths=(4,), dim=8, heads=2, ffn_dim=9, channels=1))
-    with pytest.raises(ValueError, match="where a Captioner looks on a picture is not known"):
-        see(loaded(writer), picture(12, 20))
+    with pytest.raises(ValueError, match="ConvStem has no attention to look at"):
+        image_weights(loaded(writer).read(picture(12, 20)))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.inside import draw
-from regard.inside.superposition import represented, squeeze
+from regard.inside import draw_figure
+from regard.inside.latent.superposition import represented, squeeze
 
 
 @pytest.fixture(scope="module")
@@ -33,4 +33,4 @@ def test_mistakes_and_settings(tmp_path):
     with pytest.raises(ValueError, match="5 features cannot be squeezed into 6"):
         squeeze(5, 6, (1.0,))
     with pytest.raises(ValueError, match="lie above 0"):
-        draw("superposition", None, shares="1,0")
+        draw_figure("superposition", None, shares="1,0")

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from regard.inside import canvas, views
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
+from regard.inside.draw import canvas, curves, matrices
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.masks import causal, window
 
@@ -32,7 +32,7 @@ def overlaps(labels, axis: int) -> bool:
 @pytest.mark.parametrize("count", [1, 5, 20, 60])
 def test_alignment_labels_can_be_read(tmp_path, count):
     path = tmp_path / "alignment.png"
-    figure = views.draw_alignment(weights(count, count), tokens(count), tokens(count), path, "title")
+    figure = matrices.draw_alignment(weights(count, count), tokens(count), tokens(count), path, "title")
     axes = figure.axes[0]
     labels = [*axes.get_xticklabels(), *axes.get_yticklabels()]
     assert [label.get_text() for label in labels] == tokens(count) * 2
@@ -42,7 +42,7 @@ def test_alignment_labels_can_be_read(tmp_path, count):
         assert not overlaps(axes.get_xticklabels(), 0)
     assert axes.xaxis.get_ticks_position() == "top"
     numbers = [text for text in axes.texts if text.get_text().startswith(".")]
-    assert bool(numbers) == (1 < count <= views.MOST_NUMBERS)
+    assert bool(numbers) == (1 < count <= matrices.MOST_NUMBERS)
     width, height = png_size(path)
     assert 100 < width < 3000 and 100 < height < 3000
 
@@ -54,7 +54,7 @@ def png_size(path) -> tuple[int, int]:
 
 
 def test_everything_drawn_is_on_the_paper():
-    figure = views.draw_alignment(weights(9, 7), tokens(7), tokens(9), None, "a title " * 9)
+    figure = matrices.draw_alignment(weights(9, 7), tokens(7), tokens(9), None, "a title " * 9)
     box, (width, height) = figure.get_tightbbox(figure.canvas.get_renderer()), figure.get_size_inches()
     assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
 
@@ -62,7 +62,7 @@ def test_everything_drawn_is_on_the_paper():
 def test_heads_grid_labels_can_be_read_at_sixty_tokens(tmp_path):
     path = tmp_path / "heads.png"
     layers = {f"decoder.blocks.{i}.cross": weights(2, 60, 60) for i in range(2)}
-    figure = views.draw_heads(layers, tokens(60), tokens(60), path, "heads")
+    figure = matrices.draw_heads(layers, tokens(60), tokens(60), path, "heads")
     top_left, top_right, bottom_left, bottom_right = figure.axes[:4]
     assert min(label.get_fontsize() for label in top_left.get_xticklabels()) >= 7
     assert not overlaps(top_left.get_yticklabels(), 1) and not overlaps(top_left.get_xticklabels(), 0)
@@ -73,16 +73,16 @@ def test_heads_grid_labels_can_be_read_at_sixty_tokens(tmp_path):
 
 
 def test_heads_of_one_layer_stand_four_in_a_row():
-    figure = views.draw_heads(weights(6, 5, 5), tokens(5))
+    figure = matrices.draw_heads(weights(6, 5, 5), tokens(5))
     panels = figure.axes[:6]
     assert [axes.get_title() for axes in panels] == [f"head {i}" for i in range(6)]
     assert panels[4].get_position().y1 < panels[3].get_position().y0
-    assert views.draw_heads(weights(2, 80, 80)).get_size_inches().max() < 6  # without labels: thumbnails
+    assert matrices.draw_heads(weights(2, 80, 80)).get_size_inches().max() < 6  # without labels: thumbnails
 
 
 def test_a_large_grid_stays_below_the_limit_of_pixels():
     layers = {f"{i}": weights(8, 60, 60) for i in range(4)}
-    figure = views.draw_heads(layers, tokens(60))
+    figure = matrices.draw_heads(layers, tokens(60))
     assert figure.dpi < 150 and (figure.get_size_inches() * figure.dpi).prod() <= canvas.MOST_PIXELS * 1.01
 
 
@@ -91,8 +91,8 @@ def test_odd_tokens_in_every_format_without_a_word(tmp_path, suffix, capfd):
     path = tmp_path / "new" / f"x.{suffix}"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        views.draw_alignment(weights(8, 8), ODD, ODD, path, "$not mathematics")
-        views.draw_lines(weights(8, 8), ODD, ODD, path)
+        matrices.draw_alignment(weights(8, 8), ODD, ODD, path, "$not mathematics")
+        matrices.draw_lines(weights(8, 8), ODD, ODD, path)
     assert path.stat().st_size > 1000 and [each.name for each in path.parent.iterdir()] == [path.name]
     assert capfd.readouterr() == ("", "")
 
@@ -102,25 +102,25 @@ def test_labels_are_printable():
 
 
 def test_wrong_paths_and_labels_carry_the_cure(tmp_path):
-    with pytest.raises(ValueError, match=r"a picture ends in .png, .svg, .pdf"):
-        views.draw_alignment(weights(2, 2), ["a", "b"], ["a", "b"], tmp_path / "x.jpeg")
+    with pytest.raises(ValueError, match=r"a figure ends in .png, .svg, .pdf"):
+        matrices.draw_alignment(weights(2, 2), ["a", "b"], ["a", "b"], tmp_path / "x.jpeg")
     with pytest.raises(ValueError, match=r"weights are 2 × 3 \(target × source\), got 2 target labels and 2 source"):
-        views.draw_alignment(weights(2, 3), ["a", "b"], ["a", "b"])
+        matrices.draw_alignment(weights(2, 3), ["a", "b"], ["a", "b"])
     with pytest.raises(ValueError, match="nothing to draw"):
-        views.draw_alignment(torch.zeros(0, 2), ["a", "b"], [])
+        matrices.draw_alignment(torch.zeros(0, 2), ["a", "b"], [])
     with pytest.raises(ValueError, match="no layers to draw"):
-        views.draw_heads({})
+        matrices.draw_heads({})
     with pytest.raises(ValueError, match="no losses to draw"):
-        views.draw_training({"a": [{"step": 1, "lr": 0.1}]})
+        curves.draw_training({"a": [{"step": 1, "lr": 0.1}]})
     with pytest.raises(ValueError, match="no buckets to draw"):
-        views.draw_by_length({"a": []})
+        curves.draw_by_length({"a": []})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_failed_save_leaves_the_old_picture(tmp_path, monkeypatch):
     path = tmp_path / "x.png"
     path.write_text("old")
-    figure = views.draw_alignment(weights(2, 2), ["a", "b"], ["c", "d"])
+    figure = matrices.draw_alignment(weights(2, 2), ["a", "b"], ["c", "d"])
 
     def fail(partial, **how):
         partial.write_text("half")
@@ -137,7 +137,7 @@ def test_lines_by_length_name_each_run_and_count_sentences(tmp_path):
         "attention": [("1–5", 30.0, 1200), ("6–10", 29.0, 80)],
         "fixed": [("1–5", 29.9, 1200), ("6–10", None, 80)],
     }
-    figure = views.draw_by_length(series, tmp_path / "x.png", "BLEU")
+    figure = curves.draw_by_length(series, tmp_path / "x.png", "BLEU")
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1–5\nn = 1,200", "6–10\nn = 80"]
     names = [text for text in axes.texts if text.get_text() in series]
@@ -145,7 +145,7 @@ def test_lines_by_length_name_each_run_and_count_sentences(tmp_path):
 
 
 def test_buckets_of_one_label_stay_apart_and_lines_may_have_gaps():
-    figure = views.draw_by_length({"a": [("4", 9.5, 3), ("4", 8, 3), ("5", None, 2)], "b": [("4", None, 3)]})
+    figure = curves.draw_by_length({"a": [("4", 9.5, 3), ("4", 8, 3), ("5", None, 2)], "b": [("4", None, 3)]})
     first, second = (line.get_ydata() for line in figure.axes[0].lines[:2])
     assert list(first[:2]) == [9.5, 8] and math.isnan(first[2]) and all(map(math.isnan, second))
 
@@ -158,15 +158,15 @@ def test_names_of_lines_are_spread_within_the_axes():
 def test_training_curves(tmp_path):
     records = [{"step": i, "loss": 5 / i, "lr": 1e-3} for i in range(1, 300)]
     records += [{"step": 100, "valid_loss": 2.0}, {"step": 200, "valid_loss": 1.5}]
-    figure = views.draw_training({"one": records, "two": records[:50]}, tmp_path / "x.svg")
+    figure = curves.draw_training({"one": records, "two": records[:50]}, tmp_path / "x.svg")
     losses, rates = figure.axes
     assert "held out" in losses.get_title(loc="left") and sum(len(line.get_xdata()) > 0 for line in rates.lines) == 2
     assert sorted(text.get_text() for text in losses.texts) == ["one", "two"]
-    assert views.running_mean([3.0] * 5, 0.9) == pytest.approx([3.0] * 5)
+    assert curves.running_mean([3.0] * 5, 0.9) == pytest.approx([3.0] * 5)
 
 
 def test_masks_are_drawn_as_they_are(tmp_path):
-    figure = views.draw_masks({"a": causal(), "b": causal() & window(1)}, tmp_path / "x.png", length=5)
+    figure = matrices.draw_masks({"a": causal(), "b": causal() & window(1)}, tmp_path / "x.png", length=5)
     assert (figure.axes[0].images[0].get_array() == torch.ones(5, 5).tril().numpy()).all()
     assert figure.axes[1].images[0].get_array().sum() == 9
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.inside.text import read
-from regard.inside.words import compare_word, draw_word, find_word, render_word
+from regard.inside.latent.words import compare_word, draw_word, find_word, render_word
 from regard.tasks import load
 from tests.inside.loaded import TEXTS, encoder, recurrent, writer
 
@@ -83,12 +82,12 @@ def test_a_capital_letter_is_another_entry_of_a_vocabulary_that_has_them():
 
 def test_whole_words_only_and_the_first_of_several():
     loaded, text = writer(), TEXTS[2]
-    reading = read(loaded, text)
+    reading = loaded.read(text)
     tokens = find_word("bank", text, 1, reading)
-    spans = [reading.spans[token] for token in tokens]
+    spans = [reading.sequences[0].spans[token] for token in tokens]
     assert text[min(a for a, _ in spans) : max(b for _, b in spans)] == "bank" and spans[0][0] == text.index("bank")
-    umlaut = read(loaded, TEXTS[3])
-    spans = [umlaut.spans[token] for token in find_word("grüße", TEXTS[3], 1, umlaut)]
+    umlaut = loaded.read(TEXTS[3])
+    spans = [umlaut.sequences[0].spans[token] for token in find_word("grüße", TEXTS[3], 1, umlaut)]
     assert (spans[0][0], spans[-1][1]) == (0, 5)
 
 
@@ -128,7 +127,7 @@ def test_the_table_and_the_picture_show_the_numbers(tmp_path):
     box, size = figure.get_tightbbox(figure.canvas.get_renderer()), figure.get_size_inches()
     assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= size[0] and box.y1 <= size[1]
     assert (tmp_path / "bank.png").stat().st_size > 10_000
-    with pytest.raises(ValueError, match="a picture ends in"):
+    with pytest.raises(ValueError, match="a figure ends in"):
         draw_word(found, tmp_path / "bank.gif")
 
 

@@ -8,11 +8,11 @@ from regard.nn.masks import (
     edges,
     everything,
     global_tokens,
-    marked,
     padding,
     prefix,
     segments,
     strided,
+    valid_keys,
     window,
 )  # fmt: skip
 
@@ -27,7 +27,7 @@ RULES = {
     "everything": (everything(), lambda b, i, j: True),
     "causal": (causal(), lambda b, i, j: j <= i),
     "padding": (padding(torch.tensor(LENGTHS)), lambda b, i, j: j < LENGTHS[b]),
-    "marked": (marked(torch.tensor(MARKS).bool()), lambda b, i, j: bool(MARKS[b][j])),
+    "marked": (valid_keys(torch.tensor(MARKS).bool()), lambda b, i, j: bool(MARKS[b][j])),
     "window": (window(2), lambda b, i, j: abs(i - j) <= 2),
     "strided": (strided(3), lambda b, i, j: (i - j) % 3 == 0),
     "global": (global_tokens(2), lambda b, i, j: i < 2 or j < 2),

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.inside.capture import look, watch
+from regard.inside.capture.weights import look, watch
 from regard.nn.kernels import Additive, Cosine, Dot, General, Kernel, Normalized
 from regard.nn.weights import behind_kernels, find_kernels
 from tests.laws.cases import CASES, KERNEL_CASES, example, has, make

@@ -5,9 +5,9 @@ import torch
 
 from regard.data.sets.batches import IGNORE, pad
 from regard.decode import Sampling, beam_search, generate
-from regard.inside.capture import crossing, look
+from regard.inside.capture.weights import cross_attention, look
 from regard.models import Captioner, CaptionerConfig
-from regard.nn.convolution import Eye
+from regard.nn.convolution import ConvStem
 
 V, EOS = 23, 2
 DECODERS = ("recurrent", "transformer")
@@ -26,7 +26,7 @@ def pictures(count=4, side=32):
 @pytest.mark.parametrize("widths", [(4,), (4, 5), (4, 5, 6)])
 def test_a_place_sees_its_surroundings_and_nothing_else(widths):
     config = CaptionerConfig(image=96, widths=widths)
-    eye = Eye(3, widths, 8).double()
+    eye = ConvStem(3, widths, 8).double()
     pixels = torch.randn(1, 3, 96, 96).double().requires_grad_()
     found = eye(pixels)
     assert found.shape[2:] == config.grid and config.cell_side == 2 ** len(widths)
@@ -39,7 +39,7 @@ def test_a_place_sees_its_surroundings_and_nothing_else(widths):
 
 
 def test_pictures_of_any_size_have_a_place_for_each_pixel():
-    eye = Eye(1, (4, 5), 8)
+    eye = ConvStem(1, (4, 5), 8)
     for side in (1, 4, 7, 13):
         assert eye(torch.randn(1, 1, side, 5)).shape == (1, 8, -(-side // 4), 2)
 
@@ -51,8 +51,8 @@ def test_the_recurrent_decoder_is_the_lectures():
     writer = model.writer
     with torch.no_grad():
         found = model(pixels, target)
-        weights = crossing(model, dict(pixels=pixels, target=target))
-        h = model.places(pixels)
+        weights = cross_attention(model, dict(pixels=pixels, target=target))
+        h = model.cells(pixels)
         s = writer.begin[0](h.mean(1)).tanh()
         for t in range(4):
             e = torch.tanh(writer.query(s)[:, None] + writer.key(h)) @ writer.kernel.vector.flatten()

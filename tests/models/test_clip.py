@@ -92,9 +92,9 @@ def test_published_sizes():
     ("changes", "message"),
     [
         (dict(head_dim=5), "leave head_dim and kv_heads unset"),
-        (dict(position="grid"), "position=grid is for pictures"),
+        (dict(position="grid"), "position=grid is for images"),
         (dict(text_heads=3), "heads=3 does not divide dim=20"),
-        (dict(stem=(5, 6)), "2 convolutions that halve a picture give patches of 4 pixels, got patch=3"),
+        (dict(stem=(5, 6)), "2 convolutions that halve an image give patches of 4 pixels, got patch=3"),
         (dict(embedding_dim=0), "embedding_dim=0 must be at least 1"),
         (dict(patch=17), "no patch of 17 × 17 pixels fits"),
     ],

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from regard.doctor.laws import close, differs
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import DETR, DETRConfig
 from regard.native.quantized import quantize
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.nn.lora import add_low_rank
 from regard.nn.positioned import PositionedAttention, grid_sinusoids
 from tests.laws.cases import make
@@ -94,14 +94,14 @@ def test_a_matrix_that_cannot_be_cut_gives_the_same():
 
 
 def test_scores_and_boxes_are_taken_apart():
-    scores, boxes = apart(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0, -50.0, 50.0]]))
+    scores, boxes = split_predictions(torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0, -50.0, 50.0]]))
     assert scores.tolist() == [[1, 2, 3]] and boxes.tolist() == [[0.5, 0.5, pytest.approx(0), pytest.approx(1)]]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(dim=30, heads=3), "places need a width divisible by 4, got dim=30; use 32"),
+        (dict(dim=30, heads=3), "positions need a width divisible by 4, got dim=30; use 32"),
         (dict(widths=(8,)), "must have a positive number a stage"),
         (dict(widths=(3, 8)), "bottlenecks are a quarter"),
         (dict(queries=0), "queries=0 must be at least 1"),

@@ -7,7 +7,7 @@ from regard.data.sets.batches import Batch
 from regard.doctor import laws
 from regard.models import MAEConfig
 from regard.nn.patches import cut
-from regard.objectives.pixels import hidden_pixels
+from regard.objectives.pixels import masked_pixels
 from tests.laws.cases import SMALL, example, make
 
 
@@ -45,7 +45,7 @@ def test_each_guess_is_at_its_place():
 def test_the_loss_is_of_hidden_patches_alone():
     model = make("mae", normalized=True).double()
     inputs = example(model)
-    loss, count = hidden_pixels(model, Batch(inputs, inputs["pixels"], ()))
+    loss, count = masked_pixels(model, Batch(inputs, inputs["pixels"], ()))
     patches = cut(inputs["pixels"], 3)
     wanted = (patches - patches.mean(-1, keepdim=True)) / (patches.var(-1, keepdim=True) + 1e-6).sqrt()
     each = (model(**inputs) - wanted).square().mean(-1)

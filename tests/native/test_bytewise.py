@@ -200,7 +200,7 @@ def test_another_shape_is_refused():
     with pytest.raises(ValueError, match="a matrix of bytes has the shape"):
         compiled.linear(torch.randn(2, 33), Weight(packed.values[:1], 33, 33, "bytes", packed.scales))
     program = Program([Embed(Columns("x", 0, 33), packed, 1.0, None)], {"x": 33})
-    with pytest.raises(Unsupported, match="token vectors are not kept as bytes"):
+    with pytest.raises(Unsupported, match="an embedding cannot be stored as bytes"):
         compiled.Compiled(program, None)
 
 

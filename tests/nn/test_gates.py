@@ -16,7 +16,7 @@ from regard.nn.gates import (
     gate_weights,
     gated_update,
     hard_lookup,
-    look_by_place,
+    location_attention,
     mix,
     separate_keys_and_values,
     several_heads,
@@ -203,8 +203,8 @@ def test_content_follows_the_token_and_location_the_place():
     close(soft_lookup(q, k[:, :, order], v[:, :, order], temperature=1.0), found, "by content")
 
     bias = positions["alibi"](dim=D, heads=3, head_dim=2, max_len=T).bias()
-    mixed, weights = look_by_place(v, bias, mask=causal())
-    other, same = look_by_place(v[:, :, order], bias, mask=causal())
+    mixed, weights = location_attention(v, bias, mask=causal())
+    other, same = location_attention(v[:, :, order], bias, mask=causal())
     assert torch.equal(weights, same)
     differs(other, mixed, "by place")
     close(mixed, weights @ v, "the mixture")

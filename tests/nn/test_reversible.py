@@ -10,8 +10,8 @@ import torch
 
 from regard.doctor.laws import close, differs, direction
 from regard.hub.maps.gpt2 import GPT2
-from regard.inside.capture import look
-from regard.inside.words import watched
+from regard.inside.capture.states import stack_states
+from regard.inside.capture.weights import look
 from regard.models import GPT, Bert, BertConfig, GPTConfig
 from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
@@ -276,7 +276,7 @@ def test_features_redrawn_before_the_way_back_are_noticed(shared):
 @torch.no_grad()
 def test_what_leaves_a_block_is_the_mean_of_the_streams():
     made, x = stack(cross=False, dropout=0.0), vectors()
-    with watched(made) as states:
+    with stack_states(made) as states:
         made(x, mask=causal())
     first = copy.copy(made)
     first.blocks, first.norm = made.blocks[:1], torch.nn.Identity()

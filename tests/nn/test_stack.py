@@ -13,7 +13,7 @@ from regard.models import Bert, BertConfig
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.masks import causal, everything
-from regard.nn.stack import Stack, build_position, silence
+from regard.nn.stack import Stack, build_position, zero_output_init
 
 B, T, D, DEPTH = 2, 5, 12, 3
 CONFIG = BlockConfig(dim=D, heads=3, ffn_dim=29, max_len=11, dropout=0.0, position="rotary")
@@ -73,7 +73,7 @@ def test_a_silenced_stack_adds_nothing_and_learns():
     for block in made.blocks:  # as `glorot` leaves them
         for part in (block.attention.out, block.feedforward.down):
             torch.nn.init.zeros_(part.bias)
-    silence(made)
+    zero_output_init(made)
     assert torch.equal(made(x, mask=everything()), x)
     differs(loud(x, mask=everything()), x, "the blocks start with weights")
     made(x, mask=everything()).square().sum().backward()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard.data.sets.batches import Batch
-from regard.objectives.contrastive import SHARPEST, contrastive, pictures_and_texts
+from regard.objectives.contrastive import SHARPEST, contrastive, image_text_contrast
 
 
 def unit(x):
@@ -58,9 +58,9 @@ def test_texts_that_are_right_too_are_no_wrong_answers():
     left, right = torch.randn(4, 3).double(), torch.randn(4, 3).double()
     same = np.eye(4, dtype=bool)
     same[0, 2] = same[2, 0] = same[1, 3] = True
-    loss, count = pictures_and_texts(Given(left, right), Batch({}, torch.tensor(same), ()))
+    loss, count = image_text_contrast(Given(left, right), Batch({}, torch.tensor(same), ()))
     assert count == 4 and loss.item() == pytest.approx(by_hand(left.numpy(), right.numpy(), 0.2, same))
-    alone, _ = pictures_and_texts(Given(left, right), Batch({}, torch.ones(4, 4).bool(), ()))
+    alone, _ = image_text_contrast(Given(left, right), Batch({}, torch.ones(4, 4).bool(), ()))
     assert alone.item() == pytest.approx(0, abs=1e-9), "where nothing is wrong there is nothing to learn"
 
 
@@ -69,5 +69,5 @@ def test_the_temperature_learns_down_to_a_limit():
     targets = torch.eye(5, dtype=torch.bool)
     for temperature, moves in ((0.2, True), (SHARPEST / 2, False)):
         model = Given(left, right, temperature)
-        pictures_and_texts(model, Batch({}, targets, ()))[0].backward()
+        image_text_contrast(model, Batch({}, targets, ()))[0].backward()
         assert (model.temperature.grad.abs() > 0) == moves

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.sets.batches import IGNORE, Batch
-from regard.objectives.labels import TEMPERATURE, likeness, span, text_labels, token_labels
+from regard.objectives.labels import TEMPERATURE, similarity, span, text_labels, token_labels
 from regard.objectives.masked import masked_tokens
 from tests.parity.peers import VOCAB, batch, encoder, saved
 
@@ -121,7 +121,7 @@ def test_likeness_by_hand(tmp_path):
     cosine = [[float(torch.dot(a, b) / a.norm() / b.norm()) for b in means[2:]] for a in means[:2]]
     squares = (cosine[0][0] - 1.0) ** 2 + (cosine[1][1] - 0.3) ** 2
     found = torch.tensor(cosine[0]).div(TEMPERATURE).log_softmax(0)[0].item()  # only the first pair means the same
-    summed, count = likeness(ours, Batch(own, alike, ()))
+    summed, count = similarity(ours, Batch(own, alike, ()))
     assert count == 2 and summed.item() == pytest.approx(squares - found, abs=1e-4)
     summed.backward()
     assert ours.embedding.weight.grad.abs().sum() > 0

@@ -7,9 +7,9 @@ import torch
 
 from regard.data.sets.batches import Batch
 from regard.hub import export_model, load_model
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import CLIP, CLIPConfig
-from regard.objectives.contrastive import pictures_and_texts
+from regard.objectives.contrastive import image_text_contrast
 from tests.parity.peers import CLOSE, change_config, far, random_model, saved
 
 transformers = pytest.importorskip("transformers")
@@ -99,7 +99,7 @@ def test_the_loss_is_theirs(tmp_path):
     ids, lengths = ids[:5], lengths[:5]
     wanted = theirs(input_ids=ids, pixel_values=pixels, return_loss=True).loss
     batch = Batch(dict(pixels=pixels, ids=ids, lengths=lengths), torch.eye(5, dtype=torch.bool), ())
-    loss, count = pictures_and_texts(ours, batch)
+    loss, count = image_text_contrast(ours, batch)
     assert count == 5 and (loss / count).item() == pytest.approx(wanted.item(), abs=CLOSE)
 
 
@@ -141,7 +141,7 @@ def test_a_model_from_here_opens_there(tmp_path):
     ("changes", "fragment"),
     [
         (dict(architectures=["CLIPForImageClassification"]), "architectures='CLIPForImageClassification'"),
-        (dict(vision_config=PICTURES | dict(hidden_act="gelu")), "hidden_act is 'gelu' for pictures and 'quick_gelu'"),
+        (dict(vision_config=PICTURES | dict(hidden_act="gelu")), "hidden_act is 'gelu' for images and 'quick_gelu'"),
         (dict(text_config_dict=dict(hidden_size=33)), "text_config_dict and text_config give two values"),
         (dict(vision_config=PICTURES | dict(hidden_act="mish")), "vision_config.hidden_act='mish' is not known"),
         (dict(vision_config=PICTURES | dict(num_attention_heads=3)), "heads is vision_config.num_attention_heads"),

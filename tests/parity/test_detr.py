@@ -14,7 +14,7 @@ from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.inside.capture import look
 from regard.models import preset
 from regard.models.detr import DETR, DETRConfig
-from regard.nn.heads import apart
+from regard.nn.heads import split_predictions
 from regard.objectives.matching import generalized_iou, match, set_loss
 from tests.parity.peers import CLOSE, change_config, change_tensors, far, random_model, saved
 
@@ -54,7 +54,7 @@ def images(sizes=None, rows=53, columns=71):
 def check(ours, theirs, sizes=None):
     pixels, mask = images(sizes)
     told = theirs(pixels, pixel_mask=mask)
-    scores, boxes = apart(ours(pixels, sizes))
+    scores, boxes = split_predictions(ours(pixels, sizes))
     assert far(scores, told.logits) <= CLOSE and (boxes - told.pred_boxes).abs().max() <= CLOSE
     assert far(ours.features(pixels, sizes), told.last_hidden_state) <= CLOSE
 
@@ -82,7 +82,7 @@ def test_a_model_whose_norms_learned_opens_there(tmp_path):
     theirs, info = transformers.AutoModelForObjectDetection.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     with torch.no_grad():
-        told, (scores, boxes) = theirs.eval()(images()[0]), apart(ours(images()[0]))
+        told, (scores, boxes) = theirs.eval()(images()[0]), split_predictions(ours(images()[0]))
     assert (scores - told.logits).abs().max() <= CLOSE and (boxes - told.pred_boxes).abs().max() <= CLOSE
     assert load_model(tmp_path).config.frozen
 
@@ -166,7 +166,7 @@ def test_the_loss_and_the_matching(tmp_path):
         wanted = theirs(pixels, pixel_mask=mask, labels=told).loss
         last = set_loss(ours.answers(states[-1:]), targets)
         assert last.item() == pytest.approx(wanted.item(), abs=CLOSE)
-        scores, boxes = apart(ours.answers(states))
+        scores, boxes = split_predictions(ours.answers(states))
         config = theirs.config
         config.auxiliary_loss = True
         every, _, _ = losses.ForObjectDetectionLoss(scores[-1], told, "cpu", boxes[-1], config, scores, boxes)

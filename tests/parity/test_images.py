@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from regard.data.sets.batches import Batch
 from regard.hub import export_model, load_model
 from regard.models import MAE, MAEConfig, ViT, ViTConfig
-from regard.objectives.pixels import hidden_pixels
+from regard.objectives.pixels import masked_pixels
 from tests.parity.peers import CLOSE, change_config, change_tensors, far, random_model, saved
 
 transformers = pytest.importorskip("transformers")
@@ -127,7 +127,7 @@ def check_mae(ours, theirs, seed=7):
     assert far(ours.features(pixels, noise), theirs.vit(pixels, noise=noise).last_hidden_state) <= CLOSE
     assert far(ours(pixels, noise), told.logits) <= CLOSE
     assert torch.equal(ours.order(noise)[1].float(), told.mask)
-    loss, count = hidden_pixels(ours, Batch({"pixels": pixels, "noise": noise}, pixels, ()))
+    loss, count = masked_pixels(ours, Batch({"pixels": pixels, "noise": noise}, pixels, ()))
     assert count == told.mask.sum() and (loss / count).item() == pytest.approx(told.loss.item(), abs=CLOSE)
 
 

@@ -114,7 +114,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     one, two = folder / "0.png", folder / "1.png"
     found = rows(capsys, "detect", run, one, two, "--threshold", "0", "--out", tmp_path / "drawn")
     assert [row["image"] for row in found] == [str(one), str(two)] and all(len(row["objects"]) == 3 for row in found)
-    assert found[0]["things"][0].keys() == {"label", "score", "box"}
+    assert found[0]["objects"][0].keys() == {"label", "probability", "box"}
     assert read_image(tmp_path / "drawn" / "1.png").size == (540, 450)
     lines = said(capsys, "detect", run, one, "--threshold", "0", "--out", tmp_path / "boxes.png")
     assert len(lines) == 3 and lines[0].split("\t")[0] in NAMES and (tmp_path / "boxes.png").exists()
@@ -173,7 +173,7 @@ def test_scenes_and_other_labels_from_trained_weights(run, tmp_path):
 
 def test_more_things_than_queries(folder, tmp_path):
     plan = recipe("detr", SMALL | {"data.coco": str(folder / "boxes.json"), "model.queries": 1})
-    with pytest.raises(ValueError, match="some picture shows 2 things, but queries=1 .* use --model.queries 4"):
+    with pytest.raises(ValueError, match="some image has 2 objects, but queries=1 .* use --model.queries 4"):
         fit(plan, tmp_path, quiet=True)
 
 

@@ -8,7 +8,7 @@ from PIL import Image
 from regard.data.generated.scenes import COLOURS, SHAPES, scenes
 from regard.eval.scores import chosen_data, evaluate
 from regard.hub import load_model
-from regard.inside.captions import draw_words, gains, word_maps, words_of
+from regard.inside.views.captions import draw_words, gains, word_maps, words_of
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import ImageCaptioner, load
 from regard.tasks.metrics import caption_scores
@@ -119,7 +119,7 @@ def test_at_the_command_line(capsys, runs, table, tmp_path):
     (tmp_path / "text.png").write_text("text")
     assert "text.png is no image" in fails(capsys, "caption", run, tmp_path / "text.png")
     assert "no such image: nowhere.png" in fails(capsys, "caption", run, "nowhere.png")
-    assert "a picture ends in .png" in fails(capsys, "caption", run, red, "--look", "words.txt")
+    assert "a figure ends in .png" in fails(capsys, "caption", run, red, "--look", "words.txt")
     assert "it does not translate; choose another model" in fails(capsys, "translate", run, "text")
 
 
@@ -153,8 +153,7 @@ def test_captions_that_are_too_long_are_left_out(table, tmp_path, capsys):
 
 
 def test_scenes_are_drawn_learned_and_scored(tmp_path, capsys, monkeypatch):
-    for module in ("regard.data.sets.captioned_images", "regard.recipes.captioner"):
-        monkeypatch.setattr(f"{module}.HELD_OUT", 4)
+    monkeypatch.setattr("regard.data.sets.captioned_images.HELD_OUT", 4)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items() if name != "model.widths"]
     call("train", "captioner", "--out", tmp_path, "--model.widths", "6,8", "--data.count", 24, "--data.size", 16,
          "--data.most", 1,

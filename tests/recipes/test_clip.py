@@ -16,11 +16,12 @@ from regard.data.sets.captioned_images import CaptionedImages
 from regard.data.sets.image_text_pairs import LABELS, PairedConfig, PairStream
 from regard.eval.scores import evaluate
 from regard.hub import export_model, load_model
-from regard.inside.capture import look
+from regard.inside.capture.weights import look
 from regard.models import ViT, ViTConfig
 from regard.recipes import Recipe, fit, recipe
-from regard.recipes.clip import END, recall
+from regard.recipes.clip import END
 from regard.tasks import ImageTextMatcher, load
+from regard.tasks.metrics import recall_scores
 from tests.cli.calling import call, fails, rows, said
 from tests.recipes.test_pictures import COLOURS
 
@@ -71,7 +72,7 @@ def test_scenes_are_named_fully_and_briefly(monkeypatch):
     assert each == [f"a {thing.colour} {thing.shape}" for thing in first.objects] and brief == " and ".join(each)
     assert full == first.caption
     assert all(len(texts) == 1 for texts in valid.captions)
-    alone, labels = data.alone(7)
+    alone, labels = data.single_objects(7)
     assert labels == LABELS and len(set(labels)) == 40
     assert len(alone) == 7 and all(texts[0] in labels for texts in alone.captions)
     wanted = scenes("test", 7, 32, 1)[3]
@@ -129,7 +130,7 @@ def test_search_by_words_or_by_a_picture(run, folder, tmp_path):
         loaded.search("red", tmp_path)
     skipped = []
     assert loaded.search("red", tmp_path, skipped=skipped) == [] and "bad.png is no image" in skipped[0]
-    with pytest.raises(ValueError, match="holds no pictures"):
+    with pytest.raises(ValueError, match="holds no images"):
         (tmp_path / "empty").mkdir()
         loaded.search("red", tmp_path / "empty")
 
@@ -144,7 +145,9 @@ def test_scores(run, folder):
     loaded, data = load(run), PairedConfig(images=str(folder / "table.csv"))
     pictures = data.read(data.images)
     wrong = type(pictures)(pictures.pixels[::-1].copy(), [("something pink",)] * 59 + [("something red",)])
-    assert recall(loaded, wrong)[0]["picture_recall_at_1"] <= 50
+    texts = ["something pink", "something red"]
+    found = recall_scores(loaded.embed_arrays(wrong.pixels), loaded.embed_texts(texts), wrong.captions, texts)[0]
+    assert found["picture_recall_at_1"] <= 50
 
 
 def test_scores_of_scenes(tmp_path, monkeypatch):
@@ -181,9 +184,9 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert said(capsys, "classify", run, red, "--zero-shot", *names)[0].startswith("something red\t")
     found = rows(capsys, "classify", run, "--zero-shot", names[0], "--zero-shot", names[1], red, blue)
     assert [row["labels"][0]["label"] for row in found] == names
-    assert [row["text"] for row in found] == [str(red), str(blue)]
+    assert [row["image"] for row in found] == [str(red), str(blue)]
     found = rows(capsys, "embed", run, "--search", "something blue", "--in", folder, "--count", 2)
-    assert len(found) == 2 and all(int(one["path"].rpartition("/")[2][:-4]) % 3 == 2 for one in found)
+    assert len(found) == 2 and all(int(one["image"].rpartition("/")[2][:-4]) % 3 == 2 for one in found)
     assert said(capsys, "embed", run, "--search", red, "--in", folder, "--count", 1)[0] == f"1.0000\t{red}"
     (tmp_path / "lines.txt").write_text("something blue\nsomething red\n")
     assert rows(capsys, "embed", run, "--search", red, "--in", tmp_path / "lines.txt")[0]["line"] == 2
@@ -199,7 +202,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
 def test_mistakes(capsys, run, folder, tmp_path):
     red = folder / "0.png"
     assert "has no labels of its own; name some texts: --zero-shot" in fails(capsys, "classify", run, red)
-    assert "not --second" in fails(capsys, "classify", run, red, "--second", "a", "--zero-shot", "b")
+    assert "leave out --second" in fails(capsys, "classify", run, red, "--second", "a", "--zero-shot", "b")
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png", "--zero-shot", "a", "b")
     assert "labels must differ" in fails(capsys, "classify", run, red, "--zero-shot", "a", "a")
     assert "a label of --zero-shot is empty" in fails(capsys, "classify", run, red, "--zero-shot", "a", " ")
@@ -209,11 +212,11 @@ def test_mistakes(capsys, run, folder, tmp_path):
     search = ("embed", run, "--search", "a", "--in", folder)
     for words in ((red,), ("--input", folder / "table.csv"), ("--out", tmp_path / "vectors.npy")):
         assert "does not go with --search" in fails(capsys, *search, *words)
-    assert "holds no pictures" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
+    assert "holds no images" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_text("text")
     line = fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "broken")
-    assert "no picture of" in line and "a.png is no image" in line
+    assert "no image of" in line and "a.png is no image" in line
     assert "nowhere" in fails(capsys, "embed", run, "--search", "a", "--in", tmp_path / "nowhere")
     (tmp_path / "table.csv").write_text("path,caption\nmissing.png,something\n")
     given = ["--data.images", tmp_path / "table.csv", "--out", tmp_path / "out"]
@@ -223,7 +226,7 @@ def test_mistakes(capsys, run, folder, tmp_path):
 def test_any_model_that_sees_finds_pictures_like_a_picture(capsys, folder, tmp_path):
     export_model(ViT(ViTConfig(image=12, patch=4, dim=16, heads=2, depth=1, ffn_dim=24)), tmp_path / "vit")
     (row,) = rows(capsys, "embed", tmp_path / "vit", "--search", folder / "7.png", "--in", folder, "--count", 1)
-    assert row["path"] == str(folder / "7.png") and row["score"] == pytest.approx(1, abs=1e-5)
+    assert row["image"] == str(folder / "7.png") and row["score"] == pytest.approx(1, abs=1e-5)
     assert said(capsys, "embed", tmp_path / "vit", folder / "7.png", "--out", tmp_path / "vectors.npy") == []
     assert np.load(tmp_path / "vectors.npy").shape == (1, 16)
     (tmp_path / "lines.txt").write_text("a\n")

@@ -19,20 +19,20 @@ SMALL = {
 @pytest.mark.parametrize(
     ("name", "field", "value", "cure"),
     [
-        *((name, "model.image", 16, "follows from the pictures; use --data.size")
+        *((name, "model.image", 16, "follows from the images; use --data.size")
           for name in ("vit", "swin", "mvit", "captioner", "clip", "mae", "simclr", "detr")),
-        *((name, "model.channels", 3, "follows from the pictures; use --data.channels")
+        *((name, "model.channels", 3, "follows from the images; use --data.channels")
           for name in ("vit", "cnn-attention", "mae", "simclr")),
-        *((name, "model.channels", 1, "follows from the pictures; use --data.channels")
+        *((name, "model.channels", 1, "follows from the images; use --data.channels")
           for name in ("captioner", "clip", "detr")),
-        *((name, "model.labels", "a,b", "follows from the pictures; leave it out")
+        *((name, "model.labels", "a,b", "follows from the images; leave it out")
           for name in ("vit", "swin", "detr", "simclr")),
         ("captioner", "model.vocab-size", 50, "follows from the texts; use --data.vocab-size"),
         ("clip", "model.vocab_size", 50, "follows from the texts; use --data.vocab-size"),
         *((name, "model.vocab_size", 50, "follows from the texts; use --data.vocab-size")
           for name in ("lm", "bert", "translate", "t5", "classify")),
         ("pixel", "model.vocab_size", 50, "follows from the colours; use --data.levels"),
-        ("pixel", "model.max_len", 50, "follows from the pictures; use --data.size"),
+        ("pixel", "model.max_len", 50, "follows from the images; use --data.size"),
         *((name, "train.smoothing", 0.1, "has no effect where nothing is labelled; leave it out")
           for name in ("mae", "simclr", "clip")),
     ],
@@ -122,7 +122,7 @@ def test_a_stored_recipe_says_what_followed_from_its_data(capsys, tmp_path):
     call("train", "vit", "--config", stored, "--out", tmp_path / "again", "--quiet")
     assert Recipe.load(tmp_path / "again" / "recipe.toml") == Recipe.load(stored)
     capsys.readouterr()
-    cure = "--model.image follows from the pictures; use --data.size"
+    cure = "--model.image follows from the images; use --data.size"
     where = ("--out", tmp_path / "run")
     assert cure in fails(capsys, "train", "vit", "--config", stored, "--model.image", 20)
     assert cure in fails(capsys, "train", "vit", "--resume", "--model.image", 20, *where)

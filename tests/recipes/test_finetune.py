@@ -165,7 +165,7 @@ def test_checkpoints_that_cannot_learn_the_task(tiny, tmp_path):
     lm, bert = str(tiny.run("lm")), str(tiny.run("bert"))
     with pytest.raises(ValueError, match="is a gpt; tag needs an encoder such as bert"):
         recipe("tag", {"data.base": lm})
-    with pytest.raises(ValueError, match="is a bert; instructions are for models that continue texts"):
+    with pytest.raises(ValueError, match="is a bert; instructions are for language models"):
         recipe("instruct", {"data.base": bert})
     plan = recipe("embed", tiny.files["embed"] | {"data.base": bert, "data.tune": "head"})
     with pytest.raises(ValueError, match="no head to tune by itself; use --data.tune all or lora"):
@@ -215,8 +215,9 @@ def test_labels_of_a_published_classifier_are_its_own(tiny, tmp_path):
 
 def test_an_instruction_begins_as_the_base_begins_its_texts(tiny, tmp_path):
     """Llama's texts begin with <s>: so do the instructions that it learns."""
-    from regard.recipes.examples import encode_instructions
     from tokenizers.processors import TemplateProcessing
+
+    from regard.recipes.finetune import encode_instructions
 
     tokenizer = load(tiny.run("lm")).tokenizer
     tokenizer.inner.post_processor = TemplateProcessing(

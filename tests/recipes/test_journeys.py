@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from regard.recipes.examples import PROMPT_END, collate_instructions, encode_instructions
 
 from regard.data.generated import docs
 from regard.data.sets import labelled_texts as labelled
 from regard.data.sets import running_text as text
+from regard.data.sets import text_pairs
 from regard.data.sets.batches import IGNORE, IdPair
 from regard.eval import scores
 from regard.eval.report import report
-from regard.recipes import Recipe, fit, lm, recipe, t5
+from regard.recipes import Recipe, fit, recipe
+from regard.recipes.finetune import PROMPT_END, collate_instructions, encode_instructions
+from regard.recipes.t5 import corrupt_windows
 from regard.runs.fit import prepare, with_steps
-from regard.tasks import load
+from regard.tasks import load, metrics
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics
 from regard.train.progress import Line
@@ -84,7 +86,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(name, tiny, tmp_path, monkeypatch):
 @pytest.fixture
 def little(monkeypatch):
     """The embedded data, but little of it."""
-    for module, name in ((labelled, "HELD_OUT"), (t5, "HELD_OUT"), (scores, "TEST_EXAMPLES")):
+    for module, name in ((labelled, "HELD_OUT"), (text_pairs, "HELD_OUT"), (scores, "TEST_EXAMPLES")):
         monkeypatch.setattr(module, name, 5)
     whole = labelled.EMBEDDED["classify"]  # finite: always all names
     monkeypatch.setitem(
@@ -143,8 +145,9 @@ def test_bits_per_byte_by_hand(name, tiny):
         with torch.no_grad():
             total += F.cross_entropy(writer.model(window[None, :-1])[0], window[1:], reduction="sum").item()
     assert len(ids) > 2 * context
-    assert lm.bits_per_byte(writer, text) == pytest.approx(total / math.log(2) / len(text.encode()), rel=1e-5)
-    assert lm.text_scores(writer, text)["bytes"] == len(text.encode())
+    scored, wanted = (writer.model, writer.tokenizer, context, text), total / math.log(2) / len(text.encode())
+    assert metrics.bits_per_byte(*scored) == pytest.approx(wanted, rel=1e-5)
+    assert metrics.text_scores(*scored)["bytes"] == len(text.encode())
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])
@@ -240,7 +243,7 @@ def test_tags_stand_on_the_first_token_of_each_word(tiny, tmp_path):
 def test_answers_are_marked_by_their_first_and_last_token(tiny, tmp_path):
     job = job_of(tiny, "answer", tmp_path)
     data = job.recipe.data
-    tokenizer = job.tokenizer
+    tokenizer = job.readers["text"]
     for one, example in zip(job.stream.epoch(0), data.split()[0], strict=True):
         first, last = one.target
         if example.answer is None:
@@ -286,8 +289,8 @@ def test_hidden_words_are_masks_and_others_each_epoch(name, tiny, tmp_path):
         for seen, true in zip(one.frames[0].ids, other.frames[0].ids, strict=True) if seen != true
     ]  # fmt: skip
     total = sum(len(one.frames[0]) - 2 for one in plain)
-    assert {seen for seen, _ in changed} == {job.tokenizer.mask} and 0.2 < len(changed) / total < 0.4
-    assert not {true for _, true in changed} & {job.tokenizer.bos, job.tokenizer.eos}
+    assert {seen for seen, _ in changed} == {job.readers["text"].mask} and 0.2 < len(changed) / total < 0.4
+    assert not {true for _, true in changed} & {job.readers["text"].bos, job.readers["text"].eos}
     assert [one.target for one in epochs[0]] == [one.target for one in plain]
 
 
@@ -309,9 +312,9 @@ def test_steps_that_are_asked_for_count(tiny):
 @pytest.mark.parametrize("length", [2, 22, 23, 24, 45, 46, 47, 500])
 def test_windows_of_any_text_are_corrupted_and_can_be_restored(length):
     sentinels = list(range(1000, 1032))
-    data = t5.SpansConfig(max_len=24)
+    data = text.SpansConfig(max_len=24)
     for seed in range(5):
-        pairs = t5.restored(np.arange(length), sentinels, data, random.Random(seed))
+        pairs = corrupt_windows(np.arange(length), sentinels, data, random.Random(seed))
         assert pairs and all(isinstance(pair, IdPair) for pair in pairs)
         for pair in pairs:
             pieces, last = {}, None
@@ -331,9 +334,9 @@ def test_tasks_start_from_a_pretrained_run(tiny, tmp_path):
     first = job.build(job.recipe)
     theirs = load(base)
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), theirs.model.parameters(), strict=True))
-    assert job.tokenizer.sentinels == theirs.tokenizer.sentinels
+    assert job.readers["text"].sentinels == theirs.tokenizer.sentinels
     fit(own, tmp_path / "run", quiet=True)
-    with pytest.raises(ValueError, match="is a Bert; t5 starts from a T5"):
+    with pytest.raises(ValueError, match="is a bert; t5 starts from a T5"):
         recipe("t5", {"data.base": str(tiny.run("bert"))})
 
 

@@ -210,11 +210,11 @@ def test_a_model_that_reads_is_given_no_picture(capsys, folder, tmp_path):
     fit(recipe("classify", plan | {"model.depth": 1, "data.epoch_size": 200}), tmp_path / "texts", quiet=True)
     picture = folder / "red" / "3.png"
     for verb in ("classify", "embed"):
-        assert f"reads texts, and {picture} is a picture" in fails(capsys, verb, tmp_path / "texts", picture)
+        assert f"reads texts, and {picture} is an image" in fails(capsys, verb, tmp_path / "texts", picture)
 
 
 def test_what_else_goes_wrong_is_said_in_a_line(capsys, run, folder, tmp_path):
-    assert "translates nothing; language models race" in fails(capsys, "compare", run)
+    assert "does not translate; language models race" in fails(capsys, "compare", run)
     assert "is a folder; name the image files in it" in fails(capsys, "classify", run, folder)
     (tmp_path / "table.csv").write_text("path,caption\na.png,red\n")
     line = fails(capsys, "train", "vit", "--data.images", tmp_path / "table.csv")

@@ -7,7 +7,7 @@ import torch
 
 from regard.eval.prune import Head, head_losses, held_out_loss, least, prune, removable, render
 from regard.files import own_tensors
-from regard.inside.ablation import without
+from regard.inside.capture.ablation import without
 from regard.tasks import load
 from tests.cli.calling import call, fails, rows
 from tests.inside.seeing import mvit

@@ -79,7 +79,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
 def test_no_other_size_is_scored_in_silence(capsys, tmp_path):
     folder, model = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "model", labels=NAMES)
     asked = ("eval", model, "--data.images", folder)
-    assert "says itself how pictures are read; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
+    assert "says itself how images are read; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
     assert "leave out --data.channels" in fails(capsys, *asked, "--data.channels", 1)
     assert rows(capsys, *asked, "--data.size", 8)[0]["examples"] == 20
 
@@ -133,7 +133,7 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     now = load(tmp_path / "larger").preparation
     assert (now.shortest, now.longest, now.mean, now.scale) == (30, 75, how.mean, how.scale)
     capsys.readouterr()
-    assert "reads pictures of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
+    assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
     assert "boxes are tuned whole; leave out --tune" in fails(capsys, *on, "--tune", "lora")
     assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
 
@@ -141,7 +141,7 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
 def test_what_a_base_does_not_do_is_refused(capsys, tmp_path):
     folder, base = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "base")
     on = ("finetune", base, "--data.images", folder)
-    assert "reads pictures of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
+    assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
     assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
     said = fails(capsys, "train", "swin", "--data.images", folder, "--data.base", base)
     assert f"is a vit, not a swin; use regard finetune {base}" in said

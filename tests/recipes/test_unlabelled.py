@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from regard.cost.pixels import PixelConfig, check_room, machine_memory
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch
 from regard.data.sets.labelled_images import digits
@@ -20,6 +19,7 @@ from regard.hub import load_model
 from regard.models import build, preset
 from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
+from regard.recipes.pixel import PixelConfig, check_room, machine_memory
 from regard.runs.fit import prepare
 from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
 from regard.tasks.image_restorer import BLANK
@@ -144,11 +144,11 @@ def test_the_tower_of_a_larger_model_is_probed():
 
 
 def test_mistakes_of_a_probe(capsys, runs, folder, tmp_path):
-    assert "a probe is for encoders of pictures" in fails(capsys, "eval", runs / "pixel", "--probe")
+    assert "a probe is for encoders of images" in fails(capsys, "eval", runs / "pixel", "--probe")
     assert "add --probe" in fails(capsys, "eval", runs / "mae", "--labels", 10)
     assert "regard eval --probe" in fails(capsys, "eval", runs / "mae")
     words = ("train", "mae", "--probe", "--data.images", folder, "--out", tmp_path / "none")
-    assert "4 pictures lie beside its folders" in fails(capsys, *words, *options(STEPS))
+    assert "4 images lie beside its folders" in fails(capsys, *words, *options(STEPS))
     shutil.copytree(folder, tmp_path / "one" / "class")
     words = ("train", "mae", "--probe", "--data.images", tmp_path / "one", "--out", tmp_path / "none")
     assert "has no two classes to tell apart" in fails(capsys, *words, *options(STEPS))
@@ -192,7 +192,7 @@ def test_a_picture_is_completed(runs, name):
             row.append(int(painter.model(torch.tensor([row]))[0, -1, : painter.pixels.colours].argmax()))
     assert painter.pixels.encode(painted[1]).tolist() == [row[1:]]
     assert painter.paint(2).shape == (2, 8, 8, 1)
-    with pytest.raises(ValueError, match="leaves nothing to paint"):
+    with pytest.raises(ValueError, match="leaves nothing to generate"):
         painter.complete(given, rows=8)
 
 
@@ -219,15 +219,15 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert np.array_equal(one, two) and one.shape[1] > one.shape[0] * 4  # kept, three, the picture
     call("complete", runs / "lstm", "--count", 2, "--out", tmp_path / "nothing.png")
     capsys.readouterr()
-    assert "leaves nothing to paint" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
-    assert "no suffix of a picture" in fails(capsys, *words, tmp_path / "c.txt")
+    assert "leaves nothing to generate" in fails(capsys, *words, tmp_path / "c.png", "--rows", 8)
+    assert "no suffix of an image" in fails(capsys, *words, tmp_path / "c.txt")
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")
     assert "completes pictures, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
     assert "pixel by pixel" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
-    with pytest.raises(ValueError, match="says nothing of pixels"):
+    with pytest.raises(ValueError, match="does not describe pixels"):
         PixelTokenizer.load(tmp_path / "broken")
 
 

@@ -17,7 +17,9 @@ Engine.step = slow
 """Put before a server's own code: a text of LONG tokens takes at least 100 seconds, so that it is open meanwhile."""
 GOOD = {
     "/v1/completions": dict(model="gpt", prompt="The cat", max_tokens=3),
-    "/v1/chat/completions": dict(model="chat", messages=[{"role": "user", "content": "The cat"}]),
+    "/v1/chat/completions": dict(
+        model="chat", messages=[{"role": "user", "content": "The cat"}], max_completion_tokens=3
+    ),
     "/v1/embeddings": dict(model="embed", input="The cat"),
     "/v1/translations": dict(model="translate", input="The cat"),
     "/v1/classifications": dict(model="classify", input="The cat"),

@@ -78,49 +78,31 @@ def test_types_of_bodies(server):
 
 
 WRONG = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    2**70,
-    -(2**70),
-    "",
-    "word",
-    [],
-    {},
-    [None],
-    [[]],
-    [[[1]]],
-    {"a": {}},
-    [1.5],
-    [{}],
-    [-1],
-]
+    None, True, 0, -1, 1.5, 2**70, -(2**70), "", "word", [], {}, [None], [[]], [[[1]]], {"a": {}}, [1.5], [{}], [-1],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", GOOD)
 def test_wrong_types_of_every_field(server, path):
-    """Whatever a field holds, the answer is one, or a refusal that names the field; never more, never less."""
-    told = server.get("/openapi.json").json
-    body = told["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-    fields = [*told["components"]["schemas"][body.rpartition("/")[2]]["properties"]]
+    """Whatever a field holds, the response is an answer, or an error that names the field."""
+    description = server.get("/openapi.json").json
+    body = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    fields = [*description["components"]["schemas"][body.rpartition("/")[2]]["properties"]]
     assert {"model", *GOOD[path]} <= set(fields)
-    for name in fields:
-        for value in WRONG:
-            answer = server.post(path, **GOOD[path] | {name: value})
-            if name == "stream" and value is True:
-                assert answer.status == 200 and answer.events
-            elif answer.status != 200:
-                error = answer.error
-                status = 404 if name == "model" and isinstance(value, str) else 400
-                assert (answer.status, (error["param"] or "").split(".")[0]) == (status, name), (name, value, error)
-            else:
-                assert name not in ("model", "messages"), (name, value)
-        without = {key: value for key, value in GOOD[path].items() if key != name}
-        assert (server.post(path, **without).status == 200) == (
-            name not in ("model", "prompt", "messages", "input", "text")
-        )
+    cases = [(name, value) for name in fields for value in WRONG]
+    answers = server.post_all(path, [GOOD[path] | {name: value} for name, value in cases])
+    for (name, value), answer in zip(cases, answers, strict=True):
+        if name == "stream" and value is True:
+            assert answer.status == 200 and answer.events
+        elif answer.status != 200:
+            error = answer.error
+            status = 404 if name == "model" and isinstance(value, str) else 400
+            assert (answer.status, (error["param"] or "").split(".")[0]) == (status, name), (name, value, error)
+        else:
+            assert name not in ("model", "messages"), (name, value)
+    answers = server.post_all(path, [{key: GOOD[path][key] for key in GOOD[path] if key != name} for name in fields])
+    for name, answer in zip(fields, answers, strict=True):
+        assert (answer.status == 200) == (name not in ("model", "prompt", "messages", "input", "text")), name
 
 
 def test_fields_that_are_not_known(server):

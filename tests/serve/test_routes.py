@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.inside.alignments import align
+from regard.inside.capture.alignments import align
 from tests.serve.made import CONTEXT, LABELS
 from tests.serve.running import serving, serving_here
 

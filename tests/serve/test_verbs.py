@@ -129,7 +129,7 @@ def test_a_plugins_verb_is_described(server):
         ({"input": "too much"}, "input", "text 1 is too much; say less"),
         ({"input": ["a"] * 40 + ["too much"]}, "input", "inputs 33 to 41: text 9 is too much; say less"),
         ({"weights": ["1"]}, "weights", "2 of input but 1 of weights; send one for each"),
-        ({"model": "images", "input": "a.png"}, "input", "input is no data: URI of an image"),
+        ({"model": "images", "input": "a.png"}, "input", "input: no data: URI of an image"),
         ({"model": "images", "input": ["a"] * 33}, "input", "33 images in one request; send at most 32"),
         ({"model": "images", "unit": "cm"}, "unit", "model 'images' takes no unit; leave it out"),
     ],

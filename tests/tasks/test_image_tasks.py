@@ -6,7 +6,6 @@ import torch
 from PIL import Image
 
 from regard.data.readers.preprocessing import Preprocessing
-from regard.inside.sight import prepared
 from regard.models import ViT, ViTConfig
 from regard.tasks import ImageEncoder
 
@@ -23,7 +22,7 @@ def test_an_open_image_has_the_numbers_of_its_file(encoder, tmp_path):
     path = tmp_path / "wide.png"
     Image.fromarray(pixels).save(path)
     one, other = encoder.pixels([path, Image.open(path)])
-    looked = prepared(encoder, Image.open(path))[1].numpy()[0]
+    looked = encoder.read(Image.open(path)).inputs["pixels"].numpy()[0]
     assert np.array_equal(one, other) and np.array_equal(one, looked)
 
 

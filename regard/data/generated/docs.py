@@ -1,7 +1,7 @@
 """The embedded text: Python's own documentation, from its help topics and the docstrings of its standard library.
 
 Nothing is stored, nothing is downloaded, nothing is imported: the sources are only parsed. Whole documents (a topic,
-a file) belong to one split. The text differs between versions of Python; `documentation_hash` says which it is.
+a file) belong to one split. The text differs between versions of Python; `documentation_hash` identifies it.
 """
 
 import ast
@@ -38,7 +38,7 @@ def documentation(split: str) -> str:
 
 @cache
 def documentation_hash() -> str:
-    """What the text of this Python is, as a SHA-256 in hexadecimal."""
+    """The SHA-256 of this Python's text, in hexadecimal."""
     return hashlib.sha256("\0".join(map(documentation, SPLITS)).encode()).hexdigest()
 
 
@@ -57,12 +57,12 @@ def summaries(split: str) -> list[tuple[str, str]]:
 
 
 def _is_title(line: str) -> bool:
-    """A full sentence in one line."""
+    """Whether a text is a full sentence in one line."""
     return 15 <= len(line) <= 90 and " ".join(line.split()) == line and line[0].isupper() and line.endswith(".")
 
 
 def _is_prose(body: str) -> bool:
-    """At least two sentences, and no code."""
+    """Whether a text has at least two sentences, and no code."""
     return (
         len(body) <= 600
         and ">>>" not in body
@@ -78,7 +78,7 @@ def _check(split: str) -> None:
 
 @cache
 def _documents() -> list[_Document]:
-    """Every document with what is said there for the first time."""
+    """Every document with the docstrings that occur in no earlier one."""
     seen: set[str] = set()
     documents = []
     for name, pieces in (*_topics(), *_files(Path(sysconfig.get_paths()["stdlib"]))):

@@ -1,6 +1,6 @@
 """Endless, seeded English sentences with dates, places, amounts and names, to tag, to ask about and to compare.
 
-A value belongs to one split, whatever way it is written: no entity of the test ever occurs in training.
+A value belongs to one split, in whatever style it is written: no entity of the test ever occurs in training.
 Item i depends only on (split, seed, i). Nothing is stored, nothing is downloaded.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from regard.config import nearest
 from regard.data.generated.events import EVENTS, PLAIN, THINGS, Event
-from regard.data.generated.phrases import SPLITS, Draw
-from regard.data.generated.values import LABEL_OF, PREFIXES, draw_value, write_value
+from regard.data.generated.phrases import SPLITS, Sampler
+from regard.data.generated.values import LABEL_OF, PREFIXES, sample_value, write_value
 from regard.data.readers.examples import Entity, Question, Similar, Tagged
 
 
@@ -27,7 +27,7 @@ def questions(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[
 
 
 def paraphrases(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[Similar]:
-    """Two sentences and how much they say the same.
+    """Pairs of sentences with their similarity.
 
     1 is the same facts in other words (40 %), 0 another kind of event with nothing in common (25 %). In between,
     the same kind of event with other values: from 0.5, where all differ, towards 1 by the share of values that agree.
@@ -40,7 +40,7 @@ def _stream(make: Callable[..., Any], name: str, split: str, count: int, start: 
         raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
     if count < 0 or start < 0:
         raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
-    return [make(_Story(split, Draw(f"{name} {split} {seed} {index}"))) for index in range(start, start + count)]
+    return [make(_Story(split, Sampler(f"{name} {split} {seed} {index}"))) for index in range(start, start + count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class _Value:
     kind: str
     key: Any
     text: str
-    """How it is written; not a part of what it is."""
+    """The written form, which does not belong to the value's identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
     event: Event
     values: dict[str, _Value]
-    """By slot."""
+    """The values by slot."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -66,18 +66,18 @@ Spans = dict[str, tuple[int, int]]
 
 
 class _Story:
-    """Facts that share no value by chance, so that what is asked or compared has one answer."""
+    """Facts that share no value by chance, so that every question or comparison has one answer."""
 
-    def __init__(self, split: str, draw: Draw) -> None:
-        self.split, self.draw = split, draw
+    def __init__(self, split: str, rng: Sampler) -> None:
+        self.split, self.rng = split, rng
         self._taken: set[tuple[str, Any]] = set()
         # Berlin and Germany in one passage would make "Who was born in Germany?" a riddle.
-        self._place = draw.of(("city", "city", "country"))
+        self._place = rng.of(("city", "city", "country"))
 
     def value(self, slot: str) -> _Value:
         kind = self._place if slot.startswith("place") else slot.rstrip("2")
         while True:
-            key = self.draw.of(THINGS[kind]) if kind in THINGS else draw_value(kind, self.split, self.draw)
+            key = self.rng.of(THINGS[kind]) if kind in THINGS else sample_value(kind, self.split, self.rng)
             # Neither two Annas nor two Kellers: either could stand alone.
             parts = {(kind, part) for part in key if f"{part} " not in PREFIXES} if kind == "person" else {(kind, key)}
             if not parts & self._taken:
@@ -85,29 +85,29 @@ class _Story:
                 return self.rewritten(_Value(kind, key, str(key)))
 
     def rewritten(self, value: _Value) -> _Value:
-        """The same value, perhaps in another way."""
-        return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.draw))
+        """The value, possibly written in another style."""
+        return value if value.kind in THINGS else replace(value, text=write_value(value.kind, value.key, self.rng))
 
-    def fact(self, event: Event, **given: _Value) -> _Fact:
+    def fact(self, event: Event, **fixed: _Value) -> _Fact:
         slots = [slot for _, slot, *_ in Formatter().parse(event.wordings[0]) if slot]
-        values = {slot: given.get(slot) or self.value(slot) for slot in slots}
+        values = {slot: fixed.get(slot) or self.value(slot) for slot in slots}
         if "day2" in values and values["day"].key > values["day2"].key:
             values["day"], values["day2"] = values["day2"], values["day"]
         return _Fact(event, values)
 
     def another(self, *events: Event) -> Event:
-        return self.draw.of(tuple(event for event in EVENTS if event not in events))
+        return self.rng.of(tuple(event for event in EVENTS if event not in events))
 
     def passage(self, facts: list[_Fact | None]) -> tuple[str, list[Spans]]:
-        """A sentence for each fact (for None one that says nothing), and where the values are."""
-        text, found = "", []
+        """A sentence for each fact (for None one without facts), and the positions of the values."""
+        text, positions = "", []
         for fact in facts:
-            wording = self.draw.of(fact.event.wordings if fact else PLAIN)
+            wording = self.rng.of(fact.event.wordings if fact else PLAIN)
             sentence, spans = _fill(wording, fact.values if fact else {})
             offset = len(text) + bool(text)
             text = f"{text} {sentence}" if text else sentence
-            found.append({slot: (begin + offset, end + offset) for slot, (begin, end) in spans.items()})
-        return text, found
+            positions.append({slot: (begin + offset, end + offset) for slot, (begin, end) in spans.items()})
+        return text, positions
 
 
 def _fill(wording: str, values: dict[str, _Value]) -> tuple[str, Spans]:
@@ -123,12 +123,12 @@ def _fill(wording: str, values: dict[str, _Value]) -> tuple[str, Spans]:
 
 
 def _tagged(story: _Story) -> Tagged:
-    draw = story.draw
-    facts = [story.fact(draw.of(EVENTS)) if draw.below(6) else None for _ in range(draw.of((1, 1, 1, 2)))]
-    text, found = story.passage(facts)
+    rng = story.rng
+    facts = [story.fact(rng.of(EVENTS)) if rng.below(6) else None for _ in range(rng.of((1, 1, 1, 2)))]
+    text, positions = story.passage(facts)
     entities = [
         Entity(begin, end, LABEL_OF[fact.values[slot].kind])
-        for fact, spans in zip(facts, found, strict=True)
+        for fact, spans in zip(facts, positions, strict=True)
         for slot, (begin, end) in spans.items()
         if fact and fact.values[slot].kind in LABEL_OF
     ]
@@ -136,50 +136,50 @@ def _tagged(story: _Story) -> Tagged:
 
 
 def _question(story: _Story) -> Question:
-    draw = story.draw
-    length = 1 + draw.below(4)
-    facts = [story.fact(draw.of(EVENTS))]
-    for _ in range(draw.below(min(length, 3))):
-        facts.append(_distractor(story, facts, draw.of(("twin", "same person", "other"))))
-    if draw.below(5):
-        asked = draw.of(tuple(facts))
+    rng = story.rng
+    length = 1 + rng.below(4)
+    facts = [story.fact(rng.of(EVENTS))]
+    for _ in range(rng.below(min(length, 3))):
+        facts.append(_distractor(story, facts, rng.of(("twin", "same person", "other"))))
+    if rng.below(5):
+        asked = rng.of(tuple(facts))
     else:
-        asked = _distractor(story, facts, draw.of(("twin", "same person")))
-    told: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
-    told = sorted(told, key=lambda _: draw.below(1 << 16))
-    passage, found = story.passage(told)
-    slot, question = draw.of(asked.event.questions)
+        asked = _distractor(story, facts, rng.of(("twin", "same person")))
+    shuffled: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
+    shuffled = sorted(shuffled, key=lambda _: rng.below(1 << 16))
+    passage, positions = story.passage(shuffled)
+    slot, question = rng.of(asked.event.questions)
     question, _ = _fill(question, asked.values)
     if asked not in facts:
         return Question(question, passage, None, None)
-    begin, end = found[told.index(asked)][slot]
+    begin, end = positions[shuffled.index(asked)][slot]
     return Question(question, passage, passage[begin:end], begin)
 
 
-def _distractor(story: _Story, facts: list[_Fact], how: str) -> _Fact:
-    """A fact that a careless reader would take for another: the same event elsewhere, or the same person elsewhere."""
-    if how == "twin":
+def _distractor(story: _Story, facts: list[_Fact], relation: str) -> _Fact:
+    """A fact that is easily confused with another: the same event, or the same person, elsewhere."""
+    if relation == "twin":
         return story.fact(facts[0].event)
     event = story.another(*(fact.event for fact in facts))
     persons = tuple(fact.values["person"] for fact in facts if "person" in fact.values)
-    return story.fact(event, **{"person": story.draw.of(persons)} if persons and how == "same person" else {})
+    return story.fact(event, **{"person": story.rng.of(persons)} if persons and relation == "same person" else {})
 
 
 def _paraphrase(story: _Story) -> Similar:
-    draw = story.draw
-    one = story.fact(draw.of(EVENTS))
-    wording, other_wording = draw.of(one.event.wordings), draw.of(one.event.wordings)
-    chance = draw.below(20)
+    rng = story.rng
+    one = story.fact(rng.of(EVENTS))
+    wording, other_wording = rng.of(one.event.wordings), rng.of(one.event.wordings)
+    chance = rng.below(20)
     if chance < 5:
         other = story.fact(story.another(one.event))
-        other_wording, score = draw.of(other.event.wordings), 0.0
+        other_wording, score = rng.of(other.event.wordings), 0.0
     else:
         # Which values change: none in the case of a paraphrase, else at least one.
-        changed = sorted(one.slots, key=lambda _: draw.below(1 << 16))[: chance < 12 and 1 + draw.below(len(one.slots))]
+        changed = sorted(one.slots, key=lambda _: rng.below(1 << 16))[: chance < 12 and 1 + rng.below(len(one.slots))]
         kept = {slot: story.rewritten(value) for slot, value in one.values.items() if slot not in changed}
         other = story.fact(one.event, **kept)
         while not changed and other_wording == wording:
-            other_wording = draw.of(one.event.wordings)
+            other_wording = rng.of(one.event.wordings)
         agree = sum(one.values[slot].key == other.values[slot].key for slot in one.slots)
         score = 0.5 + 0.5 * agree / len(one.slots)
     return Similar(_fill(wording, one.values)[0], _fill(other_wording, other.values)[0], score)

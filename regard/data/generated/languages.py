@@ -37,7 +37,7 @@ _LEFT_OUT = {chr(code) for code in (*range(0x1F3FB, 0x1F400), *range(0x1F1E6, 0x
 def languages(split: str, *, seed: int = 0, names: int = 3) -> list[tuple[str, str]]:
     """(text, language code): every language equally often, every name at most once.
 
-    Another seed joins other names to texts, in another order: one seed an epoch never wears out.
+    Another seed joins other names to texts, in another order, so that each epoch can have a seed of its own.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
@@ -59,7 +59,7 @@ def _texts(split: str, seed: int, names: int) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _names() -> dict[str, dict[str, list[str]]]:
-    """The names by split and language; case is not what tells two of them apart."""
+    """The names by split and language; names that differ only in case count as one."""
     found = {code: {name.casefold(): name for name in _all_names(code)} for code in LANGUAGES}
     languages_of = Counter(key for names in found.values() for key in names)
     pools: dict[str, dict[str, list[str]]] = {split: {code: [] for code in LANGUAGES} for split in SPLITS}

@@ -1,6 +1,6 @@
 """The embedded pairs: an endless, seeded stream of English → German phrases, from CLDR (Babel) and num2words.
 
-A phrase says one *value* (a number, a date, an amount …). Within its kind a value belongs to one split,
+A phrase expresses one *value* (a number, a date, an amount …). Within its kind a value belongs to one split,
 whatever the format, currency, unit or sentence around it: no value of the test ever occurs in training.
 The same English never has two Germans. Nothing is stored, nothing is downloaded.
 """
@@ -49,15 +49,15 @@ _FEMININE = "mass-tonne energy-kilowatt-hour duration-week duration-hour duratio
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """An English phrase, its German translation, and what kind of value it says."""
+    """An English phrase, its German translation, and the kind of its value."""
 
     source: str
     target: str
     kind: str
 
 
-class Draw:
-    """Endless random choices from a key, the same in every process and on every version of Python."""
+class Sampler:
+    """Random numbers from a key, the same in every process and on every version of Python."""
 
     def __init__(self, key: str) -> None:
         self._key, self._block, self._pool = key, 0, 0
@@ -73,7 +73,7 @@ class Draw:
         return items[self.below(len(items))]
 
     def sized(self, digits: int, least: int = 0) -> int:
-        """A number of at most so many digits, every length being equally frequent."""
+        """A number of at most so many digits, every length equally frequent."""
         size = self.below(digits)
         low = 10**size if size else least
         return low + self.below(10 ** (size + 1) - low)
@@ -96,7 +96,7 @@ class Draw:
         return 10 * self.sized(4, 1) if self.below(3) else 1 + self.below(999)
 
 
-# From here on, how values are said: (English, German), or None where a style does not fit the value.
+# From here on, values in words: (English, German), or None where a style does not fit the value.
 @lru_cache(maxsize=1 << 17)
 def _babel(formatter: Callable[..., str], *args: Hashable) -> Pair:
     english, german = (formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))
@@ -129,7 +129,7 @@ def _measured(style: str, unit: str, n: int | float) -> Pair:
 
 
 def _number(n: int) -> Pair:
-    """Joined from words below a thousand: fast, and right where num2words says "einhunderteinstausend"."""
+    """A number in words, joined from words below a thousand: fast, and right where num2words is not."""
     thousands, rest = divmod(n, 1000)
     if not thousands:
         return _words(rest)
@@ -212,24 +212,24 @@ def _unit(style: str, unit: str, tenths: int) -> Pair | None:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     weight: int
-    draw: Callable[[Draw], Hashable]
+    sample: Callable[[Sampler], Hashable]
     say: Callable[..., Pair | None]
     forms: tuple[tuple[str, ...], ...]
-    """What `say` takes before the value, where the result is right in every sentence."""
+    """Arguments of `say` before the value, with which the result is right in every sentence."""
     alone: tuple[tuple[str, ...], ...] = ()
-    """The same where a sentence would need another case ("einen Tag") or the form ends in a full stop."""
+    """Arguments with which a sentence would need another case ("einen Tag"), or that end in a full stop."""
 
 
 _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))
 _MEASURES = tuple(product(["long", "short"], _UNITS))
 _KINDS = {
-    "number": _Kind(3, lambda draw: draw.sized(6), _number, ((),)),
-    "date": _Kind(3, Draw.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
-    "time": _Kind(2, lambda draw: time(draw.below(24), draw.minute()), _time, (("minute",), ("hour",))),
-    "clock": _Kind(1, lambda draw: (1 + draw.below(12), draw.minute()), _clock, ((),)),
-    "money": _Kind(3, Draw.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
-    "duration": _Kind(2, Draw.duration, _duration, (("long",),), (("short",), ("words",))),
-    "unit": _Kind(2, Draw.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
+    "number": _Kind(3, lambda rng: rng.sized(6), _number, ((),)),
+    "date": _Kind(3, Sampler.day, _date, (("long",),), (("full",), ("medium",), ("words",))),
+    "time": _Kind(2, lambda rng: time(rng.below(24), rng.minute()), _time, (("minute",), ("hour",))),
+    "clock": _Kind(1, lambda rng: (1 + rng.below(12), rng.minute()), _clock, ((),)),
+    "money": _Kind(3, Sampler.cents, _money, _PRICES, (("words", "EUR"), ("words", "USD"))),
+    "duration": _Kind(2, Sampler.duration, _duration, (("long",),), (("short",), ("words",))),
+    "unit": _Kind(2, Sampler.tenths, _unit, _MEASURES, tuple(product(["words"], _UNITS))),
 }
 KINDS = tuple(_KINDS)
 _MENU = tuple(kind for kind in KINDS for _ in range(_KINDS[kind].weight))
@@ -272,7 +272,7 @@ def split_of(kind: str, value: Hashable) -> str:
 
 
 def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
-    """Every way in which the stream can say this value, alone and in sentences."""
+    """All phrases of the stream for this value, alone and in sentences."""
     for form in _KINDS[kind].forms + _KINDS[kind].alone:
         if pair := _KINDS[kind].say(*form, value):
             for english, german in (("{}", "{}"), *(_FRAMES[kind] if form in _KINDS[kind].forms else ())):
@@ -280,14 +280,14 @@ def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
 
 
 def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:
-    draw = Draw(f"{split} {seed} {index}")
-    kind = _KINDS[name := draw.of(_MENU)]
-    while split_of(name, value := kind.draw(draw)) != split:
+    rng = Sampler(f"{split} {seed} {index}")
+    kind = _KINDS[name := rng.of(_MENU)]
+    while split_of(name, value := kind.sample(rng)) != split:
         pass
-    while (pair := kind.say(*(form := draw.of(kind.forms + kind.alone)), value)) is None:
+    while (pair := kind.say(*(form := rng.of(kind.forms + kind.alone)), value)) is None:
         pass
-    framed = form in kind.forms and draw.below(3) == 0
-    english, german = draw.of(_FRAMES[name]) if framed else ("{}", "{}")
+    framed = form in kind.forms and rng.below(3) == 0
+    english, german = rng.of(_FRAMES[name]) if framed else ("{}", "{}")
     return value, Phrase(english.format(pair[0]), german.format(pair[1]), name)
 
 

@@ -1,7 +1,7 @@
-"""Scenes: coloured shapes on textured grounds, drawn by dice, with boxes, masks, captions and questions.
+"""Random scenes of coloured shapes on textured grounds, with boxes, masks, captions and questions.
 
-What a scene shows is decided first and drawn afterwards, so everything said of it is true. Words never depend on taste:
-small and large leave a gap, hues lie far apart, and things are named from left to right by centres that differ.
+The objects of a scene are sampled first and drawn afterwards, so captions are always true. Words are unambiguous:
+small and large leave a gap, hues lie far apart, and objects are named from left to right by centres that differ.
 """
 
 import math
@@ -25,7 +25,7 @@ GROUNDS = ("plain", "striped", "dotted", "checked")
 RADII: dict[Size, tuple[float, float]] = {"small": (0.085, 0.12), "large": (0.17, 0.23)}
 """Smallest and largest radius, as a share of the image's side."""
 VISIBLE = 0.55
-"""Least share of a thing that the things in front of it leave free."""
+"""Least share of an object that the objects in front of it leave visible."""
 APART = 0.08
 """Least distance of two centres from left to right, as a share of the side."""
 FINE = 2
@@ -44,64 +44,67 @@ class SceneObject:
 
     @property
     def phrase(self) -> str:
+        """Size, colour and shape in words."""
         return f"a {self.size} {self.colour} {self.shape}"
 
     @property
     def centre(self) -> tuple[float, float]:
-        """Column and row."""
+        """Column and row of the centre."""
         left, top, right, bottom = self.box
         return (left + right) / 2, (top + bottom) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """An image and what it shows."""
+    """A generated image, its objects and its ground."""
 
     pixels: np.ndarray
     """Bytes (rows, columns, 3)."""
     objects: tuple[SceneObject, ...]
-    """From left to right, as they are named."""
+    """The objects from left to right, as the caption names them."""
     masks: np.ndarray
-    """Which pixels each thing shows (things, rows, columns)."""
+    """The visible pixels of each object (objects, rows, columns)."""
     ground: str
     """One of GROUNDS."""
 
     @property
     def caption(self) -> str:
-        *first, last = [thing.phrase for thing in self.objects]
+        """All objects and the ground in words."""
+        *first, last = [item.phrase for item in self.objects]
         return f"{', '.join(first)}{' and ' if first else ''}{last} on a {self.ground} ground"
 
     def questions(self) -> list[tuple[str, str]]:
-        """What can be asked of it, and the answers."""
-        shapes = [thing.shape for thing in self.objects]
-        asked = [("how many things are there?", str(len(shapes)))]
-        asked += [(f"how many {name_of_many(shape)} are there?", str(shapes.count(shape))) for shape in SHAPES]
-        asked += [("what is the ground like?", self.ground)]
-        for i, thing in enumerate(self.objects):
-            if shapes.count(thing.shape) > 1:
+        """Questions about the scene, with their answers."""
+        shapes = [item.shape for item in self.objects]
+        pairs = [("how many things are there?", str(len(shapes)))]
+        pairs += [(f"how many {name_of_many(shape)} are there?", str(shapes.count(shape))) for shape in SHAPES]
+        pairs += [("what is the ground like?", self.ground)]
+        for i, item in enumerate(self.objects):
+            if shapes.count(item.shape) > 1:
                 continue
-            asked += [(f"what colour is the {thing.shape}?", thing.colour)]
-            asked += [(f"how large is the {thing.shape}?", thing.size)]
+            pairs += [(f"what colour is the {item.shape}?", item.colour)]
+            pairs += [(f"how large is the {item.shape}?", item.size)]
             if i > 0:
-                asked += [(f"what is left of the {thing.shape}?", self.objects[i - 1].phrase)]
-        return asked
+                pairs += [(f"what is left of the {item.shape}?", self.objects[i - 1].phrase)]
+        return pairs
 
 
 def name_of_many(shape: str) -> str:
+    """The plural of a shape."""
     return f"{shape}es" if shape.endswith("s") else f"{shape}s"
 
 
-def outline(shape: str, x: float, y: float, radius: float, turn: float) -> list[tuple[float, float]]:
+def outline(shape: str, x: float, y: float, radius: float, rotation: float) -> list[tuple[float, float]]:
     """Corners of a shape around a centre."""
     if shape == "cross":  # twelve corners of a plus
         arm = 0.36
         corners = [(1, arm), (arm, arm), (arm, 1), (-arm, 1), (-arm, arm), (-1, arm)]
         corners += [(-a, -b) for a, b in corners]
-        c, s = math.cos(turn), math.sin(turn)
+        c, s = math.cos(rotation), math.sin(rotation)
         return [(x + radius * (a * c - b * s), y + radius * (a * s + b * c)) for a, b in corners]
     count = {"circle": 48, "square": 4, "triangle": 3, "star": 10}[shape]
     reach = [0.45 if shape == "star" and i % 2 else 1.0 for i in range(count)]
-    start = {"square": math.pi / 4}.get(shape, -math.pi / 2) + turn
+    start = {"square": math.pi / 4}.get(shape, -math.pi / 2) + rotation
     angles = [start + 2 * math.pi * i / count for i in range(count)]
     return [(x + radius * r * math.cos(a), y + radius * r * math.sin(a)) for r, a in zip(reach, angles, strict=True)]
 
@@ -119,60 +122,60 @@ def draw_ground(rng: np.random.Generator, kind: str, side: int) -> np.ndarray:
     return base + np.where(pattern, -rng.uniform(24, 34), 0.0)[..., None]
 
 
-def place_things(rng: np.random.Generator, count: int) -> list[tuple[str, str, Size, float, float, float, float]]:
-    """Shape, colour, size, column, row, radius and turn of each, in shares of the side."""
+def place_objects(rng: np.random.Generator, count: int) -> list[tuple[str, str, Size, float, float, float, float]]:
+    """Shape, colour, size, column, row, radius and rotation of each object, in shares of the side."""
     while True:  # until all centres are apart
-        found: list[Any] = []
+        shapes: list[Any] = []
         for _ in range(count):
             size: Size = "small" if rng.random() < 0.5 else "large"
             radius = rng.uniform(*RADII[size])
             x, y = rng.uniform(radius, 1 - radius, size=2)
-            turn = rng.uniform(-0.35, 0.35)
-            found.append((str(rng.choice(SHAPES)), str(rng.choice(list(COLOURS))), size, x, y, radius, turn))
-        columns = sorted(one[3] for one in found)
+            rotation = rng.uniform(-0.35, 0.35)
+            shapes.append((str(rng.choice(SHAPES)), str(rng.choice(list(COLOURS))), size, x, y, radius, rotation))
+        columns = sorted(shape[3] for shape in shapes)
         if all(b - a >= APART for a, b in zip(columns, columns[1:], strict=False)):
-            return found
+            return shapes
 
 
 def scene(rng: np.random.Generator, size: int = 64, most: int = 4, fewest: int = 1) -> Scene:
-    """A new scene of `fewest` to `most` things, at most 6."""
+    """A random scene of `fewest` to `most` objects, at most 6."""
     if not 1 <= fewest <= most <= 6:
-        raise ValueError(f"a scene has 1 to 6 things, got fewest={fewest}, most={most}")
+        raise ValueError(f"a scene has 1 to 6 objects, got fewest={fewest}, most={most}")
     if size < 16:
         raise ValueError(f"size={size} is too small to tell shapes apart; use at least 16")
     ground, side = str(rng.choice(GROUNDS)), size * FINE
     count = int(rng.integers(fewest, most + 1))
     while True:
-        things, owner, whole = [], np.full((side, side), -1, dtype=np.int8), []
-        for i, (shape, colour, large, x, y, radius, turn) in enumerate(place_things(rng, count)):
-            corners = outline(shape, x * side, y * side, radius * side, turn)
+        objects, owner, whole = [], np.full((side, side), -1, dtype=np.int8), []
+        for i, (shape, colour, large, x, y, radius, rotation) in enumerate(place_objects(rng, count)):
+            corners = outline(shape, x * side, y * side, radius * side, rotation)
             canvas = Image.new("1", (side, side))
             ImageDraw.Draw(canvas).polygon(corners, fill=1)
             mask = np.asarray(canvas)
             owner[mask] = i
             rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
             box = (columns[0] / FINE, rows[0] / FINE, (columns[-1] + 1) / FINE, (rows[-1] + 1) / FINE)
-            things.append(SceneObject(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
+            objects.append(SceneObject(shape, colour, large, tuple(map(float, box))))  # type: ignore[arg-type]
             whole.append(mask.sum())
         if all((owner == i).sum() >= VISIBLE * area for i, area in enumerate(whole)):
             break
     pixels = draw_ground(rng, ground, side)
-    for i, thing in enumerate(things):
-        shade = np.array(COLOURS[thing.colour]) * rng.uniform(0.9, 1.08)
+    for i, item in enumerate(objects):
+        shade = np.array(COLOURS[item.colour]) * rng.uniform(0.9, 1.08)
         pixels[owner == i] = shade + rng.normal(0, 3, size=3)
     pixels = (
         pixels.reshape(size, FINE, size, FINE, 3).mean((1, 3))
         + rng.standard_normal((size, size, 3), dtype=np.float32) * 3
     )
-    order = sorted(range(count), key=lambda i: things[i].centre[0])
+    order = sorted(range(count), key=lambda i: objects[i].centre[0])
     shares = np.stack([(owner == i).reshape(size, FINE, size, FINE).mean((1, 3)) for i in order])
-    masks = (shares >= 0.5) & (shares.argmax(0) == np.arange(count)[:, None, None])  # a pixel shows one thing
+    masks = (shares >= 0.5) & (shares.argmax(0) == np.arange(count)[:, None, None])  # a pixel shows one object
     bytes_ = pixels.round().clip(0, 255).astype(np.uint8)
-    return Scene(bytes_, tuple(things[i] for i in order), masks, ground)
+    return Scene(bytes_, tuple(objects[i] for i in order), masks, ground)
 
 
 def stream_scenes(split: str, size: int = 64, most: int = 3, fewest: int = 1, first: int = 0) -> Iterator[Scene]:
-    """Scenes without end, each from its own number, so that the stream can begin anywhere."""
+    """Endless scenes, each generated from its own number, so that the stream can begin anywhere."""
     number = first
     while True:
         yield scene(np.random.default_rng((SEEDS[split], number)), size, most, fewest)

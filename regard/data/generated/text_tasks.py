@@ -1,4 +1,4 @@
-"""Text-to-text tasks that one model does by their prefix, and span corruption to pre-train it (Raffel et al., 2020).
+"""Text-to-text tasks that a prefix distinguishes, and span corruption for pre-training (Raffel et al., 2020).
 
 Item i depends only on (split, seed, i) and the shares. Every task is held out as its source is: see phrases,
 languages and docs; a date belongs to the split that it has among the phrases.
@@ -12,7 +12,7 @@ from functools import lru_cache
 from regard.config import nearest
 from regard.data.generated.docs import summaries
 from regard.data.generated.languages import LANGUAGES, languages
-from regard.data.generated.phrases import SPLITS, Draw, phrases, split_of
+from regard.data.generated.phrases import SPLITS, Sampler, phrases, split_of
 from regard.data.generated.values import DAY_STYLES, write_day
 
 PREFIXES = {
@@ -28,7 +28,7 @@ _LONGEST_BODY = 300
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to do by name, the source with its prefix, and the target."""
+    """An example of a task: the task's name, the source with its prefix, and the target."""
 
     name: str
     source: str
@@ -58,13 +58,13 @@ def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapp
 @lru_cache
 def _round(shares: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
     """The tasks of one round, evenly mixed, each with its rank among those of its name."""
-    places = sorted(((rank + 0.5) / share, name, rank) for name, share in shares for rank in range(share))
-    return tuple((name, rank) for _, name, rank in places)
+    ordered = sorted(((rank + 0.5) / share, name, rank) for name, share in shares for rank in range(share))
+    return tuple((name, rank) for _, name, rank in ordered)
 
 
 def _item(split: str, seed: int, index: int, order: tuple[tuple[str, int], ...]) -> Task:
-    rounds, place = divmod(index, len(order))
-    name, rank = order[place]
+    rounds, position = divmod(index, len(order))
+    name, rank = order[position]
     share = sum(other == name for other, _ in order)
     source, target = _MAKERS[name](split, seed, rounds * share + rank)
     return Task(name, PREFIXES[name] + source, target)
@@ -76,21 +76,21 @@ def _translate(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _language(split: str, seed: int, index: int) -> tuple[str, str]:
-    epoch, place = divmod(index, len(languages(split)))
-    text, code = languages(split, seed=seed + epoch)[place]
+    epoch, position = divmod(index, len(languages(split)))
+    text, code = languages(split, seed=seed + epoch)[position]
     return text, LANGUAGES[code]
 
 
 def _date(split: str, seed: int, index: int) -> tuple[str, str]:
-    draw = Draw(f"date {split} {seed} {index}")
-    while split_of("date", day := draw.day()) != split:
+    rng = Sampler(f"date {split} {seed} {index}")
+    while split_of("date", day := rng.day()) != split:
         pass
-    return write_day(draw.of(DAY_STYLES), day), day.isoformat()
+    return write_day(rng.of(DAY_STYLES), day), day.isoformat()
 
 
 def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
-    epoch, place = divmod(index, len(summaries(split)))
-    body, first = _shuffled_summaries(split, seed, epoch)[place]
+    epoch, position = divmod(index, len(summaries(split)))
+    body, first = _shuffled_summaries(split, seed, epoch)[position]
     if len(body) > _LONGEST_BODY:
         body = body[:_LONGEST_BODY].rpartition(" ")[0] + " …"
     return body, first
@@ -98,8 +98,8 @@ def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
 
 @lru_cache(maxsize=4)
 def _shuffled_summaries(split: str, seed: int, epoch: int) -> list[tuple[str, str]]:
-    draw = Draw(f"summaries {split} {seed} {epoch}")
-    return sorted(summaries(split), key=lambda _: draw.below(1 << 32))
+    rng = Sampler(f"summaries {split} {seed} {epoch}")
+    return sorted(summaries(split), key=lambda _: rng.below(1 << 32))
 
 
 _MAKERS: dict[str, Callable[[str, int, int], tuple[str, str]]] = {
@@ -142,6 +142,6 @@ def corrupt(
 
 
 def _parts(total: int, count: int, rng: random.Random) -> list[int]:
-    """`total` as a sum of so many positive integers, every such sum being equally likely."""
+    """`total` as a sum of so many positive integers, every such sum equally probable."""
     cuts = [0, *sorted(rng.sample(range(1, total), count - 1)), total]
     return [after - before for before, after in zip(cuts, cuts[1:], strict=False)]

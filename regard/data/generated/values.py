@@ -1,6 +1,7 @@
-"""Values for generated English sentences: persons, places, dates and amounts, and the many ways to write each.
+"""Values for generated English sentences: persons, places, dates and amounts, and the styles to write each in.
 
-A value has a kind and a key; a key belongs to one split whatever way it is written, so no held-out value is trained on.
+A value has a kind and a key; a key belongs to one split in whatever style it is written, so no held-out value is
+trained on.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from babel.numbers import format_currency, format_decimal, get_currency_name, ge
 from babel.units import format_unit
 from num2words import num2words
 
-from regard.data.generated.phrases import Draw
+from regard.data.generated.phrases import Sampler
 
 _ENGLISH = Locale.parse("en")
 _PLAIN_SPACES = {0xA0: " ", 0x202F: " "}
@@ -98,25 +99,25 @@ _CITIES = _cities()
 
 
 # From here on, how a value is drawn.
-def _draw_person(draw: Draw) -> tuple[str, ...]:
-    first, last = draw.of(_FIRST), draw.of(_LAST)
-    return draw.of(((first, last),) * 8 + ((first,), (draw.of(("Dr.", "Professor")), last)))
+def _sample_person(rng: Sampler) -> tuple[str, ...]:
+    first, last = rng.of(_FIRST), rng.of(_LAST)
+    return rng.of(((first, last),) * 8 + ((first,), (rng.of(("Dr.", "Professor")), last)))
 
 
-def _draw_price(draw: Draw) -> tuple[str, int]:
+def _sample_price(rng: Sampler) -> tuple[str, int]:
     """An amount in cents."""
-    return draw.of(_CURRENCIES), draw.cents()
+    return rng.of(_CURRENCIES), rng.cents()
 
 
-def _draw_fund(draw: Draw) -> tuple[str, int]:
-    """The same, but every third is some millions."""
-    return _draw_price(draw) if draw.below(3) else (draw.of(_CURRENCIES[:3]), 10**7 * (10 + draw.below(990)))
+def _sample_fund(rng: Sampler) -> tuple[str, int]:
+    """An amount in cents, of which every third is some millions."""
+    return _sample_price(rng) if rng.below(3) else (rng.of(_CURRENCIES[:3]), 10**7 * (10 + rng.below(990)))
 
 
-def _draw_measure(kind: str) -> Callable[[Draw], tuple[str, int]]:
-    """An amount in tenths of a unit; every third has a digit behind the point."""
+def _sample_measure(kind: str) -> Callable[[Sampler], tuple[str, int]]:
+    """An amount in tenths of a unit; every third is no whole number."""
     units, low, high = _UNITS[kind]
-    return lambda draw: (draw.of(units), 10 * (low + draw.below(high - low)) + (not draw.below(3)) * draw.below(10))
+    return lambda rng: (rng.of(units), 10 * (low + rng.below(high - low)) + (not rng.below(3)) * rng.below(10))
 
 
 # From here on, how it is written: None where a style does not fit the value.
@@ -191,24 +192,22 @@ def _write_measure(style: str, measure: tuple[str, int]) -> str | None:
 @dataclass(frozen=True, slots=True)
 class _Kind:
     label: str
-    draw: Callable[[Draw], Any]
+    sample: Callable[[Sampler], Any]
     write: Callable[[str, Any], str | None]
     styles: tuple[str, ...]
 
 
 _KINDS = {
-    "person": _Kind("NAME", _draw_person, _write_person, ("full",) * 4 + ("initial",)),
-    "country": _Kind("PLACE", lambda draw: draw.of(_COUNTRIES), lambda _, name: name, ("",)),
-    "city": _Kind("PLACE", lambda draw: draw.of(_CITIES), lambda _, name: name, ("",)),
-    "day": _Kind("DATE", Draw.day, write_day, DAY_STYLES),
-    "month": _Kind(
-        "DATE", lambda draw: (1900 + draw.below(200), 1 + draw.below(12)), _write_month, ("MMMM y", "MMM y")
-    ),
-    "year": _Kind("DATE", lambda draw: 1800 + draw.below(300), lambda _, year: str(year), ("",)),
-    "price": _Kind("AMOUNT", _draw_price, _write_price, ("symbol", "symbol", "name", "words")),
-    "fund": _Kind("AMOUNT", _draw_fund, _write_price, ("symbol", "symbol", "name", "words")),
+    "person": _Kind("NAME", _sample_person, _write_person, ("full",) * 4 + ("initial",)),
+    "country": _Kind("PLACE", lambda rng: rng.of(_COUNTRIES), lambda _, name: name, ("",)),
+    "city": _Kind("PLACE", lambda rng: rng.of(_CITIES), lambda _, name: name, ("",)),
+    "day": _Kind("DATE", Sampler.day, write_day, DAY_STYLES),
+    "month": _Kind("DATE", lambda rng: (1900 + rng.below(200), 1 + rng.below(12)), _write_month, ("MMMM y", "MMM y")),
+    "year": _Kind("DATE", lambda rng: 1800 + rng.below(300), lambda _, year: str(year), ("",)),
+    "price": _Kind("AMOUNT", _sample_price, _write_price, ("symbol", "symbol", "name", "words")),
+    "fund": _Kind("AMOUNT", _sample_fund, _write_price, ("symbol", "symbol", "name", "words")),
 }
-_KINDS |= {kind: _Kind("AMOUNT", _draw_measure(kind), _write_measure, ("long", "short", "words")) for kind in _UNITS}
+_KINDS |= {kind: _Kind("AMOUNT", _sample_measure(kind), _write_measure, ("long", "short", "words")) for kind in _UNITS}
 # The label of every kind of value.
 LABEL_OF = {name: kind.label for name, kind in _KINDS.items()}
 
@@ -223,14 +222,14 @@ def value_split(kind: str, value: Any) -> str:
     return "train" if percent < 80 else "valid" if percent < 90 else "test"
 
 
-def draw_value(kind: str, split: str, draw: Draw) -> Any:
-    while value_split(kind, value := _KINDS[kind].draw(draw)) != split:
+def sample_value(kind: str, split: str, rng: Sampler) -> Any:
+    while value_split(kind, value := _KINDS[kind].sample(rng)) != split:
         pass
     return value
 
 
-def write_value(kind: str, value: Any, draw: Draw) -> str:
+def write_value(kind: str, value: Any, rng: Sampler) -> str:
     """The value in one of its styles; PREFIXES are in front of it, but no part of it."""
-    while (text := _KINDS[kind].write(draw.of(_KINDS[kind].styles), value)) is None:
+    while (text := _KINDS[kind].write(rng.of(_KINDS[kind].styles), value)) is None:
         pass
     return text

@@ -37,8 +37,8 @@ class AnnotatedImage:
         if self.size is not None and image.size != self.size:
             recorded, actual = (f"{columns} × {rows}" for columns, rows in (self.size, image.size))
             raise ValueError(
-                f"{self.where}: its boxes are for an image of {recorded} pixels, but {self.path} has {actual}; take the "
-                "image that they were drawn on, or correct boxes and size"
+                f"{self.where}: its boxes are for an image of {recorded} pixels, but {self.path} has {actual}; take "
+                "the image that they were drawn on, or correct boxes and size"
             )
         return image
 

@@ -13,16 +13,17 @@ from regard.data.readers.image_files import FRACTIONS
 
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
 SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
-"""What arrays in an .npz may be called; of a file that is named for scores it is the test set, if it has one."""
+"""Names of the arrays of each part; a file that is named for validation or test may be a training set."""
 
 
 def is_arrays(source: str) -> bool:
+    """Whether a source is an .npz file."""
     return Path(source).suffix.lower() == ".npz"
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The arrays of an .npz, decoded when they are asked for; whatever is wrong with them is said with its name."""
+    """The arrays of an .npz, decoded on access; errors name the file."""
     if not path.is_file():
         raise ValueError(f"no such file: {path}; give an .npz of x and y")
     try:
@@ -37,7 +38,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def has_test(source: str) -> bool:
-    """Whether images are arrays with a test set of their own."""
+    """Whether a source is an .npz with a test set of its own."""
     if not is_arrays(source):
         return False
     with opened(Path(source)) as stored:
@@ -45,24 +46,24 @@ def has_test(source: str) -> bool:
 
 
 def read_arrays(path: Path, part: str, *, labelled: bool = True) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Images, labels and names of an .npz, as bytes with the channels last."""
+    """The images of a part of an .npz (bytes, channels last), their classes, and the names of the classes."""
     with opened(path) as stored:
         x, y = names_in(stored.files, part, labelled)
         pixels = as_bytes(stored[x])
         if not labelled:
             return pixels, np.zeros(len(pixels), dtype=np.int64), ("",)
-        return pixels, *as_classes(stored[y], told_in(stored), len(pixels))
+        return pixels, *as_classes(stored[y], stored_names(stored), len(pixels))
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
-    """The names alone, of the classes for training."""
+    """The names of the classes for training."""
     with opened(path) as stored:
         y = stored[names_in(stored.files, "train", True)[1]]
-        return as_classes(y, told_in(stored), y.size)[1]
+        return as_classes(y, stored_names(stored), y.size)[1]
 
 
 def names_in(files: list[str], part: str, labelled: bool) -> tuple[str, str]:
-    """What the arrays of a part are called."""
+    """The names of the arrays x and y of a part."""
     names = next((pair for pair in SETS[part] if pair[0] in files), None)
     if names is None or labelled and names[1] not in files:
         wanted = "arrays x and y" if labelled else "array x"
@@ -70,13 +71,13 @@ def names_in(files: list[str], part: str, labelled: bool) -> tuple[str, str]:
     return names
 
 
-def told_in(stored: Any) -> tuple[str, ...]:
-    """The classes' names, if they are stored."""
+def stored_names(stored: Any) -> tuple[str, ...]:
+    """The names of the classes, if the file has them."""
     return tuple(map(str, np.ravel(stored["labels"]))) if "labels" in stored.files else ()
 
 
 def as_bytes(x: Any) -> np.ndarray:
-    """Arrays N Y X, N Y X C or N C Y X, of numbers from 0 to 255 or, if none is above 1 or so, from 0 to 1."""
+    """Arrays N Y X, N Y X C or N C Y X as bytes N Y X C; values are 0 to 255 or, where none is larger, 0 to 1."""
     if not isinstance(x, np.ndarray):
         raise ValueError("x is no array")
     if x.ndim == 3:
@@ -93,16 +94,16 @@ def as_bytes(x: Any) -> np.ndarray:
     return (x.clip(0, 1) * 255 if x.max() < FRACTIONS else x).round().astype(np.uint8)
 
 
-def as_classes(y: np.ndarray, told: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of classes and their names, of labels that are whole numbers or words."""
+def as_classes(y: np.ndarray, names: tuple[str, ...], count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class indices and the names of the classes, from labels that are whole numbers or words."""
     y = y.reshape(len(y), -1)[:, 0] if y.ndim and y.size == len(y) else y
     if y.ndim != 1 or len(y) != count or y.dtype.kind not in "iuU":
         raise ValueError(
             f"y has shape {y.shape} of {y.dtype}; give one whole number or word for each of {count} images"
         )
-    if told and y.dtype.kind != "U":
-        if not 0 <= y.min() <= y.max() < len(told):
-            raise ValueError(f"y goes from {y.min()} to {y.max()}, but there are {len(told)} labels")
-        return y.astype(np.int64), told
-    values, places = np.unique(y, return_inverse=True)
-    return places.astype(np.int64), tuple(map(str, values.tolist()))
+    if names and y.dtype.kind != "U":
+        if not 0 <= y.min() <= y.max() < len(names):
+            raise ValueError(f"y goes from {y.min()} to {y.max()}, but there are {len(names)} labels")
+        return y.astype(np.int64), names
+    values, indices = np.unique(y, return_inverse=True)
+    return indices.astype(np.int64), tuple(map(str, values.tolist()))

@@ -1,4 +1,4 @@
-"""Examples for fine-tuning from the user's files: JSONL, CSV, TSV or CoNLL. Bad data names file, line and cure."""
+"""Examples for fine-tuning from the user's files: JSONL, CSV, TSV or CoNLL. Errors name file, line and cure."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from regard.data.readers.text_files import read_lines
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A text, or two, and its class."""
+    """A text, or two texts, with a class."""
 
     text: str
     label: str
@@ -24,7 +24,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """The characters start … end of a text, and what they are."""
+    """An entity of a text: the characters start … end, and its label."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on a passage; `answer` and where it starts there, or None twice where the passage does not say."""
+    """A question on a passage; `answer` and the character it starts at, or None for both where there is no answer."""
 
     question: str
     passage: str
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """Two texts and how much they mean the same, from 0 to 1."""
+    """Two texts and their similarity, from 0 to 1."""
 
     a: str
     b: str
@@ -80,8 +80,9 @@ _ALIASES = {"context": "passage"}
 def read_examples(path: str | Path, task: str, columns: Mapping[str, str] | None = None) -> list[Any]:
     """All examples of a file for a task (classify, tag, answer, embed, instruct), as one of the classes above.
 
-    `columns` says how fields are called in the file: {"text": "sentence"}. A table without a header has its columns
-    in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt, answer.
+    `columns` maps our names of fields to those in the file: {"text": "sentence"}. A table without a header has its
+    columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt,
+    answer.
     """
     if task not in _TASKS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, _TASKS)}")
@@ -158,7 +159,7 @@ def _read_table(path: Path, fields: tuple[str, ...], columns: dict[str, str]) ->
 
 
 def read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a .csv or .tsv file, whatever they are called."""
+    """The rows of a .csv or .tsv file as cells, with the line where each begins."""
     lines = _lines(path)
     if path.suffix.lower() == ".tsv":  # quotes are characters like others there
         yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip())
@@ -176,7 +177,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_conll(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
-    """A word and its tag a line, first and last column; a blank line ends a sentence."""
+    """The sentences of a CoNLL file: a word and its tag a line, first and last column; a blank line ends a sentence."""
     if columns:
         raise ValueError(f"{path}: its columns have no names that columns could map; the word is first, the tag last")
     words: list[str] = []
@@ -199,7 +200,7 @@ def _read_conll(path: Path, fields: tuple[str, ...], columns: dict[str, str]) ->
 
 
 def _sentence(words: list[str], tags: list[str]) -> Row:
-    """Tags to entities as conlleval reads them: I- goes on only where its label does. IOB1, IOB2, IOBES, BILOU."""
+    """Words and tags (IOB1, IOB2, IOBES, BILOU) as a text with entities, read as conlleval does."""
     position, is_open = 0, False
     entities: list[Row] = []
     for word, tag in zip(words, tags, strict=True):
@@ -232,10 +233,10 @@ def _labelled(row: Row) -> Labelled:
 
 
 def _tagged(row: Row) -> Tagged:
-    text, found, entities = _text(row, "text"), row.get("entities"), []
-    if not isinstance(found, list):
+    text, items, entities = _text(row, "text"), row.get("entities"), []
+    if not isinstance(items, list):
         raise ValueError("no list 'entities'; an example without any has []")
-    for item in found:
+    for item in items:
         match item:
             case {"start": int(start), "end": int(end), "label": str(label)} if label.strip():
                 entities.append(Entity(start, end, label))

@@ -10,18 +10,18 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 FRACTIONS = 2
-"""Floats below are meant to go from 0 to 1, give or take a rounding; as bytes they would all be black."""
+"""Floats that are all below this go from 0 to 1, up to rounding; read as bytes they would all be black."""
 MOST_PIXELS = 1 << 27
-"""Most pixels of an image that are read: what claims to have more may be there to fill the memory."""
+"""Most pixels of an image that is read; a file that claims more may be there to exhaust the memory."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
-"""What these files are in truth, as Pillow calls it; others, such as PostScript, it would hand to other programs."""
+"""The formats that Pillow may decode; others, such as PostScript, it would hand to other programs."""
 WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Modes of grey with more than 8 bits."""
 
 
 def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
-    """An image as it is meant to be seen: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+    """An image file decoded: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
     if isinstance(image, Image.Image):
         return plain(upright(image))
     name = str(image) if isinstance(image, str | Path) else "the image"
@@ -37,9 +37,9 @@ def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
                     f"{name} has {rows:,} × {columns:,} pixels, at most {MOST_PIXELS:,} are read; make it smaller"
                 )
             opened.load()
-            found = plain(upright(opened))
-            found.info["path"] = name  # for errors
-            return found
+            decoded = plain(upright(opened))
+            decoded.info["path"] = name  # for errors
+            return decoded
     except UnidentifiedImageError:
         raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
     except Image.DecompressionBombError:  # before its size can be asked for
@@ -59,32 +59,32 @@ def read_data_uri(uri: Any) -> Image.Image:
 
 
 def is_image(name: str) -> bool:
-    """Whether a word ends like the name of an image file."""
+    """Whether a name has the suffix of an image file."""
     return Path(name.strip()).suffix.lower() in SUFFIXES
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The image files of a folder and those below it; what is hidden, or has another suffix, is passed over."""
-    found = sorted(
+    """The image files of a folder at any depth; hidden files and other suffixes are passed over."""
+    paths = sorted(
         path for path in folder.rglob("*")
         if path.suffix.lower() in SUFFIXES and path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )  # fmt: skip
-    if not found:
+    if not paths:
         raise ValueError(f"{folder} holds no images ({', '.join(SUFFIXES)}); fill it or remove it")
-    return found
+    return paths
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Turned as the camera noted; a note that cannot be read is no reason to refuse the image."""
+    """The image rotated as its EXIF data say; EXIF data that cannot be read are ignored."""
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # whatever stands in an old camera's notes
+    except Exception:  # EXIF data of any kind
         return image
 
 
 def plain(image: Image.Image) -> Image.Image:
-    """Any mode as L or RGB."""
+    """An image of any mode as L or RGB."""
     if image.mode in WIDE:  # convert("L") would cut off at 255
         values = np.asarray(image, dtype=np.float64)
         if not np.isfinite(values).all():
@@ -95,20 +95,20 @@ def plain(image: Image.Image) -> Image.Image:
         grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
         return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
     if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        was_grey, seen = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
-        seen = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
-        return seen.getchannel(0) if was_grey else seen.convert("RGB")
+        was_grey, layer = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
+        whole = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+        return whole.getchannel(0) if was_grey else whole.convert("RGB")
     if image.mode in ("L", "RGB"):
         return image
     return image.convert("L" if image.mode == "1" else "RGB")
 
 
 def as_array(image: Image.Image, channels: int) -> np.ndarray:
-    """Rows, columns, channels as bytes."""
+    """An image as bytes (rows, columns, channels)."""
     if channels not in (1, 3):
         raise ValueError(f"image files have 1 channel (grey) or 3 (colour), the model reads {channels}")
-    found = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-    return found[:, :, None] if channels == 1 else found
+    pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    return pixels[:, :, None] if channels == 1 else pixels
 
 
 def as_images(pixels: Iterable[np.ndarray]) -> list[Image.Image]:

@@ -18,26 +18,26 @@ FILTERS: dict[str, Any] = {name: Image.Resampling[name.upper()] for name in Filt
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preprocessing:
-    """How an image becomes numbers: resized, its centre cut out, scaled, and each channel centred."""
+    """The steps from an image to a model's input: resize, crop the centre, scale, normalise each channel."""
 
     channels: int = 3
     """1 for grey, 3 for colours."""
     size: tuple[int, int] | None = None
-    """Rows and columns that every image is brought to."""
+    """Rows and columns that every image is resized to."""
     shortest: int | None = None
-    """Or the length of its shorter side; the other keeps the shape."""
+    """Instead of `size`: the length of the shorter side; the aspect ratio is kept."""
     longest: int | None = None
-    """Most pixels of the longer side, for which the shorter one then gives way."""
+    """Most pixels of the longer side; with more, the shorter side is reduced."""
     crop: tuple[int, int] | None = None
-    """Rows and columns of the centre that is kept; what is missing is black."""
+    """Rows and columns of the centre crop; smaller images are padded with black."""
     filter: Filter = "bilinear"
-    """How pixels in between are found."""
+    """The interpolation of resizing."""
     scale: float | None = 1 / 255
-    """What bytes are multiplied with."""
+    """The factor that bytes are multiplied by."""
     mean: tuple[float, ...] = ()
-    """Taken from each channel; none: nothing is."""
+    """Subtracted from each channel; () for no normalisation."""
     std: tuple[float, ...] = ()
-    """What each channel is then divided by."""
+    """The divisor of each channel after that."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.shortest is not None:
@@ -57,7 +57,7 @@ class Preprocessing:
         return self.crop or self.size
 
     def at(self, target: tuple[int, int]) -> "Preprocessing":
-        """The same for results of another size; what is cut off around them stays in proportion."""
+        """This preprocessing for another size of the result; a crop stays in proportion."""
         if self.crop is None:
             return replace(self, size=target, shortest=None, longest=None)
         times = min(target) / min(self.crop)
@@ -68,11 +68,11 @@ class Preprocessing:
         )  # fmt: skip
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        """Channels, rows, columns."""
+        """An image as a model reads it: float32 (channels, rows, columns)."""
         return self.numbers(self.fit(image))
 
     def fit(self, image: Image.Image) -> np.ndarray:
-        """The image at its size: rows, columns, channels as bytes."""
+        """An image resized and cropped: bytes (rows, columns, channels)."""
         image = image.convert("L" if self.channels == 1 else "RGB")
         size = self.size or (short_side(image.size, self.shortest, self.longest) if self.shortest else None)
         if size is not None:
@@ -82,11 +82,11 @@ class Preprocessing:
                     f"become one of {size[0]:,} × {size[1]:,}, at most {MOST_PIXELS:,} are read; cut it"
                 )
             image = image.resize((size[1], size[0]), FILTERS[self.filter])
-        found = as_array(image, self.channels)
-        return found if self.crop is None else centre(found, self.crop)
+        pixels = as_array(image, self.channels)
+        return pixels if self.crop is None else centre(pixels, self.crop)
 
     def numbers(self, bytes_: np.ndarray) -> np.ndarray:
-        """Bytes (…, rows, columns, channels) as the model reads them: (…, channels, rows, columns), float32."""
+        """Bytes (…, rows, columns, channels) scaled and normalised: float32 (…, channels, rows, columns)."""
         x: np.ndarray = bytes_.astype(np.float32)
         if self.scale is not None:
             x = (bytes_.astype(np.float64) * self.scale).astype(np.float32)
@@ -95,7 +95,7 @@ class Preprocessing:
         return np.ascontiguousarray(np.moveaxis(x, -1, -3))
 
     def bytes_of(self, numbers: np.ndarray) -> np.ndarray:
-        """The way back, for images that a model made: bytes (…, rows, columns, channels)."""
+        """The inverse of `numbers`, for images that a model generates: bytes (…, rows, columns, channels)."""
         x: np.ndarray = np.moveaxis(numbers, -3, -1).astype(np.float64)
         if self.mean:
             x = x * np.array(self.std) + np.array(self.mean)
@@ -103,7 +103,7 @@ class Preprocessing:
 
 
 def short_side(size: tuple[int, int], shortest: int, longest: int | None = None) -> tuple[int, int]:
-    """Rows and columns with the shorter side as asked for, or less where the other would become too long."""
+    """Rows and columns with this shorter side, or a shorter one where the other side would become too long."""
     (columns, rows), exact = size, float(shortest)
     if longest is not None and max(size) / min(size) * shortest > longest:
         exact = longest * min(size) / max(size)
@@ -116,7 +116,7 @@ def short_side(size: tuple[int, int], shortest: int, longest: int | None = None)
 
 
 def centre(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The middle of an image; where it is smaller, black around it."""
+    """The centre crop of an image; a smaller image is padded with black."""
     missing = [max(0, want - have) for want, have in zip(size, pixels.shape, strict=False)]
     if any(missing):
         around = [(math.ceil(gap / 2), gap - math.ceil(gap / 2)) for gap in missing]

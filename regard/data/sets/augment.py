@@ -1,4 +1,4 @@
-"""Images as they might have been taken otherwise: moved, turned, mirrored, in another light, mixed with others."""
+"""Augmentation of images: translation, rotation, zoom, mirroring, colour, and mixing with other images."""
 
 import math
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from torch import Tensor
 from regard.data.readers.preprocessing import Preprocessing
 
 GREYS = (0.299, 0.587, 0.114)
-"""How bright each colour is to the eye."""
+"""The weight of red, green and blue in the brightness of a pixel."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """What may be done to an image in training; every draw comes from the generator that is handed over."""
+    """The random changes of images in training; all random numbers come from a generator that is passed in."""
 
     shift: float = 0.0
-    """Largest move, as a share of the side."""
+    """Largest translation, as a share of the side."""
     zoom: float = 0.0
     """Largest change of size: 0.1 is from 90 to 110 percent."""
     turn: float = 0.0
-    """Largest turn in degrees, either way."""
+    """Largest rotation in degrees, either way."""
     flip: bool = False
     """Mirrored left to right half of the time; wrong where left and right mean something, as in letters."""
     colour: float = 0.0
@@ -39,28 +39,28 @@ class Augmentation:
                 raise ValueError(f"{name}={getattr(self, name)} must be below 1")
 
     def change(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
-        """Each image by itself; numbers from 0 to 255."""
+        """Pixels from 0 to 255, each image changed by itself."""
         if self.shift or self.zoom or self.turn or self.flip:
             pixels = self.move(pixels, rng)
         return self.relight(pixels, rng) if self.colour else pixels
 
     def move(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
-        """Moved, turned, zoomed and mirrored at once; what comes in from outside repeats the border."""
+        """Images translated, rotated, zoomed and mirrored in one step; outside pixels repeat the border."""
         B, (rows, columns) = len(pixels), pixels.shape[2:]
         angle = np.deg2rad(rng.uniform(-self.turn, self.turn, B))
         size = 1 / rng.uniform(1 - self.zoom, 1 + self.zoom, B)
         side = np.where(rng.random(B) < 0.5, -1.0, 1.0) if self.flip else np.ones(B)
-        to = rng.uniform(-2 * self.shift, 2 * self.shift, (B, 2))  # the grid goes from −1 to 1
+        offset = rng.uniform(-2 * self.shift, 2 * self.shift, (B, 2))  # the grid goes from −1 to 1
         ratio = rows / columns
         matrix = np.zeros((B, 2, 3))
         matrix[:, 0, 0], matrix[:, 0, 1] = side * size * np.cos(angle), -size * np.sin(angle) * ratio
         matrix[:, 1, 0], matrix[:, 1, 1] = side * size * np.sin(angle) / ratio, size * np.cos(angle)
-        matrix[:, :, 2] = to
-        places = F.affine_grid(torch.from_numpy(matrix).to(pixels), list(pixels.shape), align_corners=False)
-        return F.grid_sample(pixels, places, padding_mode="border", align_corners=False)
+        matrix[:, :, 2] = offset
+        grid = F.affine_grid(torch.from_numpy(matrix).to(pixels), list(pixels.shape), align_corners=False)
+        return F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
 
     def relight(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
-        """Brighter or darker, more or less contrast and saturation."""
+        """Images with random brightness, contrast and saturation."""
         factors = rng.uniform(1 - self.colour, 1 + self.colour, (3, len(pixels), 1, 1, 1))
         bright, contrast, full = torch.from_numpy(factors).to(pixels)
         x = pixels * bright
@@ -78,22 +78,22 @@ def mix(
 ) -> tuple[Float[Tensor, "B C Y X"], Tensor]:  # fmt: skip
     """Images mixed with others of the batch, and each class's share; without mixing, the labels as they are.
 
-    Shares are drawn from Beta(x, x), where x is the one of `mixup` and `cutmix` that the dice choose.
+    Shares are sampled from Beta(x, x), where x is `mixup` or `cutmix`; with both set, one is chosen at random.
     """
-    ways = [(way, strength) for way, strength in (("mixup", mixup), ("cutmix", cutmix)) if strength]
-    if not ways or len(pixels) < 2:
+    methods = [(method, x) for method, x in (("mixup", mixup), ("cutmix", cutmix)) if x]
+    if not methods or len(pixels) < 2:
         return pixels, labels
-    way, strength = ways[rng.integers(len(ways))]
+    method, strength = methods[rng.integers(len(methods))]
     share, order = float(rng.beta(strength, strength)), rng.permutation(len(pixels))
-    if way == "mixup":
+    if method == "mixup":
         pixels = share * pixels + (1 - share) * pixels[order]
     else:
         top, bottom, left, right = rectangle(pixels.shape[2], pixels.shape[3], 1 - share, rng)
         pixels = pixels.clone()
         pixels[:, :, top:bottom, left:right] = pixels[order][:, :, top:bottom, left:right]
         share = 1 - (bottom - top) * (right - left) / (pixels.shape[2] * pixels.shape[3])
-    known = F.one_hot(labels, classes).to(pixels)
-    return pixels, share * known + (1 - share) * known[order]
+    targets = F.one_hot(labels, classes).to(pixels)
+    return pixels, share * targets + (1 - share) * targets[order]
 
 
 def normalized(x: Tensor, preprocessing: Preprocessing) -> Tensor:

@@ -1,4 +1,4 @@
-"""Batches of about as many tokens each, from sequences of about the same length: little padding, little waste."""
+"""Batches of about equally many tokens, from sequences of about the same length, so that little is padding."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a model's `features` takes, by name; the targets, IGNORE where padded; which examples these are.
+    """The tensors that a model's `features` takes, by name; the targets, IGNORE where padded; the examples' numbers.
 
-    `labels` are targets of the whole row, where an objective has both.
+    `labels` are targets of whole rows, for objectives that have both.
     """
 
     inputs: dict[str, Tensor]
@@ -29,7 +29,7 @@ class Batch:
 
     @property
     def unit(self) -> str:
-        """What `tokens` counts."""
+        """The unit that `tokens` counts."""
         return "images" if "pixels" in self.inputs else "tokens"
 
     @property
@@ -53,7 +53,7 @@ def pad(rows: Sequence[Ids], value: int) -> Int[Tensor, "B T"]:
 def pair_batch(
     sources: Sequence[Ids], targets: Sequence[Ids], *, bos: int, eos: int, pad_id: int, examples: Sequence[int] = ()
 ) -> Batch:
-    """Teacher forcing: the decoder reads <bos> y₁ … yₙ and is to write y₁ … yₙ <eos>."""
+    """Teacher forcing: the decoder reads <bos> y₁ … yₙ, and its targets are y₁ … yₙ <eos>."""
     inputs = {
         "source": pad([[*ids, eos] for ids in sources], pad_id),
         "lengths": torch.tensor([len(ids) + 1 for ids in sources]),
@@ -87,7 +87,7 @@ def bucket(lengths: np.ndarray, max_tokens: int, rng: np.random.Generator | None
 
 @runtime_checkable
 class Example(Protocol):
-    """Something to learn from. `sizes` are the lengths of its sequences, `number` its place in the user's data."""
+    """A training example: `sizes` are the lengths of its sequences, `number` its line in the user's data."""
 
     @property
     def sizes(self) -> tuple[int, ...]: ...
@@ -98,18 +98,18 @@ class Example(Protocol):
 
 @dataclass(frozen=True)
 class Stream:
-    """Endless batches of examples; where it stands is two numbers, so that a run resumes to the same batch."""
+    """Endless batches of examples; its position is two numbers, so that a run resumes to the same batch."""
 
     epoch: Callable[[int], Sequence[Any]]
-    """The examples of epoch e."""
+    """The examples of an epoch, by its number."""
     collate: Callable[[Sequence[Any]], Batch]
-    """Some examples as one batch."""
+    """Turns examples into one batch."""
     max_tokens: int
     """Most tokens in a batch, padding included."""
     seed: int = 0
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
-        """(epoch, index of the next batch, batch), from the given place on."""
+        """(epoch, index of the next batch, batch), from a position on."""
         while True:
             examples = self.epoch(epoch)
             groups = bucket(sizes_of(examples), self.max_tokens, np.random.default_rng((self.seed, epoch)))
@@ -122,12 +122,13 @@ class Stream:
         return len(bucket(sizes_of(self.epoch(epoch)), self.max_tokens, np.random.default_rng((self.seed, epoch))))
 
     def once(self, examples: Sequence[Any]) -> Iterator[Batch]:
-        """Every given example once, in order of length: for validation."""
+        """Every example once, in order of length: for validation."""
         for group in bucket(sizes_of(examples), max(4096, self.max_tokens), None):
             yield self.collate([examples[i] for i in group])
 
 
 def sizes_of(examples: Sequence[Example]) -> np.ndarray:
+    """The lengths of the examples' sequences (N × sides)."""
     return np.array([example.sizes for example in examples])
 
 
@@ -145,7 +146,7 @@ class IdPair:
 
 
 def pair_collate(*, bos: int, eos: int, pad_id: int) -> Callable[[Sequence[IdPair]], Batch]:
-    """How pairs become a batch, given the marks of the tokenizer."""
+    """A function that turns pairs into a batch with these special tokens."""
     return lambda pairs: pair_batch(
         [pair.source for pair in pairs], [pair.target for pair in pairs],
         bos=bos, eos=eos, pad_id=pad_id, examples=[pair.number for pair in pairs],
@@ -155,19 +156,19 @@ def pair_collate(*, bos: int, eos: int, pad_id: int) -> Callable[[Sequence[IdPai
 def shuffled(
     count: int, rows: int, seed: int, epoch: int, index: int
 ) -> Iterator[tuple[int, int, list[int], np.random.Generator]]:
-    """Endless groups of places among `count`, in a new order in each epoch: (epoch, index of the next group, places,
-    random numbers of that group alone), from the given place on."""
+    """Endless groups of indices below `count`, in a new order in each epoch, from a position on: (epoch, index of the
+    next group, indices, random generator of that group)."""
     while True:
         order = np.random.default_rng((seed, epoch)).permutation(count).tolist()
         for position in range(index, -(-count // rows)):
-            places = order[position * rows : (position + 1) * rows]
-            yield epoch, position + 1, places, np.random.default_rng((seed, epoch, position))
+            indices = order[position * rows : (position + 1) * rows]
+            yield epoch, position + 1, indices, np.random.default_rng((seed, epoch, position))
         epoch, index = epoch + 1, 0
 
 
 @dataclass(frozen=True)
 class TextStream:
-    """Endless batches of windows from one long text. Each epoch cuts it at other places."""
+    """Endless batches of windows from one long text, which each epoch cuts at other positions."""
 
     ids: np.ndarray
     context: int
@@ -179,28 +180,28 @@ class TextStream:
         return max(1, len(self.ids) // (self.context * self.rows))
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
-        """(epoch, index of the next batch, batch), from the given place on."""
+        """(epoch, index of the next batch, batch), from a position on."""
         while True:
             rng = np.random.default_rng((self.seed, epoch))
             starts = np.arange(rng.integers(self.context), len(self.ids) - self.context, self.context)
             starts = rng.permutation(starts if len(starts) else np.zeros(1, dtype=np.int64))
             for position in range(index, -(-len(starts) // self.rows)):
-                some = starts[position * self.rows : (position + 1) * self.rows]
-                yield epoch, position + 1, window_batch(self.ids, some, self.context)
+                rows = starts[position * self.rows : (position + 1) * self.rows]
+                yield epoch, position + 1, window_batch(self.ids, rows, self.context)
             epoch, index = epoch + 1, 0
 
 
 def window_batch(ids: np.ndarray, starts: np.ndarray, context: int) -> Batch:
-    """Windows of a text: each position is to say the token after it. Past the end there is nothing to say."""
-    places = starts[:, None] + np.arange(context + 1)
-    windows = ids[np.minimum(places, len(ids) - 1)].astype(np.int64)
-    targets = np.where(places[:, 1:] < len(ids), windows[:, 1:], IGNORE)
+    """Windows of a text as a batch: the target of each position is the next token, IGNORE past the end."""
+    indices = starts[:, None] + np.arange(context + 1)
+    windows = ids[np.minimum(indices, len(ids) - 1)].astype(np.int64)
+    targets = np.where(indices[:, 1:] < len(ids), windows[:, 1:], IGNORE)
     inputs = {"ids": torch.from_numpy(np.ascontiguousarray(windows[:, :-1]))}
     return Batch(inputs, torch.from_numpy(targets), tuple(starts.tolist()))
 
 
 def text_batches(ids: np.ndarray, context: int, rows: int) -> Iterator[Batch]:
-    """A text once, from beginning to end, in windows that do not overlap: for validation."""
+    """Batches of a text's windows without overlap, from beginning to end: for validation."""
     starts = np.arange(0, max(1, len(ids) - 1), context)
     for first in range(0, len(starts), rows):
         yield window_batch(ids, starts[first : first + rows], context)

@@ -57,10 +57,12 @@ class BoxedImage:
 
 
 def clipped(boxes: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Boxes limited to an image of this size."""
     return boxes.clip(0, [columns, rows, columns, rows])
 
 
 def area(boxes: np.ndarray) -> np.ndarray:
+    """The area of each box."""
     return (boxes[:, 2:] - boxes[:, :2]).clip(0).prod(1)
 
 
@@ -116,9 +118,9 @@ class BoxesConfig(Data):
     images: str | None = None
     """The folder of the images; those that it lacks are searched for near the annotations."""
     valid: str | None = None
-    """The same kind of file or folder for validation (nothing given: every tenth image is held out)."""
+    """A file or folder of the same kind for validation (nothing given: every tenth image is held out)."""
     test: str | None = None
-    """The same for the scores at the end (nothing given: the images for validation)."""
+    """A file or folder of the same kind for the test (nothing given: the images for validation)."""
     size: int | None = None
     """Pixels of the shorter side that images are resized to (none: 64 for scenes, otherwise 128)."""
     channels: int = 3
@@ -147,7 +149,7 @@ class BoxesConfig(Data):
         if self.scenes < 1 or (self.size is not None and self.size < 1):
             raise ValueError("scenes and size must be at least 1")
         if not 1 <= self.things <= 6:
-            raise ValueError(f"things={self.things}: a scene has 1 to 6")
+            raise ValueError(f"things={self.things}: a scene has 1 to 6 objects")
         Augmentation(colour=self.colour)
 
     @property

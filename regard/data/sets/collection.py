@@ -25,21 +25,16 @@ class Examples:
     items: list[Any]
     names: list[str]
     labels: list[str]
-    modality: str
-    """"text" or "image"."""
+    images: bool
+    """Whether they are images."""
 
     def __len__(self) -> int:
         return len(self.items)
 
-    @property
-    def images(self) -> bool:
-        """Whether the examples are images."""
-        return self.modality == "image"
-
     def take(self, indices: Sequence[int]) -> "Examples":
         """The examples with these indices."""
         labels = [self.labels[i] for i in indices] if self.labels else []
-        return Examples([self.items[i] for i in indices], [self.names[i] for i in indices], labels, self.modality)
+        return Examples([self.items[i] for i in indices], [self.names[i] for i in indices], labels, self.images)
 
     def sample(self, limit: int) -> "Examples":
         """A random sample of at most so many examples, always the same, in their order."""
@@ -55,10 +50,10 @@ class Examples:
 
     def joined(self, other: "Examples", labels: tuple[str, str]) -> "Examples":
         """Both sets, one after the other, each with a label of its own."""
-        if self.modality != other.modality:
+        if self.images != other.images:
             raise ValueError(f"of {labels[0]} and {labels[1]} one holds texts, one images; give one kind for both")
         own = [labels[0]] * len(self) + [labels[1]] * len(other)
-        return Examples([*self.items, *other.items], [*self.names, *other.names], own, self.modality)
+        return Examples([*self.items, *other.items], [*self.names, *other.names], own, self.images)
 
 
 def find_examples(source: str | Path | None, modalities: Collection[str]) -> Examples:
@@ -90,16 +85,16 @@ def embedded_images() -> Examples:
 def embedded_texts() -> Examples:
     """The test part of the embedded names, labelled by their language."""
     texts, codes = map(list, zip(*languages("test"), strict=True))
-    return Examples(texts, texts, [LANGUAGES[code] for code in codes], "text")
+    return Examples(texts, texts, [LANGUAGES[code] for code in codes], False)
 
 
 def read_text_set(path: Path) -> Examples:
     """The lines of a .txt, or texts and labels of a table; pairs of texts are no single examples."""
     if path.suffix.lower() == ".txt":
         lines = [line.strip() for line in read_lines(path) if line.strip()]
-        return Examples(lines, lines, [], "text")
+        return Examples(lines, lines, [], False)
     rows = read_examples(path, "classify")
-    return Examples([row.text for row in rows], [row.text for row in rows], [row.label for row in rows], "text")
+    return Examples([row.text for row in rows], [row.text for row in rows], [row.label for row in rows], False)
 
 
 def read_image_set(path: Path) -> Examples:
@@ -117,10 +112,10 @@ def read_image_set(path: Path) -> Examples:
     else:
         files = list_table(path)
     labels = [file.label for file in files if file.label]
-    return Examples([file.path for file in files], [str(file.path) for file in files], labels, "image")
+    return Examples([file.path for file in files], [str(file.path) for file in files], labels, True)
 
 
 def of_arrays(pixels: np.ndarray, labels: list[str]) -> Examples:
     """Arrays of images as examples, named by their number."""
     images = as_images(pixels)
-    return Examples(images, [f"image {i}" for i in range(len(images))], labels, "image")
+    return Examples(images, [f"image {i}" for i in range(len(images))], labels, True)

@@ -1,4 +1,4 @@
-"""What all sets of images share: their config, their size, and how part of them is held out."""
+"""The base of all sets of images: their config, their size, and the split into training and validation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class ImageData(Augmentation, Data):
     images: str | None = None
     """A folder, table or array of images."""
     valid: str | None = None
-    """The same for validation (nothing given: every tenth image is held out)."""
+    """Images for validation, given in the same way (nothing given: every tenth image is held out)."""
     test: str | None = None
-    """The same for the scores at the end (nothing given: x_test of an .npz, or the images for validation)."""
+    """Images for the test, given in the same way (nothing given: x_test of an .npz, or the images for validation)."""
     size: int | None = None
     """Pixels of a side that images are resized to (none: their own if all are alike and small, else 64)."""
     channels: int | None = None
@@ -79,10 +79,14 @@ class ImageData(Augmentation, Data):
         """All images of a source at one size; without a source, of a part of the embedded ones."""
         raise NotImplementedError
 
+    def check(self, images: Any) -> None:
+        """Raise an error if a model cannot be trained on these images."""
+
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[Any, Any]:
         """The images for training and for validation; no image is in both."""
         preprocessing = preprocessing or self.preprocessing
         images = self.read(self.images, "train", preprocessing)
+        self.check(images)
         if self.images is None or self.valid is not None:
             return images, self.read(self.valid, "valid", preprocessing)
         held = every_tenth(images.labels, self.images)

@@ -49,14 +49,14 @@ class PairedConfig(CaptionsConfig):
 
 def texts_of(scene: Scene) -> list[str]:
     """The caption of a scene, its objects without size and ground, and each of them alone."""
-    labels = [label_of(thing) for thing in scene.objects]
+    labels = [label_of(item) for item in scene.objects]
     *first, last = labels
     return [scene.caption, f"{', '.join(first)}{' and ' if first else ''}{last}", *labels]
 
 
-def label_of(thing: SceneObject) -> str:
+def label_of(item: SceneObject) -> str:
     """Colour and shape of an object, as a label of zero-shot classification."""
-    return f"a {thing.colour} {thing.shape}"
+    return f"a {item.colour} {item.shape}"
 
 
 @dataclass(frozen=True)

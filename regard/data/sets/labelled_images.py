@@ -73,7 +73,7 @@ class ImagesConfig(ImageData):
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
     tune: Tune = "all"
-    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
     rank: int = 8
     """Rank of the LoRA adapters."""
     examples: int | None = None
@@ -119,9 +119,11 @@ class ImagesConfig(ImageData):
         pixels = read_files(files, preprocessing, source)
         return LabelledImages(pixels, np.array([names.index(file.label) for file in files]), names)
 
+    def check(self, images: LabelledImages) -> None:
+        if len(images.names) < 2:
+            raise ValueError(f"{self.images} has only the class {images.names[0]!r}; give images of another, too")
+
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[LabelledImages, LabelledImages]:
-        if self.images is not None and len(names := self.names()) < 2:
-            raise ValueError(f"{self.images} has only the class {names[0]!r}; give images of another, too")
         images, valid = ImageData.split(self, preprocessing)
         return images, valid.numbered_as(images.names, self.valid or "validation")
 

@@ -1,4 +1,4 @@
-"""Examples for a task: the user's files, or sets that are generated here."""
+"""Texts with labels, tags, answers, similarities or instructions: the user's files, or generated examples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,35 +12,35 @@ from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_ra
 
 Examples = list[Any]
 HELD_OUT = 1000
-"""Generated examples for validation, and for the scores at the end."""
+"""Generated examples for validation, and for the test."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExamplesConfig(TextData):
-    """Where examples come from (nothing given: those generated here), what to start from, and what to train of it."""
+    """Where examples come from (nothing given: generated ones), and the model to start from."""
 
     own: ClassVar[tuple[str, ...]] = ("train",)
     reading: ClassVar[tuple[str, ...]] = ("task", "lowercase", "max_len")
 
     task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
-    """What is learned from them."""
+    """The task of the examples."""
     train: str | None = None
     """A .jsonl, .csv, .tsv or (tags) .conll file."""
     valid: str | None = None
-    """The same for validation (nothing given: every tenth example is held out)."""
+    """A file of the same kind for validation (nothing given: every tenth example is held out)."""
     test: str | None = None
-    """The same for the scores at the end (nothing given: those for validation)."""
+    """A file of the same kind for the test (nothing given: the examples for validation)."""
     columns: tuple[str, ...] = ()
     """Names of fields in the files where they differ, as text=sentence,label=class."""
     base: str | None = None
     """A run or checkpoint whose weights and tokenizer to start from."""
     tune: Tune = "all"
-    """What is trained of it: everything, the head alone, or the head and LoRA adapters."""
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
     rank: int = 8
     """Rank of the LoRA adapters."""
     vocab_size: int = 2000
     hidden: float = 0.0
-    """Share of the words that training shows as the mask token: what stays known is what stands around them."""
+    """Share of the words that training replaces by the mask token, so that their context must be used."""
     max_len: int = 256
     """Longest example in tokens; longer ones are cut."""
     epoch_size: int = 20_000
@@ -56,7 +56,7 @@ class ExamplesConfig(TextData):
         if not 0 <= self.hidden < 1:
             raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
         if self.hidden and self.task == "instruct":
-            raise ValueError("words are hidden from models that read both sides, not from instruct; leave out hidden")
+            raise ValueError("words are masked for encoders, not for instruct; leave out hidden")
         if self.max_len < 4 or self.epoch_size < 1:
             raise ValueError("max_len must be at least 4, epoch_size at least 1")
 
@@ -66,10 +66,11 @@ class ExamplesConfig(TextData):
         return tokens | idle_rank(self.tune)
 
     def read(self, path: str) -> Examples:
+        """The examples of a file."""
         return read_examples(path, self.task, dict(pair.split("=", 1) for pair in self.columns))
 
     def split(self) -> tuple[Examples, Examples]:
-        """Training and validation examples."""
+        """The training and the validation examples."""
         if self.train is None:
             return self.generated("train", 0), EMBEDDED[self.task]("valid", HELD_OUT, 0)
         examples = self.read(self.train)
@@ -81,11 +82,11 @@ class ExamplesConfig(TextData):
         return [example for i, example in enumerate(examples) if i % 10 != 1], held
 
     def generated(self, split: str, epoch: int) -> Examples:
-        """Fresh examples for every epoch, where there is no end of them."""
+        """Generated examples of an epoch; most tasks have new ones in every epoch."""
         return EMBEDDED[self.task](split, self.epoch_size, epoch * self.epoch_size)
 
     def held_out(self) -> Examples:
-        """The examples for the scores at the end."""
+        """The test examples; the validation examples where no others exist."""
         if self.embedded:
             return EMBEDDED[self.task]("test", HELD_OUT, 0)
         return self.read(self.test) if self.test is not None else self.split()[1]
@@ -117,13 +118,12 @@ def tag_of(offsets: tuple[int, int] | None, entities: Sequence[Any]) -> str:
 
 
 def _languages(split: str, count: int, start: int) -> Examples:
-    """The names are finite; each pass joins others."""
+    """Names in several languages; they are finite, and each epoch joins others."""
     return [Labelled(text, label) for text, label in languages(split, seed=start // max(1, count))]
 
 
 def _instructions(split: str, count: int, start: int) -> Examples:
-    found = tasks(split, count, start=start, shares={"date": 1})
-    return [Instruction(one.source, one.target) for one in found]
+    return [Instruction(task.source, task.target) for task in tasks(split, count, start=start, shares={"date": 1})]
 
 
 EMBEDDED: dict[str, Callable[[str, int, int], Examples]] = {

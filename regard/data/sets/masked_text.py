@@ -1,4 +1,4 @@
-"""Text with words hidden from it, for an encoder to find again (Devlin et al., 2019)."""
+"""Text with masked words, which an encoder predicts (Devlin et al., 2019)."""
 
 import re
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from regard.data.sets.running_text import TextConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedConfig(TextConfig):
-    """Where text comes from, and how much of it is hidden."""
+    """Where text comes from, and how much of it is masked."""
 
     reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len", "rate", "whole_words")
 
     rate: float = 0.15
-    """Share of the tokens that are to be found again."""
+    """Share of the tokens that are predicted."""
     whole_words: bool = True
-    """All tokens of a word are hidden, or none."""
+    """Mask all tokens of a word, or none."""
     next_sentence: bool = True
-    """Show two stretches of text; say whether the second one follows the first."""
+    """Also predict whether the second of two stretches of text follows the first."""
     max_len: int = 128
     """Tokens of an example, with both stretches."""
 
@@ -38,25 +38,25 @@ SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|(?<=[。！？])|\n")
 
 
 def sentences(text: str) -> list[str]:
-    """A text cut behind full stops and at the ends of lines, white space joined."""
+    """The sentences of a text, cut behind full stops and at the ends of lines; white space is joined."""
     return [joined for part in SENTENCE_END.split(text) if (joined := " ".join(part.split()))]
 
 
 def stretches(texts: Sequence[str], lengths: Sequence[int], room: int) -> list[str]:
-    """Neighbouring sentences joined as long as they have at most `room` tokens together."""
-    found: list[list[str]] = [[]]
+    """Neighbouring sentences joined into stretches of at most `room` tokens."""
+    groups: list[list[str]] = [[]]
     used = 0
     for text, length in zip(texts, lengths, strict=True):
-        if found[-1] and used + length > room:
-            found.append([])
+        if groups[-1] and used + length > room:
+            groups.append([])
             used = 0
-        found[-1].append(text)
+        groups[-1].append(text)
         used += length
-    return [" ".join(group) for group in found if group]
+    return [" ".join(group) for group in groups if group]
 
 
 def pair_up(parts: Sequence[str], rng: np.random.Generator) -> list[tuple[str, str, int]]:
-    """Each stretch with the next (0) or, half of the time, with some other (1)."""
+    """Each stretch paired with the next (0) or, half of the time, with a random other one (1)."""
     pairs = []
     for i in range(len(parts) - 1):
         other = int(rng.integers(len(parts)))
@@ -74,10 +74,10 @@ def hide(
     mask: int,
     ordinary: np.ndarray,
 ) -> tuple[list[int], list[int]]:
-    """Ids with some hidden, and the targets: the true id there, IGNORE elsewhere.
+    """Ids with some masked, and the targets: the true id there, IGNORE elsewhere.
 
-    `words` says which word each token belongs to (None: a special token, never hidden). Of the chosen words 80 % become
-    the mask, 10 % some other token, one of `ordinary`, and 10 % stay, so that every token must be understood.
+    `words` are the words that tokens belong to (None: a special token, never masked). Of the chosen words 80 % become
+    the mask token, 10 % a random token of `ordinary`, and 10 % stay, so that every token must be understood.
     """
     known = list(dict.fromkeys(word for word in words if word is not None))
     chosen: set[tuple[int, int]] = set()
@@ -87,11 +87,11 @@ def hide(
     for word in words:
         if word is not None:
             sizes[word] += 1
-    for place in rng.permutation(len(known)):
+    for i in rng.permutation(len(known)):
         if covered >= goal:
             break
-        chosen.add(known[place])
-        covered += sizes[known[place]]
+        chosen.add(known[i])
+        covered += sizes[known[i]]
     fate = {word: rng.random() for word in sorted(chosen)}
     shown, targets = list(ids), [IGNORE] * len(ids)
     for i, word in enumerate(words):

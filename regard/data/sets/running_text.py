@@ -24,7 +24,7 @@ class TextConfig(TextData):
     """Files for validation (nothing given: the last tenth of the text is held out)."""
     vocab_size: int = 1024
     sha256: str | None = None
-    """Of the text that a run was trained on; recorded by the run."""
+    """The hash of the text that a run was trained on; recorded by the run."""
 
     def __post_init__(self) -> None:
         if self.valid_text and not self.text:

@@ -59,7 +59,7 @@ class ViewsConfig(UnlabelledConfig):
     decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
 
     temperature: float = 0.2
-    """Of the softmax over all views of a batch."""
+    """Temperature of the softmax over all views of a batch."""
     projection: int = 64
     """Width of the vectors that are compared in training, and thrown away afterwards."""
 
@@ -87,7 +87,7 @@ class HiddenStream(ImageStream):
     """Batches of images with a random number for each patch: the patches with the largest are hidden."""
 
     patches: int
-    """Of an image."""
+    """Patches of an image."""
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there

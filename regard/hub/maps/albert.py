@@ -1,6 +1,6 @@
 """ALBERT (Lan et al., 2020) as Hugging Face stores it.
 
-Unlike bert.py: one block for all layers, token vectors that are widened, and the order of two texts is guessed.
+Unlike bert.py: one block for all layers, narrow token vectors, and the order of two texts is predicted.
 """
 
 from collections.abc import Mapping

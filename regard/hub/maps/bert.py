@@ -9,7 +9,7 @@ from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
 
 
 def body(root: str, rows: str) -> tuple[Pair, ...]:
-    """What BERT and RoBERTa share, under the name that they give it; `rows` transforms the table of positions."""
+    """The pairs that BERT and RoBERTa share, under their prefix; `rows` transforms the table of positions."""
     ours, theirs, embeddings = "encoder.blocks.{}.", root + ".encoder.layer.{}.", root + ".embeddings."
     return (
         Pair(ours + "attention.query.{}", theirs + "attention.self.query.{}"),
@@ -83,8 +83,8 @@ def read_task(theirs: Mapping[str, Any], name: str) -> dict[str, Any]:
     known = {name + ending: task for task, ending in TASKS.items()}
     if built not in known:
         raise ValueError(f"architectures={built!r} is not known; known: {', '.join(known)}")
-    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    labels = tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+    id2label = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    labels = tuple(label for _, label in sorted(id2label.items(), key=lambda item: int(item[0])))
     first = theirs.get("pooling_mode_cls_token") or theirs.get("pooling_mode") == "cls"
     return {
         "task": known[built],
@@ -100,22 +100,22 @@ def write_task(ours: Any, name: str) -> dict[str, Any]:
 
 
 def has_pooler(task: str, tensors: Mapping[str, Tensor], name: str) -> bool:
-    """Some checkpoints have a pooler that their task does not need, others lack one."""
+    """Whether a checkpoint has a pooler; some have one that their task does not need, others lack one."""
     return task in ("pretrain", "classify") or name in tensors
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    told = read_task(theirs, "Bert")
-    if told["task"] == "mask" and "cls.seq_relationship.weight" in tensors:
-        told["task"] = "pretrain"  # the first BERTs hold more than they say
-    return told | {"pooler": has_pooler(told["task"], tensors, "bert.pooler.dense.weight")}
+    fields = read_task(theirs, "Bert")
+    if fields["task"] == "mask" and "cls.seq_relationship.weight" in tensors:
+        fields["task"] = "pretrain"  # the first BERTs hold more than they say
+    return fields | {"pooler": has_pooler(fields["task"], tensors, "bert.pooler.dense.weight")}
 
 
 def check(ours: Any) -> list[str]:
-    found = [] if ours.types else ["types=0 would have to be 1 or more"]
+    problems = [] if ours.types else ["types=0 would have to be 1 or more"]
     if ours.pooler and ours.task not in UNPOOLED["task"] and ours.pooler_activation != "tanh":
-        found.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'tanh'")
-    return found
+        problems.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'tanh'")
+    return problems
 
 
 BERT = Map(

@@ -11,7 +11,7 @@ from regard.nn.patches import sides
 
 CLASS = "CLIPModel"
 LARGEST = 2
-"""With this id for the end of text, they pool at the largest id of a text instead: so it stands in old files."""
+"""An EOS id of old files, with which they pool at the largest id of a text instead."""
 
 
 def tower(ours: str, stack: str, theirs: str, norm: str) -> tuple[Pair, ...]:
@@ -62,7 +62,7 @@ FIELDS = {
     "embedding_dim": Field("projection_dim", 512),
 }
 ALIKE = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "attention_dropout": 0.0}
-"""Settings that both parts have and our towers share, with what they are where a part leaves them out."""
+"""Settings that both parts have and our towers share, with their defaults."""
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:

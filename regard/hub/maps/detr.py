@@ -20,8 +20,8 @@ TIMM: dict[str, dict[str, Any]] = {
     "resnet101": dict(widths=(256, 512, 1024, 2048), blocks=(3, 4, 23, 3), bottleneck=True),
 }
 """Backbones that a config.json only names."""
-PLACES = {"conv": "convolution", "bn": "normalization", "0": "convolution", "1": "normalization"}
-"""What timm calls the two parts of a layer, and those of a shortcut."""
+PARTS = {"conv": "convolution", "bn": "normalization", "0": "convolution", "1": "normalization"}
+"""timm's names of the two parts of a layer, and of those of a shortcut."""
 
 
 def plain(name: str) -> str:
@@ -30,12 +30,12 @@ def plain(name: str) -> str:
     if not name.startswith(NET):
         return name
     inner = name.removeprefix(NET)
-    if found := re.fullmatch(r"(conv|bn)1\.(\w+)", inner):
-        return f"{NET}embedder.embedder.{PLACES[found[1]]}.{found[2]}"
-    if found := re.fullmatch(r"layer(\d)\.(\d+)\.(?:(conv|bn)(\d)|downsample\.(\d))\.(\w+)", inner):
-        stage, block, kind, place, part, rest = found.groups()
-        where = f"layer.{int(place) - 1}" if kind else "shortcut"
-        return f"{NET}encoder.stages.{int(stage) - 1}.layers.{block}.{where}.{PLACES[kind or part]}.{rest}"
+    if match := re.fullmatch(r"(conv|bn)1\.(\w+)", inner):
+        return f"{NET}embedder.embedder.{PARTS[match[1]]}.{match[2]}"
+    if match := re.fullmatch(r"layer(\d)\.(\d+)\.(?:(conv|bn)(\d)|downsample\.(\d))\.(\w+)", inner):
+        stage, block, kind, number, part, rest = match.groups()
+        where = f"layer.{int(number) - 1}" if kind else "shortcut"
+        return f"{NET}encoder.stages.{int(stage) - 1}.layers.{block}.{where}.{PARTS[kind or part]}.{rest}"
     return name
 
 
@@ -47,8 +47,8 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
         encoder, decoder = (theirs.get(f"{stack}_{name}", default) for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise ValueError(f"encoder_{name}={encoder} and decoder_{name}={decoder} differ; here both are alike")
-    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    labels = tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+    id2label = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    labels = tuple(label for _, label in sorted(id2label.items(), key=lambda item: int(item[0])))
     return {"labels": labels, **read_backbone(theirs)}
 
 
@@ -64,15 +64,15 @@ def read_backbone(theirs: Mapping[str, Any]) -> dict[str, Any]:
     if kind != "resnet":
         raise ValueError(f"backbone_config.model_type={kind!r} is not known; known: resnet, timm_backbone")
     blocks = inner.get("depths", (3, 4, 6, 3))
-    told = {name: value for name, value in inner.items() if value is not None}
-    told["out_features"] = (told.get("out_features") or [f"stage{len(blocks)}"])[-1]
+    settings = {name: value for name, value in inner.items() if value is not None}
+    settings["out_features"] = (settings.get("out_features") or [f"stage{len(blocks)}"])[-1]
     needed = dict(
         hidden_act="relu", downsample_in_first_stage=False, downsample_in_bottleneck=False,
         out_features=f"stage{len(blocks)}",
     )  # fmt: skip
     for name, value in needed.items():
-        if told.get(name, value) != value:
-            raise ValueError(f"backbone_config.{name}={told[name]!r} cannot be read here; only {value!r} can")
+        if settings.get(name, value) != value:
+            raise ValueError(f"backbone_config.{name}={settings[name]!r} cannot be read here; only {value!r} can")
     return dict(
         stem=inner.get("embedding_size", 64), widths=tuple(inner.get("hidden_sizes", (256, 512, 1024, 2048))),
         blocks=tuple(blocks), bottleneck=inner.get("layer_type", "bottleneck") == "bottleneck",

@@ -1,6 +1,6 @@
 """DistilBERT (Sanh et al., 2019) as Hugging Face stores it.
 
-Unlike bert.py: no kinds of tokens, no pooler but for the labels of a text, and there it has a ReLU.
+Unlike bert.py: no token types, no pooler but for the labels of a text, and there it has a ReLU.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al., 2019) as Hugging Face stores it: matrices stand on their side, q, k and v are one."""
+"""GPT-2 (Radford et al., 2019) as Hugging Face stores it: matrices are transposed; q, k and v are one."""
 
 from collections.abc import Mapping
 from typing import Any

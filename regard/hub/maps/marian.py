@@ -1,6 +1,6 @@
 """Marian (Junczys-Dowmunt et al., 2018) as Hugging Face stores it: the translators of OPUS-MT.
 
-The 2017 Transformer with norms last, one matrix for both embeddings and the output, a bias on the scores, and
+The 2017 Transformer with norms last, one matrix for both embeddings and the output, a bias on the logits, and
 sines and cosines in two halves. Their tables of waves are computed here, not read: the values are the same.
 """
 

@@ -8,7 +8,7 @@ from regard.hub.maps.vit import read_labels, read_patch, write_labels
 
 
 def body(root: str) -> tuple[Pair, ...]:
-    """What both versions share, under the name that each gives it."""
+    """The pairs that both versions share, under their prefix."""
     ours, theirs = "stages.{}.blocks.{}.", root + ".encoder.layers.{}.blocks.{}."
     merge, below = "stages.{}.merge.", root + ".encoder.layers.{}.downsample."
     return (

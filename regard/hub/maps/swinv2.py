@@ -1,4 +1,4 @@
-"""Swin v2 (Liu et al., 2022) as Hugging Face stores it: keys have no bias, and a network tells what offsets mean."""
+"""Swin v2 (Liu et al., 2022) as Hugging Face stores it: no bias on keys, and a network for the bias of offsets."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -71,7 +71,7 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
         "position": with_settings("relative", buckets=buckets, far=far),
         "attention_dropout": dropout,
         "ffn_dropout": dropout,
-        # What `tie_word_embeddings` says is whether scores are scaled; which matrices are one, the tensors say.
+        # `tie_word_embeddings` decides whether logits are scaled; the tensors show which matrices are shared.
         "head_scale": theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True)),
         "tie": "all" if tied(tensors, *HEAD) else "inputs",
     }

@@ -57,7 +57,7 @@ FIXED: dict[str, Any] = dict(
 
 
 def read_patch(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Their patches may be given by both sides."""
+    """The patch size; theirs may be given by both sides."""
     size = theirs.get("patch_size", 16)
     if isinstance(size, int):
         return {}
@@ -67,7 +67,7 @@ def read_patch(theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_labels(theirs: Mapping[str, Any], classes: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """What `classes` has for the class in `architectures`, and the labels, if that class has some."""
+    """The fields that `classes` has for the class in `architectures`, and the labels, if that class has any."""
     built = (theirs.get("architectures") or [next(iter(classes))])[0]
     if built not in classes:
         raise ValueError(f"architectures={built!r} is not known; known: {', '.join(classes)}")

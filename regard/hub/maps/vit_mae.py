@@ -1,4 +1,4 @@
-"""MAE (He et al., 2022): a ViT and the decoder that it learned with."""
+"""MAE (He et al., 2022): a ViT and the decoder that it was trained with."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -15,7 +15,7 @@ from regard.registry import register_kernel
 class Additive(Kernel):
     """softmax(wᵀ tanh(q + k) · scale) · v with a vector w for each head; needs B·H·T·S·K intermediate numbers."""
 
-    reference = False
+    reference, dense = False, True
 
     def __init__(self, **sizes: int) -> None:
         super().__init__(**sizes)
@@ -27,6 +27,11 @@ class Additive(Kernel):
     ) -> Float[Tensor, "B H T S"]:
         sums = q.unsqueeze(3) + repeat_heads(k, q.shape[1]).unsqueeze(2)  # B H T S K
         return torch.einsum("bhtsk,hk->bhts", sums.tanh(), self.vector) * (1.0 if scale is None else scale)
+
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        return q, k, None, self.scores(q, k, scale)
 
     def forward(
         self,
@@ -44,5 +49,5 @@ class Additive(Kernel):
         scores = self.scores(q, k, scale)
         if bias is not None:
             scores = scores + bias.dense(T, S).to(scores.dtype)
-        out, found = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
-        return out, found if weights else None
+        out, attention = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+        return out, attention if weights else None

@@ -16,7 +16,7 @@ NEEDS: dict[Need, str] = {
     "causal": "hide the future",
     "cached": "decode step by step",
     "biased": "take positions as a bias",
-    "crosses": "look from one sequence at another",
+    "crosses": "attend from one sequence to another",
     "drops": "drop weights (attention_dropout)",
 }
 
@@ -50,6 +50,10 @@ class Kernel(nn.Module):
     any_mask: ClassVar[bool] = True
     """Whether it takes every mask; otherwise only masks on keys, as padding, and `causal()` if it can hide the
     future."""
+    dense: ClassVar[bool] = False
+    """Whether every visible key gets a weight; otherwise weights of zero mark keys that the kernel left out."""
+    plain_keys: ClassVar[bool] = False
+    """Whether a bias in the projection of keys would change the scores' meaning and is left out (cosines)."""
     shares: ClassVar[bool] = False
     """Whether keys are the queries themselves: the layer then projects no others."""
 
@@ -60,6 +64,12 @@ class Kernel(nn.Module):
     def rule(self) -> Mask:
         """Return the restriction that always applies, whatever the mask."""
         return everything()
+
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        """Return q, k and scale as the scores multiply them; or the scores themselves, where those are no product."""
+        return q, k, scale, None
 
     def memory(self, room: int) -> KeyValues:
         """Return a new, empty cache for decoding."""
@@ -95,13 +105,6 @@ def check_kernel(name: str, needs: Collection[Need]) -> None:
         wants = " or ".join(NEEDS[need] for need in missing)
         cures = "".join(CURES[need] for need in missing if need in CURES)
         raise ValueError(f"kernel {name!r} cannot {wants}; these can: {', '.join(able)}{cures}")
-
-
-def at_least(least: int, **settings: int | float | None) -> None:
-    """Raise an error for a setting that is too small; None is allowed."""
-    for name, value in settings.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name}={value} must be at least {least}")
 
 
 def causal_and_keys(mask: Mask | None, S: int, kernel: Kernel) -> tuple[bool, Bool[Tensor, "#B 1 S"] | None]:

@@ -48,10 +48,10 @@ class _Scan(torch.autograd.Function):
         for here, parts in chunks(size, sequences):
             if any(ctx.needs_input_grad):
                 states.append(state)
-            found, state = step(state, *parts)
+            chunk, state = step(state, *parts)
             if here.start == 0:
-                out = found.new_empty(*found.shape[:2], length_of(sequences), found.shape[3])
-            out[:, :, here] = found
+                out = chunk.new_empty(*chunk.shape[:2], length_of(sequences), chunk.shape[3])
+            out[:, :, here] = chunk
         ctx.save_for_backward(*states, *sequences)
         ctx.step, ctx.size, ctx.states = step, size, len(states)
         return out, state
@@ -66,10 +66,10 @@ class _Scan(torch.autograd.Function):
             with torch.enable_grad():
                 leaf = state.detach().requires_grad_()
                 leaves = [x.detach().requires_grad_() if want else x for x, want in zip(parts, wanted, strict=True)]
-                found = ctx.step(leaf, *leaves)
+                outputs = ctx.step(leaf, *leaves)
             inputs = [leaf, *(x for x, want in zip(leaves, wanted, strict=True) if want)]
             to_state, *to_parts = torch.autograd.grad(
-                found, inputs, (grad[:, :, here], to_state), materialize_grads=True
+                outputs, inputs, (grad[:, :, here], to_state), materialize_grads=True
             )
             for into, each in zip([x for x in grads if x is not None], to_parts, strict=True):
                 into[:, :, here] = each

@@ -39,6 +39,13 @@ class Full(Kernel):
     """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot
     product."""
 
+    dense = True
+
+    def terms(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
+    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+        return *self.prepared(q, k, scale), None
+
     def prepared(
         self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
     ) -> tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float]:

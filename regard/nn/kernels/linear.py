@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from regard.config import at_least
 from regard.nn.cache import KeyValues
-from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
+from regard.nn.kernels.base import Kernel, causal_and_keys
 from regard.nn.kernels.chunks import scan
 from regard.nn.kernels.full import repeat_heads
 from regard.nn.masks import Mask
@@ -30,11 +31,13 @@ class Summary(KeyValues):
     constant = True
     state: Tensor | None = None
 
-    def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> Tensor:
+    def attend(self, kernel: Callable, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         self.length = self.checked(self.length + k.shape[2])
         if kernel._forward_hooks:  # type: ignore[attr-defined]
-            raise ValueError("a state has no keys to look at; look at one forward pass over the whole text instead")
-        out, self.state = kernel.resume(q, k, v, self.state, **how)  # type: ignore[attr-defined]
+            raise ValueError(
+                "a decoding state keeps no keys, so no weights can be shown; look at one forward pass instead"
+            )
+        out, self.state = kernel.resume(q, k, v, self.state, **options)  # type: ignore[attr-defined]
         return out
 
     @property
@@ -107,15 +110,13 @@ class Linear(Kernel):
 
     def resume(
         self, q: Tensor, k: Tensor, v: Tensor, state: Tensor | None, *, mask: Mask | None = None,
-        scale: float | None = None, **how: Any,
+        scale: float | None = None, **options: Any,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Attend from the next positions to those summarised in `state`; return the output and the next state."""
         start = 0 if mask is None else mask.start
         causal, real = causal_and_keys(mask, start + k.shape[2], self)
         if not causal and q.shape[2] > 1:
-            raise ValueError(
-                "a state knows only the past, and several new positions may not see each other; use causal()"
-            )
+            raise ValueError("decoding several positions from a state needs a causal mask; pass mask=causal()")
         phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
         state = self.empty(q, v) if state is None else state
         return scan(partial(pass_by, phi), self.chunk, state, q, k, v, None if real is None else real[:, :, start:])

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel, causal_and_keys
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.registry import register_kernel

@@ -117,7 +117,7 @@ Rule = Callable[[Int[Tensor, "*A N c 1"], Int[Tensor, "*A N 1 W"]], Bool[Tensor,
 class Part:
     """Groups of tiles, the mask within them (by positions of queries and keys), and the order of their tokens.
 
-    `arrange` brings q, k, v into that order and `restore` inverts it; `place` maps an index to its original position.
+    `arrange` brings q, k, v into that order and `restore` inverts it; `position_of` maps an index to its position.
     Where the order has several lanes, they are further rows of the batch.
     """
 
@@ -125,13 +125,13 @@ class Part:
     rule: Rule
     arrange: Callable[[Tensor], Tensor] = lambda x: x
     restore: Callable[[Tensor], Tensor] = lambda x: x
-    place: Callable[[Tensor], Tensor] = lambda index: index
+    position_of: Callable[[Tensor], Tensor] = lambda index: index
 
     def tiles(self, q: Tensor, k: Tensor) -> Iterator[tuple[Group, Bool[Tensor, "B 1 c W"]]]:
         """Yield each group with the mask of its tiles."""
         for group in self.groups:
             i, j, exists = group.places(q.shape[2], k.shape[2], q.device)
-            allowed = self.rule(self.place(i), self.place(j)) & exists  # (batch) (lanes) N c W
+            allowed = self.rule(self.position_of(i), self.position_of(j)) & exists  # (batch) (lanes) N c W
             if allowed.dim() == 5:
                 allowed = allowed.expand(len(q) // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
             yield group, allowed.expand(len(q), -1, -1, -1).flatten(0, 1)[:, None]
@@ -147,14 +147,14 @@ def attend_parts(
     bias: Bias | None = None,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T"]]:
     """Return the mixed values of all parts together, and each query's log-sum-exp; −∞ where it sees no key."""
-    if bias is None and q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
+    if bias is None and q.device.type in ("cpu", "meta") and q.shape[-1] == v.shape[-1]:
         return _Fused.apply(q, k, v, parts, scale)
     return joined(plain(part, q, k, v, scale, bias) for part in parts)
 
 
-def joined(found: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def joined(results: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Combine outputs of separate softmax sums into one; each is freed before the next is computed."""
-    return functools.reduce(join, found)
+    return functools.reduce(join, results)
 
 
 def join(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -174,7 +174,7 @@ def plain(part: Part, q: Tensor, k: Tensor, v: Tensor, scale: float, bias: Bias 
         scores = group.queries(q) @ kt.transpose(-1, -2) * scale
         if bias is not None:
             i, j, _ = group.places(q.shape[2], k.shape[2], q.device)
-            shift = bias.values(part.place(i) + bias.start, part.place(j)).movedim(0, -3)  # (lanes) N H c W
+            shift = bias.values(part.position_of(i) + bias.start, part.position_of(j)).movedim(0, -3)  # (lanes) N H c W
             shift = shift.flatten(0, -4)
             scores = scores + shift.repeat(len(scores) // len(shift), 1, 1, 1).to(scores.dtype)
         lse = scores.masked_fill(~allowed, -math.inf).logsumexp(-1, keepdim=True)
@@ -205,8 +205,8 @@ class _Fused(torch.autograd.Function):
         sums = lse.masked_fill(lse.isinf(), 0.0)[..., None]  # where nothing is visible, every exp(−∞ − 0) is 0
         total: tuple[Tensor, ...] = ()
         for part in ctx.parts:
-            found = fused_backward(part, grad, q, k, v, out, sums, ctx.scale)
-            total = tuple(map(torch.Tensor.add_, total, found)) if total else found
+            grads = fused_backward(part, grad, q, k, v, out, sums, ctx.scale)
+            total = tuple(map(torch.Tensor.add_, total, grads)) if total else grads
         return *total, None, None
 
 
@@ -251,11 +251,11 @@ def as_numbers(allowed: Bool[Tensor, "B 1 c W"], dtype: torch.dtype) -> Float[Te
 
 def rule_of(*masks: Mask | None, start: int = 0) -> Rule:
     """Return the conjunction of masks as a rule, for queries whose first is at `start`."""
-    given = [mask for mask in masks if mask is not None]
+    rules = [mask for mask in masks if mask is not None]
 
     def rule(i: Int[Tensor, "*A N c 1"], j: Int[Tensor, "*A N 1 W"]) -> Bool[Tensor, "*B N c W"]:
         allowed = (i >= 0) & (j >= 0)
-        for mask in given:
+        for mask in rules:
             allowed = allowed & mask.allowed(i + start, j)
         return allowed
 

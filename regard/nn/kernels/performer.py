@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.kernels.base import at_least
+from regard.config import at_least
 from regard.nn.kernels.linear import Features, Linear
 from regard.nn.reversible import recomputes
 from regard.registry import register_kernel
@@ -59,12 +59,12 @@ class Performer(Linear):
 
         return phi
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, **how) -> tuple[Tensor, Tensor | None]:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, **options) -> tuple[Tensor, Tensor | None]:
         if self.training and self.redraw and not recomputes():
             if self.passes % self.redraw == self.redraw - 1:  # a new tensor: the backward pass may still need the old
                 self.directions = orthogonal(self.count, self.head_dim).to(self.directions)
             self.passes += 1
-        return super().forward(q, k, v, **how)
+        return super().forward(q, k, v, **options)
 
 
 def orthogonal(count: int, dim: int) -> Float[Tensor, "F K"]:

@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel, at_least, causal_and_keys
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel, causal_and_keys
 from regard.nn.kernels.full import attend
 from regard.nn.kernels.parts import Part, attend_parts, band
 from regard.nn.masks import Mask
@@ -74,8 +75,8 @@ class Reformer(Kernel):
         start = mask.start if mask is not None else 0
         if weights or start or q.shape[2] != k.shape[2]:
             meets = self.meets(codes, causal, real, start, q.shape[2])
-            out, found = attend(q @ k.transpose(-1, -2) * scale, v, mask=meets)
-            return out, found if weights else None
+            out, attention = attend(q @ k.transpose(-1, -2) * scale, v, mask=meets)
+            return out, attention if weights else None
         own = v if real is None else v * real[..., None]
         outs = []
         # One head at a time: sorted copies of all would be the largest tensors.

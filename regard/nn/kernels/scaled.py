@@ -44,7 +44,7 @@ class Normalized(Full):
 class Cosine(Full):
     """Cosine similarity of q and k times a learned scale for each head, 100 at most (Swin v2)."""
 
-    reference = False
+    reference, plain_keys = False, True
     limit = math.log(100.0)
 
     def __init__(self, **sizes: int) -> None:

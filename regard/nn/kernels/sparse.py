@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from regard.config import at_least
 from regard.nn import masks
-from regard.nn.kernels.base import at_least
 from regard.nn.kernels.parts import Part, band, block, rule_of, stretch
 from regard.nn.kernels.window import Ruled
 from regard.nn.masks import Mask
@@ -40,19 +40,19 @@ class Sparse(Ruled):
         some: dict[str, Any] = dict(start=start, chunk=self.chunk)
         if start == 0 and T == S:
             near = band(T, S, before=self.radius, after=self.radius * (sides - 1), **some)
-            found = [Part(near, rule_of(self.near, mask)), self.strides(mask, T, sides)]
+            parts = [Part(near, rule_of(self.near, mask)), self.strides(mask, T, sides)]
         else:  # a few queries on a cache: one wide band
             reach = max(self.radius, self.stride * self.far)
             wide = band(T, S, before=reach, after=reach * (sides - 1), **some)
-            found = [Part(wide, rule_of(self.near | self.apart, mask, start=start))]
+            parts = [Part(wide, rule_of(self.near | self.apart, mask, start=start))]
         rest = ~self.near & ~self.apart
         tokens, first = min(self.tokens, S), min(max(self.tokens - start, 0), T)
         if tokens:
-            found.append(Part(block(T, tokens), rule_of(rest, mask, start=start)))
+            parts.append(Part(block(T, tokens), rule_of(rest, mask, start=start)))
         if first and sides == 2:
             everyone = rest & ~masks.prefix(self.tokens)
-            found.append(Part(block(first, S), rule_of(everyone, mask, start=start)))
-        return found
+            parts.append(Part(block(first, S), rule_of(everyone, mask, start=start)))
+        return parts
 
     def strides(self, mask: Mask | None, T: int, sides: int) -> Part:
         """Return the part of strided keys: positions of one remainder form a lane, in which a stride is one step."""
@@ -68,8 +68,8 @@ class Sparse(Ruled):
             allowed = rule_of(self.apart, mask)(i.clamp(max=T - 1), j.clamp(max=T - 1)) & (j < T)
             return allowed if allowed.dim() == 5 else allowed[None]
 
-        def place(index: Int[Tensor, "*N"]) -> Int[Tensor, "s *N"]:
+        def position_of(index: Int[Tensor, "*N"]) -> Int[Tensor, "s *N"]:
             return index * s + torch.arange(s, device=index.device).view(-1, *[1] * index.dim())
 
         groups = band(M, M, before=self.far, after=self.far * (sides - 1), chunk=self.chunk, lanes=s)
-        return Part(groups, rule, arrange, restore, place)
+        return Part(groups, rule, arrange, restore, position_of)

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel, at_least
+from regard.config import at_least
+from regard.nn.kernels.base import Kernel
 from regard.nn.kernels.chunks import again
 from regard.nn.kernels.full import attend, repeat_heads
 from regard.nn.masks import Mask
@@ -65,10 +66,10 @@ class TopK(Kernel):
                 allowed = mask.allowed(i, j)
                 allowed = allowed.unsqueeze(-3) if allowed.dim() == 3 else allowed[None, None]
                 scores = scores.masked_fill(~allowed, -math.inf)
-            out, found = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
-            return out, found if weights else None
+            out, attention = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
+            return out, attention if weights else None
 
         i = torch.arange(start, start + q.shape[2], device=q.device)[:, None]
         parts = zip(q.split(self.chunk, 2), i.split(self.chunk), strict=True)
-        outs, found = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
-        return torch.cat(outs, 2), torch.cat(found, 2) if weights else None
+        outs, attention = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
+        return torch.cat(outs, 2), torch.cat(attention, 2) if weights else None

@@ -5,8 +5,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.config import at_least
 from regard.nn import masks
-from regard.nn.kernels.base import at_least
 from regard.nn.kernels.full import Full
 from regard.nn.kernels.parts import Part, attend_parts, band, rule_of
 from regard.nn.masks import Mask
@@ -58,13 +58,14 @@ class Window(Ruled):
         return masks.window(self.radius)
 
     def forward(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **how: Any
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S C"], **options: Any
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        mask = how.get("mask")
-        if q.shape[2] == 1 and mask is not None and mask.is_causal and not how.get("weights") and not how.get("bias"):
+        mask = options.get("mask")
+        output_only = not options.get("weights") and not options.get("bias")
+        if output_only and q.shape[2] == 1 and mask is not None and mask.is_causal:
             near = slice(max(0, mask.start - self.radius), mask.start + 1)  # one query on a cache: no tiles needed
-            return Full.forward(self, q, k[:, :, near], v[:, :, near], scale=how.get("scale"))
-        return super().forward(q, k, v, **how)
+            return Full.forward(self, q, k[:, :, near], v[:, :, near], scale=options.get("scale"))
+        return super().forward(q, k, v, **options)
 
     def parts(self, mask: Mask | None, T: int, S: int) -> list[Part]:
         start, after = (mask.start, 0 if mask.hides_future else self.radius) if mask is not None else (0, self.radius)

@@ -146,7 +146,7 @@ def test_a_state_hides_padding_and_refuses_what_it_cannot_know():
         for here in (slice(0, 3), slice(3, 8), slice(8, 9))
     ]
     close(torch.cat(found, 2), kernel(q, k, v, mask=mask)[0], "in parts, with padding")
-    with pytest.raises(ValueError, match="knows only the past.*use causal"):
+    with pytest.raises(ValueError, match="needs a causal mask; pass mask=causal"):
         kernel.memory(9).attend(kernel, q, k, v)
 
 

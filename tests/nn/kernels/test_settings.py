@@ -52,7 +52,7 @@ def test_nothing_is_made_on_another_device(name):
 
 def test_what_a_model_asks_for_and_a_kernel_cannot_do_fails_when_it_is_built():
     sizes = dict(vocab_size=11, dim=16, heads=2, ffn_dim=8, depth=1)
-    with pytest.raises(ValueError, match="cannot look from one sequence at another.*--model.cross-kernel full"):
+    with pytest.raises(ValueError, match="cannot attend from one sequence to another.*--model.cross-kernel full"):
         Transformer(TransformerConfig(**sizes, kernel="window"))
     assert Transformer(TransformerConfig(**sizes, kernel="window", cross_kernel="full"))
     with pytest.raises(ValueError, match="'linformer' cannot hide the future or decode step by step; these can"):

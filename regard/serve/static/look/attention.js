@@ -1,10 +1,10 @@
-/** Every head small, and one of them large: as a matrix, and as lines between tokens or as light on the picture. */
+/** Every head small, and one of them large: as a matrix, and as lines between tokens or as light on the image. */
 
 import { make } from "../make.js";
 import { createHeads } from "./heads.js";
 import { createLines } from "./lines.js";
 import { createMatrix } from "./matrix.js";
-import { createPicture } from "./picture.js";
+import { createImage } from "./image.js";
 import { createSwitches } from "./switches.js";
 import { whenThemed } from "./palette.js";
 import { TITLES } from "./sequences.js";
@@ -25,11 +25,11 @@ export const panel = {
     const title = make("h3", {});
     const switches = createSwitches(look);
     const [matrix, lines] = [createMatrix(look), createLines(look)];
-    const picture = described.input.picture ? createPicture(look) : null;
-    const words = picture ? createWords(look, picture.image) : null;
+    const image = described.input.image ? createImage(look) : null;
+    const words = image ? createWords(look, image.image) : null;
     const large = make("section", { class: "large", "aria-label": "The chosen head" },
       make("div", { class: "row" }, title, switches.element),
-      make("div", { class: "views" }, ...(picture ? [picture.element] : []), lines.element, matrix.element),
+      make("div", { class: "views" }, ...(image ? [image.element] : []), lines.element, matrix.element),
       words?.element ?? null);
     const note = make("p", { class: "note" }, `The stronger the colour, the larger the weight (by its square root). Weights come in steps of 1/255 ${
       ""}of each row's strongest; “Step by step” has them ${look.source.live ? "exactly" : "from q and k that this file rounds to 16 bits"}.`);
@@ -66,8 +66,8 @@ export const panel = {
       if (!weights) return;
       const seen = Boolean(described.sequences[layer.keys].grid);
       lines.element.hidden = !(described.sequences[layer.keys].tokens && described.sequences[layer.queries].tokens);
-      if (picture) picture.element.hidden = !seen;
-      if (seen) picture.show(layer, weights, state.values.head);
+      if (image) image.element.hidden = !seen;
+      if (seen) image.show(layer, weights, state.values.head);
       if (!lines.element.hidden) lines.show(layer, weights, state.values.head);
       matrix.show(layer, weights, state.values.head);
       words?.show(layer, weights, state.values.head);
@@ -85,7 +85,7 @@ export const panel = {
       if (!changed.has("at") || !look.weights) return;
       matrix.point();
       if (!lines.element.hidden) lines.point();
-      picture?.draw();
+      image?.draw();
       words?.point();
     });
     const end = whenThemed(() => {

@@ -1,12 +1,12 @@
-/** Each view of what an output rests on, as `explain` tells it, drawn: tables, or light on the picture. */
+/** Each explanation of an output, drawn: tables, or light on the image. */
 
 import { make, percent } from "../make.js";
 import { createHeat, short } from "./heat.js";
-import { drawLit } from "./picture.js";
+import { drawLit } from "./image.js";
 import { TITLES, headName, nameOf } from "./sequences.js";
 import { strongest } from "./unpack.js";
 
-const WIDTH = 288; // pixels of a picture
+const WIDTH = 288; // pixels of an image
 const MOST = 3; // heads that are named
 
 /**
@@ -24,16 +24,16 @@ const blocks = (count) => Array.from({ length: count }, (_, depth) => (depth ? `
 function drawTokens(found, look, say) {
   const { tokens, outputs, weights, view } = found;
   const written = view === "rollout" ? percent : number;
-  if (look.described.input.picture) {
+  if (look.described.input.image) {
     return { parts: [make("div", { class: "views" }, ...outputs.map((name, row) => lit(look, weights[row], name, written, say)))] };
   }
-  const heat = createHeat({ name: `What each output rests on: outputs down, tokens across`, corner: "output", columns: tokens, values: weights,
-    rows: outputs, tell: (row, column) => `“${outputs[row]}” rests on ${tokens[column]}: ${written(weights[row][column])}` }, say);
+  const heat = createHeat({ name: `What each output depends on: outputs down, tokens across`, corner: "output", columns: tokens, values: weights,
+    rows: outputs, tell: (row, column) => `“${outputs[row]}” depends on ${tokens[column]}: ${written(weights[row][column])}` }, say);
   return { parts: [heat.element, note("Colours: each row beside its largest.")] };
 }
 
 function drawEffects(found, look, say) {
-  const table = heads(found, look, say, "Loss that comes without each head", (value) => `without it the loss rises by ${number(value)}`);
+  const table = heads(found, look, say, "Rise of the loss without each head", (value) => `without it the loss rises by ${number(value)}`);
   return { ...table, parts: [make("p", {}, `The loss is ${number(found.loss)}. ${table.none ? "No head is missed: without any one of them it stays where it is." : table.most}`), ...table.parts] };
 }
 
@@ -63,7 +63,7 @@ function heads({ layers }, { described, state }, say, name, tell) {
     }));
   }
 
-  return { parts: [heat.element, note("Click a head to see where it looks, above.")], heads: mark, none: best.every(({ value }) => short(value) === "·"),
+  return { parts: [heat.element, note("Click a head to see what it attends to, above.")], heads: mark, none: best.every(({ value }) => short(value) === "·"),
     most: `Most: ${best.map(({ row, head, value }) => `${title(row, head)} (${short(value)})`).join("; ")}.` };
 }
 
@@ -71,32 +71,32 @@ function drawLens({ outputs, layers }, look, say) {
   const order = layers.map((_, depth) => layers.length - 1 - depth); // what is said stands above
   const names = blocks(layers.length);
   const tell = (row, column) => {
-    const { top, chances, right } = layers[order[row]];
-    const said = top[column].map((word, i) => `“${word}” ${percent(chances[column][i])}`).join(", ");
+    const { top, probabilities, right } = layers[order[row]];
+    const said = top[column].map((word, i) => `“${word}” ${percent(probabilities[column][i])}`).join(", ");
     return `Behind ${names[order[row]]} for “${outputs[column]}”: ${said}; “${outputs[column]}” itself ${percent(right[column])}`;
   };
-  const heat = createHeat({ name: "What would be said: blocks down, the last above; outputs across", corner: "behind", columns: outputs,
-    rows: order.map((depth) => names[depth]), values: order.map((depth) => layers[depth].chances.map(([best]) => best)), top: 1,
+  const heat = createHeat({ name: "The output behind each block: blocks down, the last above; outputs across", corner: "behind", columns: outputs,
+    rows: order.map((depth) => names[depth]), values: order.map((depth) => layers[depth].probabilities.map(([best]) => best)), top: 1,
     write: (row, column) => layers[order[row]].top[column][0], tell }, say);
   order.forEach((depth, row) => heat.cells[row].forEach((cell, column) => {
     cell.classList.toggle("right", layers[depth].top[column][0] === outputs[column]);
   }));
   const right = outputs.filter((name, column) => layers.at(-1).top[column][0] === name).length;
-  return { parts: [make("p", {}, outputs.length === 1 ? `The output asked about is “${outputs[0]}”.`
+  return { parts: [make("p", {}, outputs.length === 1 ? `The output that is explained is “${outputs[0]}”.`
     : `At the end of the model, ${right} of ${outputs.length} tokens that follow in the text are its own first choice.`), heat.element,
-  note("Columns are the tokens to be said; bold: said behind this block already. The stronger the colour, the surer.")] };
+  note("Columns are the outputs; bold: this block has it already. The stronger the colour, the more probable.")] };
 }
 
 function drawPatch(found, look, say) {
   const [mine, other] = found.choices;
-  const tables = found.places.map(({ stack, tokens, shares }) => {
+  const tables = found.positions.map(({ stack, tokens, shares }) => {
     const [names, order] = [blocks(shares.length), shares.map((_, depth) => shares.length - 1 - depth)];
     const tell = (row, column) => `${tokens[column]} behind ${names[order[row]]}: ${percent(shares[order[row]][column])} comes back`;
-    return [make("h3", {}, `From one place of the ${stack}`), createHeat({ name: `What comes back from a place of the ${stack}: blocks down, places across`,
+    return [make("h3", {}, `From one position of the ${stack}`), createHeat({ name: `What comes back from a position of the ${stack}: blocks down, positions across`,
       corner: "behind", rows: order.map((depth) => names[depth]), columns: tokens, values: order.map((depth) => shares[depth]), top: 1, tell }, say).element];
   });
   const table = heads(found, look, say, "What comes back from each head", (value) => `${percent(value)} comes back`);
-  return { ...table, parts: [make("p", {}, `Score of “${mine}” less that of “${other}”: ${number(found.difference[0])} with this text, ${
+  return { ...table, parts: [make("p", {}, `Logit of “${mine}” less that of “${other}”: ${number(found.difference[0])} with this text, ${
     number(found.difference[1])} with the other. ${table.most}`), make("h3", {}, "From one head"), ...table.parts, ...tables.flat()] };
 }
 
@@ -107,9 +107,9 @@ function drawAgreement(found, look, say) {
     tell: (row, column) => `${views[row]} and ${views[column]}: ρ = ${correlations[row][column].toFixed(2)}` }, say);
   const said = [make("p", { "data-said": "meaning" }, found.meaning)];
   const title = make("h3", {}, "How far they agree (rank correlation)");
-  if (look.described.input.picture) {
-    const pictures = views.map((view) => lit(look, weights[view][0], view, number, say, true));
-    return { parts: [...said, make("div", { class: "views" }, ...pictures), title, pairs.element] };
+  if (look.described.input.image) {
+    const images = views.map((view) => lit(look, weights[view][0], view, number, say, true));
+    return { parts: [...said, make("div", { class: "views" }, ...images), title, pairs.element] };
   }
   const strips = views.map((view) => relative(weights[view]));
   const of = outputs.length === 1 ? `“${outputs[0]}”` : `${outputs.length} outputs, their mean`;
@@ -131,22 +131,22 @@ export function relative(weights) {
   return sums.map((value) => value / top);
 }
 
-/** The picture with light where the output rests; a table lies over it that can be pointed at and walked through. */
+/** The image with light on what the output depends on; a table lies over it that can be pointed at and walked through. */
 function lit({ described }, weights, name, written, say, view = false) {
   const sequence = described.sequences[0];
   const { grid, cell, size, front } = sequence;
   const places = weights.slice(front.length);
   const rows = Array.from({ length: grid[0] }, (_, row) => places.slice(row * grid[1], (row + 1) * grid[1]));
-  const canvas = make("canvas", { class: "picture", "aria-hidden": "true", "data-lit": name });
-  const tell = (row, column) => `${view ? name : `“${name}” rests on`} ${row},${column}: ${written(rows[row][column])}`;
-  const heat = createHeat({ name: `The picture, lit where ${name} rests`, rows: rows.map((_, row) => String(row)),
+  const canvas = make("canvas", { class: "image", "aria-hidden": "true", "data-lit": name });
+  const tell = (row, column) => `${view ? name : `“${name}” depends on`} ${row},${column}: ${written(rows[row][column])}`;
+  const heat = createHeat({ name: `The image, lit where ${name} depends on it`, rows: rows.map((_, row) => String(row)),
     columns: rows[0].map((_, column) => String(column)), values: rows, tell }, say);
   heat.table.classList.add("glass");
   heat.table.style.width = `${(WIDTH * grid[1] * cell) / size[1]}px`;
   heat.table.style.height = `${(WIDTH * grid[0] * cell) / size[1]}px`;
   const image = new Image();
   image.addEventListener("load", () => drawLit(canvas, image, sequence, weights.map((weight) => Math.max(0, weight)), WIDTH));
-  image.src = described.input.picture;
+  image.src = described.input.image;
   const best = strongest(places, 1, -Infinity)[0] + front.length;
   const ahead = weights.slice(0, front.length).reduce((sum, one) => sum + one, 0);
   return make("figure", { class: "lit" }, make("div", { class: "layers" }, canvas, heat.table), make("figcaption", { class: "note" },

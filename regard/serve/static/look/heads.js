@@ -3,9 +3,9 @@
 import { make } from "../make.js";
 import { palette } from "./palette.js";
 import { headName, isOff, placeOf } from "./sequences.js";
-import { mapOf } from "./picture.js";
+import { mapOf } from "./image.js";
 
-const SIDE = 72; // pixels of a small picture, at most
+const SIDE = 72; // pixels of a small image, at most
 
 /** @param {import("./inside.js").Look} look */
 export function createHeads(look) {

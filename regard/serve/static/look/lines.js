@@ -74,7 +74,7 @@ export function createLines(look) {
     pen.stroke();
   }
 
-  /** What the token that is pointed at reads, and who reads it; the rest goes pale. */
+  /** What the token that is pointed at reads, and which read it; the rest goes pale. */
   function drawOver() {
     const { at } = state.values;
     const pen = over.getContext("2d");

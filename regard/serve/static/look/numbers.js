@@ -60,7 +60,7 @@ export const panel = {
       const sum = steps.weights ? steps.weights.reduce((total, one) => total + one, 0) : null;
       return [
         make("p", {}, make("strong", {}, nameOf(queries, index)), ` asks with q, ${width} numbers: `, strip(own.q)),
-        found.own ? make("p", { class: "note" }, `The kernel ${info.kernel} weighs in a way of its own: only its weights are shown.`)
+        found.own ? make("p", { class: "note" }, `The kernel ${info.kernel} computes weights in its own way: only its weights are shown.`)
           : make("p", { class: "note" }, found.scores ? "Scores are no products here: each is computed by a small network."
             : `Each score is a product of q with a key's k, times ${round(found.scale)}${
               Math.abs(found.scale - width ** -0.5) < 1e-6 ? ` = 1/√${width}` : ""}${found.bias ? ", plus a bias for the distance" : ""}.`),

@@ -1,21 +1,21 @@
-/** What an output rests on, asked in several ways: where a model looks is not yet what it uses. */
+/** What an output depends on, by several methods: what a model attends to is not yet what it uses. */
 
 import { make } from "../make.js";
 import { draw } from "./explained.js";
 
 const VIEWS = {
-  rollout: ["Rollout", "How much of each token has come to each output, if every layer keeps half of what it had and takes half of what it sees."],
-  gradient: ["Gradient", "The same along weight × gradient: only ways that raise the output count."],
-  ablation: ["Heads off", "How much the loss rises when a head is switched off."],
-  lens: ["Lens", "What the model would say if it ended behind an earlier block."],
-  patch: ["Patch", "The model reads another text of as many tokens. Then what one place, or one head, held for this text is put back: how much of this text's answer returns?"],
+  rollout: ["Rollout", "How much of each token has come to each output, if every layer keeps half of what it had and takes half of what it attends to."],
+  gradient: ["Gradient", "How much of each token has come to each output along weight × gradient: only paths that raise the output count."],
+  ablation: ["Heads off", "How much the loss rises when a head is ablated."],
+  lens: ["Lens", "The output of the model if it ended behind an earlier block."],
+  patch: ["Patch", "The model reads another text of as many tokens. Then the state of one position, or one head, for this text is put back: how much of this text's answer returns?"],
   agreement: ["Agreement", "Attention, rollout and gradient beside what happens when a token is taken away (ablation)."],
 };
 
 /** @type {import("./inside.js").Panel} */
 export const panel = {
   name: "rests",
-  title: "What it rests on",
+  title: "What it depends on",
   fits: ({ views }) => views.length > 0,
 
   mount(host, look) {
@@ -34,7 +34,7 @@ export const panel = {
       "data-key": "against", autocomplete: "off", oninput: () => state.set({ against: words.value }) });
     const other = make("form", { class: "row against", hidden: true, onsubmit: compare },
       make("label", { class: "field" }, make("span", {}, "Another text: change a word of this one"), words), make("button", { type: "submit" }, "Compare"));
-    const told = make("p", { class: "note" }, "Attention shows where the model looks. Choose how to ask what its answer rests on.");
+    const told = make("p", { class: "note" }, "Attention shows where the model looks. Choose a method to explain what its answer depends on.");
     const shown = make("div", { class: "panel-body", "data-said": "rests" });
     const said = make("p", { class: "note pointed", "data-said": "cell" });
     let chosen = null;

@@ -1,4 +1,4 @@
-/** Names of tokens and places, as all panels say them. */
+/** Names of tokens and patches, as all panels use them. */
 
 /** @param {object} sequence  @param {number} index */
 export function nameOf(sequence, index) {
@@ -32,6 +32,6 @@ export const TITLES = {
   encoder: "Encoder",
   decoder: "Decoder",
   cross: "Cross-attention",
-  picture: "Picture",
+  image: "Image",
   text: "Text",
 };

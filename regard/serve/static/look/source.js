@@ -5,7 +5,7 @@ import { unpack, Weights } from "./unpack.js";
 /**
  * @typedef {{live: boolean, layer: (layer: number) => Promise<Weights>,
  *            head: (layer: number, head: number, window?: number) => Promise<object | null>,
- *            chances: (row: number) => Promise<object | null>,
+ *            probabilities: (row: number) => Promise<object | null>,
  *            view: (view: string, more?: {at?: number, against?: string}) => Promise<object>,
  *            effects: () => Promise<{effects: number[][], alignment: object | null} | null>}} Source
  */
@@ -31,7 +31,7 @@ export function createSource(described, ask, live) {
     live,
     layer: (layer) => once("layer", { layer }, (found) => new Weights(described.layers[layer], found)),
     head: (layer, head, window = 0) => once("head", { layer, head, window }, numbers),
-    chances: (row) => once("chances", { row }, (found) => found),
+    probabilities: (row) => once("probabilities", { row }, (found) => found),
     effects: () => once("effects", {}, (found) => found),
     view: (view, more = {}) => once("view", { view, ...more }, (found) => found),
   };
@@ -42,7 +42,7 @@ export function keptSource(kept) {
   const find = {
     layer: ({ layer }) => kept.layers[layer],
     head: ({ layer, head, window }) => kept.heads[`${layer},${head},${window}`] ?? null,
-    chances: ({ row }) => kept.chances[row] ?? null,
+    probabilities: ({ row }) => kept.probabilities[row] ?? null,
     effects: () => kept.effects && { effects: kept.effects, alignment: kept.alignment },
     view({ view }) {
       const found = kept.views[view];

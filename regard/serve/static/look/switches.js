@@ -41,7 +41,7 @@ export function createSwitches(look) {
   /** The head that looks where it matters. */
   function aligned(best) {
     if (!best) return "";
-    return ` Best alignment: ${described.layers[best.layer].tab} ${headName(described, best.layer, best.head)}, which looks at the source ${
+    return ` Best alignment: ${described.layers[best.layer].tab} ${headName(described, best.layer, best.head)}, which attends to the source ${
       ""}token that matters most for ${percent(best.agrees)} of the ${best.of} written tokens that rest on one.`;
   }
 

@@ -55,7 +55,7 @@ export const panel = {
       const { at, head } = state.values;
       const { layer, weights } = look;
       if (!at || !layer) {
-        said.textContent = layer ? "Point at a token, or walk with ← →: blue is what it reads, orange who reads it." : "";
+        said.textContent = layer ? "Point at a token, or walk with ← →: blue is what it reads, orange the tokens that read it." : "";
         return;
       }
       const current = strips[at.sequence]?.[at.index];

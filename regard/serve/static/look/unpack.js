@@ -30,7 +30,7 @@ export class Weights {
     [this.windows, this.heads, this.queries, this.keys] = weights.shape;
     this.bytes = weights.values;
     this.tops = unpack(packed.tops).values;
-    this.places = layer.windows ? unpack(layer.windows.places).values : null;
+    this.places = layer.windows ? unpack(layer.windows.cells).values : null;
     this.total = this.queries; // of the query sequence, all windows together
     if (this.places) {
       this.total = layer.total;
@@ -52,7 +52,7 @@ export class Weights {
     return (this.bytes[row * this.keys + key] * this.tops[row]) / 255;
   }
 
-  /** What a token looks at: a weight for each key of the sequence. */
+  /** What a token attends to: a weight for each key of the sequence. */
   reads(head, token) {
     const [window, query] = this.place(token);
     const row = (window * this.heads + head) * this.queries + query;
@@ -65,7 +65,7 @@ export class Weights {
     return found;
   }
 
-  /** Who looks at a token: the weight that each query gives it. */
+  /** Which queries attend to a token: the weight that each query gives it. */
   readBy(head, token) {
     const found = new Float32Array(this.total);
     const [window, key] = this.place(token);

@@ -60,9 +60,9 @@ export const vectors = {
             return [make("td", {}, length), make("td", {}, strip(numbers))];
           })));
       }
-      const table = make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, sequence.grid ? "place" : "token"),
+      const table = make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, sequence.grid ? "patch" : "token"),
         ...read.map((part) => make("th", { scope: "col", colSpan: 2, class: "strips" }, part.name)))), rows);
-      host.append(make("p", { class: "note" }, `${sequence.title}: ${width} numbers for each ${sequence.grid ? "place" : "token"}; its length, and the first ${
+      host.append(make("p", { class: "note" }, `${sequence.title}: ${width} numbers for each ${sequence.grid ? "patch" : "token"}; its length, and the first ${
         read[0].values.shape[1]} as colours. ${order}`), make("div", { class: "scroll tall" }, table));
     }
   },

@@ -1,7 +1,7 @@
-/** Where a picture was looked at for each word of its caption, or by each query that found something: a strip. */
+/** Where an image was attended to for each word of its caption, or by each query that found something: a strip. */
 
 import { make } from "../make.js";
-import { drawLit } from "./picture.js";
+import { drawLit } from "./image.js";
 
 const WIDTH = 96;
 
@@ -36,7 +36,7 @@ export function createWords(look, image) {
         if (image.complete && image.naturalWidth) draw();
         else image.addEventListener("load", draw, { once: true });
         return make("button", { type: "button", class: "word-view", "data-query": query,
-          "aria-label": `Where the model looked for ${sequence.tokens[named]}`,
+          "aria-label": `What the model attended to for ${sequence.tokens[named]}`,
           onpointerenter: () => state.point(layer.queries, query), onpointerleave: state.leave,
           onfocus: () => state.pick(layer.queries, query) }, canvas, make("span", {}, sequence.tokens[named]));
       });

@@ -15,7 +15,7 @@ export const view = {
   mount(host, context) {
     const text = createTextBox({ name: "compare", label: "Sentences, one a line", rows: 5 });
     const table = make("table", { class: "likeness" });
-    const name = "Likeness of the sentences";
+    const name = "Similarity of the sentences";
     const result = make("section", { class: "result scroll", hidden: true, tabIndex: 0, "aria-label": name }, table);
     const copy = createCopyPanel();
     const task = createTask({ label: "Compare", context, work });

@@ -1,4 +1,4 @@
-/** Inside a model at work on one input: tokens, attention, numbers, chances. */
+/** Inside a model at work on one input: tokens, attention, numbers, probabilities. */
 
 import { post } from "../api.js";
 import { createInside } from "../look/inside.js";
@@ -17,7 +17,7 @@ export const view = {
     const text = createTextBox({ name: "look", label: "Text", rows: 2 });
     const second = createTextBox({ name: "look.second", label: "Second text, for models of pairs", rows: 1 });
     const file = make("input", { type: "file", accept: "image/*", onchange: () => task.go() });
-    const picture = make("label", { class: "text" }, make("span", {}, "Picture"), file);
+    const image = make("label", { class: "text" }, make("span", {}, "Image"), file);
     const texts = createTextBox({ name: "look.texts", label: "Texts to compare it with, one a line", rows: 2 });
     const inputs = make("div", { class: "stack inputs" });
     const problem = make("div");
@@ -32,7 +32,7 @@ export const view = {
     const sees = () => context.model.inputs[0] !== "text"; // images, or the pixels of one
 
     function arrange() {
-      inputs.replaceChildren(...(sees() ? [picture, texts.element] : [text.element, second.element]));
+      inputs.replaceChildren(...(sees() ? [image, texts.element] : [text.element, second.element]));
       texts.element.hidden = !described?.input.texts;
       second.element.hidden = !context.model.does.includes("embed");
     }
@@ -48,7 +48,7 @@ export const view = {
       const lines = texts.area.value.split("\n").filter((line) => line.trim() !== "");
       const compared = lines.length && described?.input.texts ? { texts: lines } : {};
       if (!file.files.length) return { ...(described ? { look: described.look } : {}), ...compared };
-      return { picture: await uriOf(file.files[0]), ...compared };
+      return { image: await uriOf(file.files[0]), ...compared };
     }
 
     /** What a look was asked for, besides its input. */

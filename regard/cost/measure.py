@@ -1,0 +1,277 @@
+"""The figures of a config: its model is built on `meta` and runs once; what `walk.py` saw is put into a table.
+
+Nothing here knows a family. What `forward` takes is read off its signature; parts are named after the model's modules.
+"""
+
+import inspect
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.cost.figures import Cost, Flops, Memory, Setting
+from regard.cost.substitutes import TorchFunctions
+from regard.cost.walk import Product, Walk, storage_key
+from regard.nn.patches import sides
+from regard.registry import models
+
+LENGTH = 1024
+"""Tokens, unless another number is asked for."""
+STEPS = 64
+"""Tokens for which a loop over them is followed."""
+AXES = {"ids": "B T", "source": "B S", "target": "B T", "lengths": "B", "pixels": "B C Y X"}
+"""Axes of the inputs that families share; of others the annotation states them."""
+BLOCK = {"attention": "attention", "cross": "cross_attention", "feedforward": "feedforward", "norms": "norms"}
+"""Parts of a block, by the names of its modules."""
+CACHED = {"own": "self", "source": "cross", "keys": "source", "values": "source"}
+"""Names of what is cached, by the attribute of the cache that holds it."""
+
+
+def cost(
+    config: Any, *, batch: int = 1, length: int | None = None, source_length: int | None = None,
+    bytes_per_number: int = 4, training: bool = False,
+) -> Cost:  # fmt: skip
+    """The cost of a model with this config, from one pass on `meta`, which takes no memory.
+
+    `length` is 1024, or the longest that the model is planned for if that is less; `source_length` is as long. Of an
+    image the config itself says how many tokens there are.
+    """
+    length = getattr(config, "tokens", length)
+    length = min(LENGTH, getattr(config, "max_len", LENGTH)) if length is None else length
+    source_length = length if source_length is None else source_length
+    sizes = dict(batch=batch, length=length, source_length=source_length, bytes_per_number=bytes_per_number)
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
+    setting = Setting(batch=batch, length=length, source_length=source_length, training=training)
+    model = build(config)
+    parts, inputs = Parts(model), inputs_of(model, setting)
+    try:
+        seen, shape = walk(model, setting)
+        cache = count_cache(model, inputs, length)
+    except (RuntimeError, NotImplementedError) as error:
+        words = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{type(model).__name__} does not run on the meta device, which has no numbers: {words}"
+        ) from None
+    kept = Counter({"widest_layer": seen.peak}) if not training else Counter[str]()
+    for path, numbers in seen.kept.items():
+        kept[parts.module(path)] += numbers
+    matrices: Counter[str] = Counter()
+    for call, entries in seen.matrices.items():
+        matrices[parts.attention(*call)] += entries
+    weights = parts.parameters()
+    total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
+    per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
+    notes = (module.cost_note(training) for module in model.modules() if hasattr(module, "cost_note"))
+
+    def sized(numbers: dict[str, int]) -> dict[str, int]:
+        return {name: number * bytes_per_number for name, number in numbers.items() if number}
+
+    return Cost(
+        model=type(config).__name__.removesuffix("Config"),
+        setting=setting,
+        bytes_per_number=bytes_per_number,
+        parameters=weights | {"total": total},
+        flops_per_token=per_token,
+        flops_per_sequence=once,
+        flops=flops,
+        memory=Memory(
+            weights=total * bytes_per_number,
+            gradients=total * bytes_per_number if training else 0,
+            optimizer=2 * total * bytes_per_number if training else 0,
+            activations=sized(kept),
+            cache=sized(cache),
+            attention_matrices=sized(matrices),
+            scores=batch * length * config.vocab_size * bytes_per_number if logits else 0,
+            matrices_held=tuple(dict.fromkeys(parts.attention(*call) for call in seen.matrices if call in seen.held)),
+            training=training,
+        ),
+        notes=tuple(dict.fromkeys(filter(None, notes))),
+    )
+
+
+def parameters(config: Any) -> dict[str, int]:
+    """The number of parameters of each part of a model with this config."""
+    return Parts(build(config)).parameters()
+
+
+def build(config: Any) -> nn.Module:
+    """The model of the family with this class of configs, or with the nearest that it extends, without memory."""
+    families = {models[name].config_class: models[name] for name in models}
+    for base in type(config).__mro__:
+        if base in families:
+            with torch.device("meta"):
+                return families[base](config)
+    known = ", ".join(sorted(config_class.__name__ for config_class in families))
+    raise ValueError(f"no family has configs of class {type(config).__name__}; known: {known}; add it: register_model")
+
+
+def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
+    """Tensors without numbers for every argument of `forward` that has no default."""
+    config: Any = model.config
+    axes = dict(B=setting.batch, M=setting.batch, T=setting.length, S=setting.source_length)
+    if (image := getattr(config, "image", None)) is not None:
+        axes |= dict(zip("YX", sides(image), strict=True), C=getattr(config, "channels", 3))
+    axes |= getattr(model, "axes", dict)()
+    inputs = {}
+    for name, parameter in inspect.signature(model.forward).parameters.items():
+        if parameter.default is parameter.empty:
+            names = AXES.get(name) or getattr(parameter.annotation, "dim_str", "B T")
+            floating = name == "pixels" or "float32" in getattr(parameter.annotation, "dtypes", ())
+            shape = [axes[axis] if axis in axes else int(axis) for axis in names.split()]
+            inputs[name] = torch.empty(shape, device="meta", dtype=torch.float32 if floating else torch.int64)
+    return inputs
+
+
+def walk(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
+    """One pass, and the shape of its first output.
+
+    Of a model that loops over tokens two short passes show how each figure grows: all are linear in the length.
+    """
+    loops = any(getattr(module, "stepwise", False) for module in model.modules())
+    if not loops or setting.length <= STEPS:
+        return single_pass(model, setting)
+    (less, _), (more, shape) = (single_pass(model, replace(setting, length=steps)) for steps in (STEPS // 2, STEPS))
+    for name in ("flops", "rows", "matrices", "kept"):
+        first, second = getattr(less, name), getattr(more, name)
+        for key in second:
+            grown = (second[key] - first[key]) * (setting.length - STEPS)
+            second[key] += grown // (STEPS - STEPS // 2)
+    if not setting.training:  # which moment is the widest depends on the ratio of both lengths
+        source = max(1, setting.source_length * STEPS // setting.length)
+        small, _ = single_pass(model, replace(setting, length=STEPS, source_length=source))
+        more.peak = small.peak * setting.length // STEPS
+    return more, shape
+
+
+def single_pass(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
+    """Runs a model once, for training all of its heads."""
+    inputs = inputs_of(model.train(setting.training), setting)
+    seen = Walk(model, inputs)
+    if features := getattr(model, "features", None):
+        model.features = partial(seen.until_features, features)
+    with torch.set_grad_enabled(setting.training), seen.watched():
+        outputs = getattr(model, "outputs", model.forward)(**inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        shape = outputs[0].shape
+        if setting.training:
+            loss = torch.stack([output.sum() for output in outputs]).sum()
+            del outputs
+            seen.keep(loss)
+    if features:
+        del model.features
+    return seen, shape
+
+
+def flops_of(
+    seen: Walk, inputs: dict[str, Tensor], setting: Setting, *, images: bool
+) -> tuple[dict[str, Flops], int, Flops]:
+    """FLOPs of a token of each sequence, of what is computed once a sequence, and of everything.
+
+    A matrix that meets fewer vectors than a batch has tokens is used once a sequence.
+    """
+    tokens = {name: setting.batch * setting.length for name in ("any", "target")}
+    tokens["source"] = setting.batch * setting.source_length
+    work = dict.fromkeys(("source", "target", "any", "once"), Flops())
+
+    def token(product: Product) -> str:
+        if images or product.inputs == {"pixels"}:
+            return "once"
+        name = "any" if "source" not in inputs else "target" if "target" in product.inputs else "source"
+        return name if product.attention or seen.rows[product] >= tokens[name] else "once"
+
+    total = Flops()
+    for product, flops in seen.flops.items():
+        added = Flops(attention=flops) if product.attention else Flops(matrices=flops)
+        total += added
+        if product.inputs:  # what comes from weights alone is computed once a batch
+            work[token(product)] += added
+    once = work.pop("once").forward // setting.batch
+    per_token = {
+        name: Flops(matrices=flops.matrices // tokens[name], attention=flops.attention // tokens[name])
+        for name, flops in work.items()
+        if flops.forward
+    }
+    return per_token, once, total
+
+
+def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str, int]:
+    """Numbers that a generative model keeps between the steps of decoding, with room for `length` tokens."""
+    if not hasattr(model, "new_cache"):
+        return {}
+    context, cache = dict(inputs), model.new_cache(length)
+    prefix = next(context.pop(name) for name in ("target", "ids") if name in inputs)[:, :1]
+    with torch.no_grad(), torch.device("meta"), TorchFunctions():
+        model.eval().prefill(prefix, cache, **context)
+    found: Counter[str] = Counter()
+    seen: set[int] = set()
+    waiting = [(CACHED.get(name, name), value) for name, value in vars(cache).items() if name != "mask"]
+    for name, value in waiting:
+        if isinstance(value, Tensor) and storage_key(value) not in seen:
+            seen.add(storage_key(value))
+            found[name] += value.numel()
+        elif isinstance(value, list | tuple):
+            waiting += [(name, item) for item in value]
+        elif hasattr(value, "__dict__") and not isinstance(value, Tensor):
+            waiting += [(name, item) for item in vars(value).values()]
+    return found
+
+
+class Parts:
+    """Names for parts of a model: of its stacks what all blocks have, with the name in front where there are several;
+    otherwise its own modules."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        paths = [name for name, _ in model.named_parameters()]
+        self.stacks = {self.stack(path) for path in paths} - {None}
+        self.crossed = {self.stack(path) for path in paths if "cross" in path.split(".")}
+
+    def stack(self, path: str) -> str | None:
+        """The module whose list of blocks a path leads into."""
+        names = path.split(".")
+        if not any(name.isdigit() and part in BLOCK for name, part in zip(names, names[1:], strict=False)):
+            return None
+        return ".".join(names[: names.index(next(filter(str.isdigit, names))) - 1])
+
+    def module(self, path: str) -> str:
+        """The model's own module that a path leads into."""
+        name = path.partition(".")[0]
+        if name.endswith("embedding"):
+            return "embeddings"
+        return getattr(getattr(self.model, name), "part", name) if name else "other"
+
+    def parameter(self, path: str) -> str:
+        names, stack = path.split("."), self.stack(path)
+        prefix = f"{names[0]}_" if len(self.stacks) > 1 else ""
+        if "position" in names:
+            return "positions"
+        if stack is not None:
+            part = BLOCK[next(name for name in names if name in BLOCK)]
+            return prefix + ("self_" if part == "attention" and stack in self.crossed else "") + part
+        if names[0] == "norm" or (names[-2:-1] == ["norm"] and ".".join(names[:-2]) in self.stacks):
+            return "norms" if names[0] == "norm" else prefix + "norms"
+        if self.module(path) == "embeddings" and names[1] != "weight":
+            return "types" if names[1] == "types" else "embedding_norms"
+        return self.module(path)
+
+    def parameters(self) -> dict[str, int]:
+        """Their numbers, by part; what two modules share belongs to the first."""
+        found: Counter[str] = Counter()
+        seen: set[int] = set()
+        for name, parameter in self.model.named_parameters(remove_duplicate=False):
+            found[self.parameter(name)] += 0 if id(parameter) in seen else parameter.numel()
+            seen.add(id(parameter))
+        return dict(sorted(found.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
+
+    def attention(self, path: str, crosses: bool) -> str:
+        """A kind of attention: self or cross, and the stack's name where there are several kinds."""
+        stack, crosses = self.stack(path) or "", crosses or "cross" in path.split(".")
+        if not crosses and not self.crossed and len(self.stacks) <= 1:
+            return "self"
+        name = stack.split(".")[0 if len(self.stacks) > 1 else -1] or "decoder"
+        return name if not crosses and stack not in self.crossed else f"{name}_{'cross' if crosses else 'self'}"

@@ -1,0 +1,297 @@
+"""Attention weights of any model, captured while it runs: `with look(model) as seen: model(...)`.
+
+The model keeps its fast kernels and its answer. A hook gets each kernel's q, k and v, and calls the same kernel once
+more, for the weights, only where they are wanted.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.config import nearest
+from regard.nn.attention import Attention
+from regard.nn.kernels import Kernel
+from regard.nn.masks import Mask
+from regard.nn.reversible import recomputes
+from regard.nn.weights import behind_kernels, find_kernels, weights_of
+
+KINDS = {
+    "self": ("encoder", "decoder"),
+    "encoder": ("encoder",),  # self-attention that sees both sides
+    "decoder": ("decoder",),  # self-attention that hides the future, or of what looks at another sequence too
+    "cross": ("cross", "recurrent"),
+    "recurrent": ("recurrent",),  # a recurrent decoder that looks back at its source
+}
+
+Layers = int | str | Iterable[int | str]
+Keep = Callable[[str, str, nn.Module, dict[str, Any]], None]
+
+
+@contextmanager
+def look(
+    model: nn.Module, *, layers: Layers | None = None, heads: int | Iterable[int] | None = None
+) -> Iterator["Seen"]:
+    """Capture attention weights of everything that `model` does inside the block; its output stays bit for bit.
+
+    `layers`: indices in the model's list of attention layers, their names, patterns of names ("decoder.*") or kinds
+    ("self", "encoder", "decoder", "cross", "recurrent"). `heads`: head numbers. Default: everything.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"look watches an nn.Module, and a {type(model).__name__} is none; give it its .model")
+    chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
+    seen = Seen(list(find_kernels(model)), chosen)
+
+    def keep(name: str, kind: str, kernel: nn.Module, given: dict[str, Any]) -> None:
+        call = Call(kind, weights_of(kernel, **given, heads=chosen), given["k"])
+        seen.calls.setdefault(name, []).append(call)
+
+    with watch(model, keep, layers=layers, heads=chosen):
+        yield seen
+
+
+@contextmanager
+def watch(
+    model: nn.Module, keep: Keep, *, layers: Layers | None = None, heads: tuple[int, ...] | None = None
+) -> Iterator[None]:
+    """Call `keep` behind each call of a kernel, with the layer's name and kind, the kernel and the call's arguments."""
+    kernels = find_kernels(model)
+    names, kinds = choose(layers, list(kernels))
+    for name in names:
+        check_heads(name, kernels[name], heads)
+    watched = {kernels[name] for name in (kernels if kinds else names)}
+    wanted = {name: set(KINDS) if name in names else kinds for name in kernels if kernels[name] in watched}
+    spy = _Spy(keep, kernels, wanted, heads)
+    owners = [owner for kernel in watched if (owner := owner_of(model, kernel)) is not None]
+    handles = [owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True) for owner in owners]
+    try:
+        with behind_kernels({name: kernels[name] for name in wanted}, spy.after_kernel):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def owner_of(model: nn.Module, kernel: Kernel) -> Attention | None:
+    """The attention layer that calls the kernel; a recurrent decoder calls its own."""
+    return next((m for m in model.modules() if isinstance(m, Attention) and kernel in m.children()), None)
+
+
+def choose(layers: Layers | None, names: list[str]) -> tuple[list[str], set[str]]:
+    """The names of the layers that are chosen, and the kinds that are: those show only when a layer is called."""
+    if layers is None:
+        return names, set()
+    chosen: list[str] = []
+    kinds: set[str] = set()
+    for layer in [layers] if isinstance(layers, int | str) else layers:
+        if isinstance(layer, str) and layer in KINDS and layer not in names:
+            kinds.add(layer)
+        else:
+            chosen += matching(layer, names)
+    return list(dict.fromkeys(chosen)), kinds
+
+
+def matching(layer: int | str, names: list[str]) -> list[str]:
+    """The names that an index in the list, a name or a pattern stands for; at least one."""
+    if isinstance(layer, int):
+        if not -len(names) <= layer < len(names):
+            raise ValueError(f"no attention layer {layer}: the model has {len(names)}, 0 to {len(names) - 1}")
+        return [names[layer]]
+    found = [name for name in names if name == layer or fnmatchcase(name, layer)]
+    if not found:
+        raise ValueError(f"no attention layer {layer!r}; {nearest(layer, [*names, *KINDS])}")
+    return found
+
+
+def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
+    wrong = [head for head in heads or () if not 0 <= head < kernel.heads]
+    if wrong:
+        raise ValueError(f"{name} has no head {wrong[0]}: it has {kernel.heads}, 0 to {kernel.heads - 1}")
+
+
+class _Spy:
+    """The hooks of `watch`. They return nothing, so that PyTorch leaves inputs and outputs alone.
+
+    `kinds` are those that are kept of each layer.
+    """
+
+    def __init__(
+        self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]], heads: tuple[int, ...] | None
+    ) -> None:
+        self.keep, self.layers, self.heads = keep, layers, heads
+        self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in kinds}
+        self.crosses: dict[Kernel, bool] = {}
+
+    def before_attention(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = dict(zip(("x", "context"), args, strict=False)) | kwargs
+        context, cache = given.get("context"), given.get("cache")
+        other = context is not None and context is not given["x"]
+        self.crosses[layer.kernel] = other or cache is not None and cache.fixed
+
+    def after_kernel(self, name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
+        if recomputes():
+            return
+        kind = self.kind(name, self.crosses.get(kernel), given.get("mask"))
+        if kind in self.kinds[name]:
+            check_heads(name, kernel, self.heads)  # of a layer that was asked for by kind it is known only now
+            self.keep(name, kind, kernel, given)
+
+    def kind(self, name: str, cross: bool | None, mask: Mask | None) -> str:
+        if cross is None:
+            return "recurrent"
+        if cross:
+            return "cross"
+        beside = f"{name.rpartition('.')[0]}.cross" in self.layers
+        return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
+
+
+class Call:
+    """The weights of one call of a kernel, and some of its keys, to tell whether a later call goes on with them."""
+
+    def __init__(self, kind: str, weights: Float[Tensor, "B H T S"], keys: Float[Tensor, "B G N K"]) -> None:
+        self.kind, self.weights = kind, weights
+        self.keys = keys.detach()[:, 0, :, 0].cpu().clone()  # B N
+        self.source = keys.detach() if kind in KINDS["cross"] else None  # held, so that nobody else gets its memory
+
+    def continued_by(self, later: "Call") -> bool:
+        """Self-attention goes on with new keys for its new queries, cross-attention with the very same keys: those of
+        another pass over the same source are equal, but stand elsewhere."""
+        if self.source is not None and later.source is not None:
+            if self.source.untyped_storage().data_ptr() != later.source.untyped_storage().data_ptr():
+                return False
+        old, grown = self.keys.shape[1], later.weights.shape[2] if later.source is None else 0
+        return later.keys.shape[1] == old + grown and torch.equal(later.keys[:, :old], self.keys)
+
+
+class Seen:
+    """Captured weights: `attention["decoder.blocks.0.cross"]` B H T S, `attention[layer, head]` B T S, `of(kind)`."""
+
+    def __init__(self, layers: list[str], heads: tuple[int, ...] | None) -> None:
+        self.layers, self.heads = layers, heads
+        self.calls: dict[str, list[Call]] = {}
+        self.attention = Weights(self)
+
+    def __repr__(self) -> str:
+        every = {name: self.passes(name) for name in self.names}
+        parts = (f"{n}: {tuple(p[0].shape) if len(p) == 1 else f'{len(p)} passes'}" for n, p in every.items())
+        return f"Seen({', '.join(parts) or 'nothing yet'})"
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the layers seen so far, in the model's order."""
+        return [name for name in self.layers if name in self.calls]
+
+    def of(self, kind: str) -> list[Float[Tensor, "B H T S"]]:
+        """The weights of all layers of a kind, by layer: self, encoder, decoder, cross or recurrent."""
+        return [self.attention[name] for name in self.names_of(kind)]
+
+    def names_of(self, kind: str) -> list[str]:
+        """Paths of the layers of a kind."""
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of attention {kind!r}; {nearest(kind, KINDS)}")
+        return [name for name in self.names if self.kind_of(name) in KINDS[kind]]
+
+    def kind_of(self, name: str) -> str:
+        """The kind of attention that a layer was called for: encoder, decoder, cross or recurrent."""
+        return self.calls[name][0].kind
+
+    def passes(self, layer: int | str) -> list[Float[Tensor, "B H T S"]]:
+        """The weights of each pass through a layer: a whole forward, or a prefill joined with the steps after it."""
+        groups: list[list[Call]] = []
+        for call in self.calls[self.resolve(layer)]:
+            if groups and groups[-1][-1].continued_by(call):
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+        return [join_queries([call.weights for call in group]) for group in groups]
+
+    def resolve(self, layer: int | str) -> str:
+        """The name of a layer that was seen."""
+        name = matching(layer, self.layers)[0]
+        if name not in self.calls:
+            raise ValueError(f"{name} was not seen: ask for it in look(model, layers=…) and run the model in the block")
+        return name
+
+    def clear(self) -> None:
+        """Forget the captured weights, for the next input."""
+        self.calls.clear()
+
+    def plot(self, path: str | Path | None = None, *, kind: str | None = None, row: int = 0, **labels: Any) -> Any:
+        """A grid of heads by layers for one row of the batch; `kind` where a model has several of different shape."""
+        from regard.inside.draw.matrices import draw_heads
+
+        kind = kind or ("cross" if self.names_of("cross") else "self")
+        maps = {name: self.attention[name][row] for name in self.names_of(kind)}
+        return draw_heads(maps, path=path, numbers=self.heads, **labels)
+
+    def _repr_html_(self) -> str:
+        from regard.inside.capture.notebook import page_of_weights
+        from regard.inside.draw.document import framed
+
+        return framed(page_of_weights(self)) if self.names else "<em>nothing seen yet</em>"
+
+
+class Weights(Mapping[Any, Tensor]):
+    """Weights by name, by index in the model's list of attention layers, or by layer and head."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    def __getitem__(self, key: int | str | tuple[int | str, int]) -> Float[Tensor, "..."]:
+        layer, head = key if isinstance(key, tuple) else (key, None)
+        passes = self.seen.passes(layer)
+        if len(passes) > 1:
+            raise ValueError(
+                f"{self.seen.resolve(layer)} was run {len(passes)} times; look at one input (and one beam) "
+                "at a time, call seen.clear() between inputs, or take them apart with seen.passes(layer)"
+            )
+        return passes[0] if head is None else passes[0][:, self.index(head, passes[0].shape[1])]
+
+    def index(self, head: int, count: int) -> int:
+        """The index of a head among those that were kept."""
+        known = list(self.seen.heads) if self.seen.heads is not None else list(range(count))
+        if head not in known:
+            raise ValueError(f"head {head} was not seen; seen: {', '.join(map(str, known))}")
+        return known.index(head)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.seen.names)
+
+    def __len__(self) -> int:
+        return len(self.seen.names)
+
+
+def join_queries(parts: list[Float[Tensor, "B H _ _"]]) -> Float[Tensor, "B H T S"]:
+    """Queries one below the other; keys that an earlier part did not have yet are zeros."""
+    width = max(part.shape[3] for part in parts)
+    return torch.cat([F.pad(part, (0, width - part.shape[3])) for part in parts], dim=2)
+
+
+@torch.no_grad()
+def cross_attention(
+    model: nn.Module, inputs: Mapping[str, Tensor], *, layer: int | None = None, head: int | None = None
+) -> Float[Tensor, "B T S"]:
+    """The mean cross-attention of all layers and heads, or of one; `inputs` are those of the model's `features`.
+
+    Row t is what the model attended to while it read target[t], that is, while it wrote target[t + 1].
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with look(model, layers="cross", heads=head) as seen:
+            model.features(**inputs)  # type: ignore[operator]
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    maps = seen.of("cross")
+    if not maps:
+        raise ValueError(f"{type(model).__name__} has no attention from target to source; look(model) shows its own")
+    if layer is not None and not -len(maps) <= layer < len(maps):
+        raise ValueError(f"no cross-attention layer {layer}: the model has {len(maps)}, 0 to {len(maps) - 1}")
+    return torch.stack(maps if layer is None else [maps[layer]]).mean(dim=(0, 2))

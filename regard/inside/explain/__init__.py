@@ -1,0 +1,13 @@
+"""Attention is not explanation: what an output depends on, by methods that can be compared."""
+
+from regard.inside.explain.agreement import agree, aligners
+from regard.inside.explain.effects import ablation, erasure, head_effects
+from regard.inside.explain.gradients import gradient
+from regard.inside.explain.lens import lens
+from regard.inside.explain.patching import pair, patch
+from regard.inside.explain.rollout import attention, rollout
+
+__all__ = [
+    "ablation", "agree", "aligners", "attention", "erasure", "gradient", "head_effects", "lens", "pair", "patch",
+    "rollout",
+]  # fmt: skip

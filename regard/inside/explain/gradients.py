@@ -1,0 +1,78 @@
+"""Gradient-weighted attention (after Chefer et al., 2021): weights count as far as an output depends on them.
+
+A head's output is its weights times its values, so the gradient of a logit with respect to a weight is the gradient
+with respect to that output times the value. The model runs as it is, with its fast kernels.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.inside.capture.weights import Seen, look
+from regard.inside.explain.rollout import check_uniform, flow
+from regard.nn.kernels.full import repeat_heads
+from regard.nn.weights import find_kernels
+from regard.tasks.prepared import Prepared
+
+
+@contextmanager
+def mixing(model: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """The outputs of each attention layer's heads in a forward pass, by name, and the values they were mixed from."""
+    kernels = find_kernels(model)
+    mixed: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def keep(kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        name = next(name for name in kernels if kernels[name] is kernel and name not in mixed)
+        if torch.is_grad_enabled():
+            output[0].requires_grad_()  # where no parameter below asks for a gradient
+        mixed[name] = (output[0], args[2] if len(args) > 2 else kwargs["v"])
+
+    handles = [kernel.register_forward_hook(keep, with_kwargs=True) for kernel in dict.fromkeys(kernels.values())]
+    try:
+        yield mixed
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.enable_grad()
+def gradients(prepared: Prepared) -> tuple[Seen, Iterable[dict[str, Float[Tensor, "H T S"]]]]:
+    """The weights, and for each output the gradient of its logit with respect to them, by layer.
+
+    They come one output at a time: all at once would fill the memory.
+    """
+    if any(hasattr(part, "packed") for part in prepared.model.modules()):
+        raise ValueError("weights as whole numbers have no gradient; leave out --quantize")
+    check_uniform(prepared)
+    if any(getattr(part, "reversible", False) for part in prepared.model.modules()):
+        raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
+    if prepared.answers == "vector":
+        prepared.direction  # noqa: B018  it is computed before anything is recorded
+    with mixing(prepared.model) as mixed, look(prepared.model) as seen:
+        logits = prepared.chosen_logits()[0].unbind()
+    outputs = [mixed[name][0] for name in seen.names]
+
+    def each(row: int) -> dict[str, Float[Tensor, "H T S"]]:
+        gradients_of = torch.autograd.grad(logits[row], outputs, retain_graph=row + 1 < len(logits), allow_unused=True)
+        weights = {}
+        for name, own, one in zip(seen.names, outputs, gradients_of, strict=True):
+            values = repeat_heads(mixed[name][1].detach(), own.shape[1])  # B H S C
+            weights[name] = (torch.zeros_like(own) if one is None else one)[0].detach() @ values[0].mT
+        return weights
+
+    return seen, map(each, range(len(logits)))
+
+
+def gradient(prepared: Prepared) -> Float[Tensor, "R S"]:
+    """The importance of each token for each output: paths through positive weight × gradient, the mean of the heads."""
+    seen, every = gradients(prepared)
+    rows = []
+    for readout, own in zip(prepared.outputs.readout, every, strict=True):
+        weighted = {name: prepared.without_ablated(name, seen.attention[name][0]) * own[name] for name in seen.names}
+        steps = [(seen.kind_of(name), one.clamp(min=0).mean(0)) for name, one in weighted.items()]
+        rows.append(readout @ flow(steps, stay=1.0, go=1.0))
+    return torch.stack(rows)

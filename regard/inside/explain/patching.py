@@ -1,0 +1,189 @@
+"""Activation patching: two texts, and where the difference between their outputs comes from.
+
+The model reads the other text, but at one position behind one block (or in one head) it has the state of the first.
+How much of the difference between the two comes back shows what that position carries.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.inside.capture.states import stack_states
+from regard.inside.explain.effects import BATCH, heads_of
+from regard.inside.explain.gradients import mixing
+from regard.nn.stack import Stack
+from regard.nn.weights import find_kernels
+from regard.tasks.prepared import Outputs, Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """Shares of the difference that come back: 0 is the other text, 1 the first."""
+
+    choices: tuple[str, str]
+    """The outputs that the first and the other text lead to: the difference is that of these two logits."""
+    difference: tuple[float, float]
+    """Of the two logits, with the first text and with the other."""
+    positions: dict[str, Float[Tensor, "L T"]]
+    """By stack: the input of the first block, then each block's output, at each position."""
+    labels: dict[str, list[str]]
+    """The tokens of each stack; first and other where they differ."""
+    heads: dict[str, Float[Tensor, "H"]]
+    """By attention layer: a head's output at all positions."""
+
+
+@torch.no_grad()
+def pair(
+    first: Prepared, other: Prepared, *, at: int | None = None, token: str | None = None
+) -> tuple[Prepared, Prepared]:
+    """Two texts with one output to explain: the one `at` a position; else the last, or where two translations part.
+
+    Each is to explain the model's own output there, the first `token` if one is named.
+    """
+    if len(first.sequences) > 1:  # both read the same beginning of a translation
+        parts = [a != b for a, b in zip(first.outputs.columns, other.outputs.columns, strict=False)]
+        at = at if at is not None else parts.index(True) if any(parts) else len(parts) - 1
+        first = first.select(at)
+        row = first.outputs.rows[0]
+        written = replace(first.sequences[1], tokens=first.sequences[1].tokens[: row + 1])
+        target = {"target": first.inputs["target"][:, : row + 1]}
+        first, other = (
+            replace(one, chosen=first.outputs, inputs=one.inputs | target, sequences=[one.sequences[0], written])
+            for one in (first, other)
+        )
+    else:
+        first, other = (one.select(-1 if at is None else at) for one in (first, other))
+
+    def own(one: Prepared) -> Prepared:
+        row = one.outputs.rows
+        return replace(one, chosen=Outputs(row, [int(one.logits()[0, row[0]].argmax())], one.outputs.readout))
+
+    first, other = own(first), own(other)
+    return (first if token is None else first.select(0, token)), other
+
+
+@torch.no_grad()
+def patch(first: Prepared, other: Prepared) -> Patched:
+    """Patch every position and head of one text into another; each has one output to explain."""
+    for one in (first, other):
+        assert len(one.outputs.rows) == 1, "patching explains one output"
+    mine, theirs = (list(map(len, one.sequences)) for one in (first, other))
+    if mine != theirs:
+        raise ValueError(
+            f"patching swaps position by position: the first text has {mine[0]} tokens, the other {theirs[0]}; "
+            "change words for others of as many tokens"
+        )
+    choices = first.outputs.columns[0], other.outputs.columns[0]
+    if choices[0] == choices[1]:
+        raise ValueError(
+            f"both texts lead to {first.output_names[0]!r}, so there is no difference to trace; "
+            "change what matters for it, or choose another output with --at"
+        )
+
+    def gap(inputs: dict[str, Tensor]) -> Float[Tensor, "B"]:
+        logits = other.logits(inputs)[:, other.outputs.rows[0]]
+        return logits[:, choices[0]] - logits[:, choices[1]]
+
+    stacks = other.stacks
+    states, mixed = remember(first, stacks)
+    whole, base = gap(first.inputs).item(), gap(other.inputs).item()
+    if abs(whole - base) < 1e-9:
+        raise ValueError("both texts give the same logits; there is no difference to trace")
+
+    def measure(inputs: dict[str, Tensor]) -> Float[Tensor, "B"]:
+        return (gap(inputs) - base) / (whole - base)
+
+    positions = {name: share_of_positions(other, stack, states[name], measure) for name, stack in stacks.items()}
+    heads = {name: share_of_heads(other, name, mixed[name], measure) for name in heads_of(other.model)}
+    labels = [
+        [a if a == b else f"{a} | {b}" for a, b in zip(one.tokens, two.tokens, strict=True)]
+        for one, two in zip(first.sequences, other.sequences, strict=True)
+    ]
+    return Patched(
+        choices=(first.output_names[0], other.output_names[0]), difference=(whole, base), positions=positions,
+        labels=dict(zip(stacks, labels, strict=True)), heads=heads,
+    )  # fmt: skip
+
+
+def remember(prepared: Prepared, stacks: dict[str, Stack]) -> tuple[dict[str, list[Tensor]], dict[str, Tensor]]:
+    """The input of each stack and the output of each block, and the heads' outputs of each attention layer."""
+    states: dict[str, list[Tensor]] = {}
+    for name, stack in stacks.items():
+        if stack.reversible:
+            raise ValueError("reversible blocks have two streams, which are not patched; use a model without them")
+        with stack_states(stack) as states[name]:
+            prepared.run(prepared.inputs)
+    with mixing(prepared.model) as mixed:
+        prepared.run(prepared.inputs)
+    return states, {name: values for name, (values, _) in mixed.items()}
+
+
+def share_of_positions(
+    other: Prepared, stack: Stack, states: list[Tensor], measure: Callable[[dict[str, Tensor]], Tensor]
+) -> Float[Tensor, "L T"]:
+    """A row for the input and for each block: all its positions, one in each copy of the other text."""
+    positions = torch.arange(states[0].shape[1]).split(BATCH)
+    rows = []
+    for depth, state in enumerate(states):
+        row = [hooked(stack, depth, Swap(state, some), partial(measure, other.repeat(len(some)))) for some in positions]
+        rows.append(torch.cat(row))
+    return torch.stack(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Puts the first text's state into the other's: in each copy at another position."""
+
+    state: Float[Tensor, "1 T D"]
+    positions: Int[Tensor, "B"]
+
+    def __call__(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        x = x.clone()
+        x[range(len(x)), self.positions] = self.state[0, self.positions]
+        return x
+
+
+def hooked(stack: Stack, depth: int, swap: Callable[[Tensor], Tensor], run: Callable[[], Tensor]) -> Tensor:
+    """Run with the stack's input changed (depth 0), or a block's output (from 1); the last is the stack's output."""
+    if depth == 0:
+        handle = stack.register_forward_pre_hook(lambda module, args: (swap(args[0]), *args[1:]))
+    elif depth == len(stack.blocks):
+        handle = stack.register_forward_hook(lambda module, args, output: swap(output))
+    else:
+        block = stack.blocks[depth - 1]
+        turns = iter([i for i, other in enumerate(stack.blocks, 1) if other is block])  # a shared one comes again
+        handle = block.register_forward_hook(
+            lambda module, args, output: swap(output) if next(turns) == depth else output
+        )
+    try:
+        return run()
+    finally:
+        handle.remove()
+
+
+def share_of_heads(
+    other: Prepared, name: str, mixed: Tensor, measure: Callable[[dict[str, Tensor]], Tensor]
+) -> Float[Tensor, "H"]:
+    """The share that comes back from each head of a layer, with its output swapped at all positions."""
+    kernels = find_kernels(other.model)
+    heads = range(mixed.shape[1])
+    mine = [one for one in kernels if kernels[one] is kernels[name]]
+    turns = iter(mine)
+
+    def change(kernel: nn.Module, args: Any, output: Any) -> Any:
+        if next(turns) != name:
+            return output
+        x = output[0].clone()
+        x[heads, heads] = mixed[0, heads]
+        return x, output[1]
+
+    handle = kernels[name].register_forward_hook(change)
+    try:
+        return measure(other.repeat(len(heads)))
+    finally:
+        handle.remove()

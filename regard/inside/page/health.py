@@ -1,0 +1,221 @@
+"""The history of a run as one page: its findings, and its figures as curves. It needs no other file and no network."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+from statistics import median
+
+from regard.doctor.history import History, Number, Points, render
+from regard.doctor.vitals import layer_of
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
+MOST = 600
+"""Points of a curve; of more, medians of neighbours are drawn."""
+COLUMNS = 48
+"""Of the map of heads."""
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d5dbe3; --sheet: #ffffff; --back: #f4f6f9;
+  --warn: #b3261e; --one: #1f6feb; --two: #c2410c; --deep: #14365f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #9aa5b4; --line: #323b48; --sheet: #171c24;
+  --back: #0f1319; --warn: #ff8a80; --one: #6cb0ff; --two: #ffa566; --deep: #9ccaff; } }
+body { margin: 0; padding: 2rem clamp(1rem, 4vw, 3rem); background: var(--back); color: var(--ink);
+  font: 1rem/1.5 system-ui, sans-serif; }
+main { max-width: 88rem; margin: auto; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.05rem; margin: 0 0 .5rem; }
+p { margin: 0 0 .5rem; } .soft { color: var(--soft); }
+section { background: var(--sheet); border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; min-width: 0; }
+.grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
+.findings { margin: 1rem 0; } .findings.some { border-left: .3rem solid var(--warn); }
+ol { margin: 0; padding-left: 1.5rem; } li + li { margin-top: .75rem; } li strong { color: var(--warn); }
+svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 12px; }
+.axis { stroke: var(--line); stroke-width: 1; } .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.faint { opacity: .35; stroke-width: 1; } .spike { fill: none; stroke: var(--warn); stroke-width: 2; }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .5rem 0 0; padding: 0; list-style: none;
+  font-size: .8125rem; color: var(--soft); }
+.legend li { margin: 0; } .legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem;
+  margin-right: .35rem; vertical-align: -.1rem; }
+"""
+
+
+def page(history: History) -> str:
+    """The whole page."""
+    title = f"{history.run.name}: its history"
+    heading = render(history.as_dict()).partition("\n")[0]
+    curves = {
+        "Gradient norm, by layer": (
+            "gradient",
+            "the norm of a layer's gradient, before it is clipped",
+        ),
+        "Update by weight, by layer": ("ratio", "how far a step moves a layer, as a share of its size"),
+        "Activation scale, by layer": ("scale", "the root mean square of what a layer puts out"),
+        "Dead units, by layer": ("dead", "the share of hidden units that no sampled token woke"),
+    }
+    panels = [loss_panel(history)]
+    for name, (kind, meaning) in curves.items():
+        if found := history.figures(kind):
+            panels.append(panel(name, meaning, found, list(history.figures("ratio")), logarithmic=kind != "dead"))
+    if heads := history.figures("entropy"):
+        panels.append(heads_panel(heads))
+    if not history.sampled:
+        panels.append("<section><p>The doctor did not look at this run: an old one, or --train.watch 0.</p></section>")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
+        f"<body><main><h1>{escape(title)}</h1><p class=soft>{escape(heading)}</p>{findings(history)}"
+        f"<div class=grid>{''.join(panels)}</div></main></body></html>"
+    )
+
+
+def findings(history: History) -> str:
+    """The findings, the most probable cause first."""
+    if not history.findings:
+        return "<section class=findings><h2>Nothing wrong seen</h2></section>"
+    items = [
+        f"<li><strong>{escape(one.cause)}</strong>{'' if one.step is None else f' at step {one.step:,}'}: "
+        f"{escape(one.sentence)}.<br>Cure: {escape(one.cure)}.</li>"
+        for one in history.findings
+    ]
+    return f'<section class="findings some"><h2>Causes, most probable first</h2><ol>{"".join(items)}</ol></section>'
+
+
+def loss_panel(history: History) -> str:
+    """Loss of training and validation, spikes marked."""
+    train, valid = history.points("loss"), history.points("valid_loss")
+    if not train:
+        return "<section><h2>Loss</h2><p>No step was finished.</p></section>"
+    smooth = [(step, median([y for _, y in train[max(0, i - 12) : i + 13]])) for i, (step, _) in enumerate(train)]
+    axes = Axes([*train, *valid], logarithmic=False)
+    marks = [
+        f'<circle class=spike cx="{axes.x(one["at"]):.1f}" cy="{axes.y(one["loss"]):.1f}" r="6">'
+        f"<title>step {one['at']}: {one['loss']:.3g} where {one['usual']:.3g} was usual; {escape(one['batch'])}</title>"
+        "</circle>"
+        for one in history.spikes
+    ]
+    drawn = [
+        axes.curve(train, "var(--one)", "training, each step", "curve faint"),
+        axes.curve(smooth, "var(--one)", "training, median of 25 steps"),
+        axes.curve(valid, "var(--two)", "validation"),
+    ]
+    names = {"training": "var(--one)"} | ({"validation": "var(--two)"} if valid else {})
+    names |= {"spike": "var(--warn)"} if marks else {}
+    summary = f"Training loss from {train[0][1]:.3g} at step {train[0][0]} to {train[-1][1]:.3g} at step {train[-1][0]}"
+    summary += f", {len(marks)} spikes." if marks else "."
+    return section("Loss", summary, axes.draw([*drawn, *marks], summary), legend(names))
+
+
+def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
+    """One curve for each layer, coloured from the first to the last; a layer has one colour in all panels."""
+    places = {name: layers.index(layer_of(name)) if layer_of(name) in layers else 0 for name in found}
+    hues = {name: f"hsl({210 + 240 * place / max(1, len(layers) - 1):.0f} 60% 52%)" for name, place in places.items()}
+    axes = Axes([point for points in found.values() for point in points], logarithmic=logarithmic)
+    last = {layer: points[-1][1] for layer, points in found.items()}
+    low, high = min(last, key=lambda layer: last[layer]), max(last, key=lambda layer: last[layer])
+    summary = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
+    curves = [axes.curve(points, hues[layer], layer) for layer, points in found.items()]
+    return section(name, summary, axes.draw(curves, summary), legend(hues))
+
+
+def heads_panel(found: dict[str, Points]) -> str:
+    """A row for each head, a column for each sampled step: strong is sharp, faint is even."""
+    steps = sorted({step for points in found.values() for step, _ in points})
+    steps = steps[:: max(1, -(-len(steps) // COLUMNS))]
+    wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(found)))
+    cells = []
+    for row, (head, points) in enumerate(found.items()):
+        values = dict(points)
+        for column, step in enumerate(steps):
+            if step in values:
+                share = max(0.0, min(1.0, values[step]))
+                cells.append(
+                    f'<rect x="{LEFT + column * wide:.1f}" y="{TOP + row * tall:.1f}" width="{wide + 0.3:.1f}" '
+                    f'height="{tall - 0.6:.1f}" fill="var(--deep)" fill-opacity="{1 - 0.94 * share:.2f}">'
+                    f"<title>{escape(head)}, step {step}: {share:.0%}</title></rect>"
+                )
+    height = TOP + tall * len(found) + 22
+    labels = [
+        f'<text x="{LEFT}" y="{height - 6:.0f}">step {steps[0]:,}</text>',
+        f'<text x="{WIDTH - RIGHT}" y="{height - 6:.0f}" text-anchor="end">step {steps[-1]:,}</text>',
+        f'<text x="{LEFT - 6}" y="{TOP + 10}" text-anchor="end">first</text>',
+        f'<text x="{LEFT - 6}" y="{height - 24:.0f}" text-anchor="end">last</text>',
+    ]
+    last = sorted(points[-1][1] for points in found.values())
+    summary = (
+        f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, strong is "
+        f"sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
+    )
+    drawing = svg(height, summary, [*cells, *labels])
+    return section("Attention entropy, by head", summary, drawing, "")
+
+
+class Axes:
+    """Steps to the right, values upwards."""
+
+    def __init__(self, points: Points, *, logarithmic: bool) -> None:
+        values = [y for _, y in points if math.isfinite(y) and (y > 0 or not logarithmic)] or [1.0]
+        self.steps = min(x for x, _ in points), max(x for x, _ in points)
+        self.log = logarithmic
+        low, high = min(values), max(values)
+        if logarithmic:
+            low, high = max(low, high * 1e-8), high
+            self.low, self.high = math.log10(low) - 0.05, math.log10(high) + 0.05
+        else:
+            margin = 0.05 * (high - low) or 0.5
+            self.low, self.high = max(0.0, low - margin) if low >= 0 else low - margin, high + margin
+
+    def x(self, step: Number) -> float:
+        first, last = self.steps
+        return LEFT + (WIDTH - LEFT - RIGHT) * (step - first) / max(1, last - first)
+
+    def y(self, value: Number) -> float:
+        if self.log:
+            value = math.log10(max(value, 10**self.low))
+        share = (value - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * max(0.0, min(1.0, share))
+
+    def curve(self, points: Points, color: str, name: str, kind: str = "curve") -> str:
+        """A line; where a value is no number it has a gap."""
+        wide = -(-len(points) // MOST) if points else 1
+        groups = [points[i : i + wide] for i in range(0, len(points), wide)]
+        thin = [(one[len(one) // 2][0], median(y for _, y in one)) for one in groups]
+        places, pen = [], "M"
+        for step, value in thin:
+            if math.isfinite(value):
+                places.append(f"{pen}{self.x(step):.1f} {self.y(value):.1f}")
+            pen = "L" if math.isfinite(value) else "M"
+        if not places:
+            return ""
+        if len(places) == 1:
+            places.append("l0.1 0")  # a point, with round ends
+        return (
+            f'<path class="{kind}" stroke-linecap="round" stroke="{color}" d="{"".join(places)}">'
+            f"<title>{escape(name)}</title></path>"
+        )
+
+    def draw(self, parts: Sequence[str], summary: str) -> str:
+        """The parts inside a frame with a few numbers."""
+        frame = []
+        for i in range(5):
+            value = self.low + (self.high - self.low) * i / 4
+            y = HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * i / 4
+            frame.append(f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            shown = f"{10**value if self.log else value:.2g}"
+            frame.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>')
+        first, last = self.steps
+        for step in sorted({first, (first + last) // 2, last}):
+            anchor = "start" if step == first else "end" if step == last else "middle"
+            place = f'x="{self.x(step):.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}"'
+            frame.append(f"<text {place}>step {step:,}</text>")
+        return svg(HEIGHT, summary, [*frame, *parts])
+
+
+def svg(height: Number, summary: str, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(summary)}">{"".join(parts)}</svg>'
+
+
+def section(title: str, summary: str, drawing: str, names: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{drawing}{names}<p class=soft>{escape(summary)}</p></section>"
+
+
+def legend(colors: dict[str, str]) -> str:
+    items = [f'<li><i style="background:{color}"></i>{escape(name)}</li>' for name, color in colors.items()]
+    return f"<ul class=legend>{''.join(items)}</ul>"

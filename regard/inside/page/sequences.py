@@ -1,0 +1,59 @@
+"""Token sequences and images as the page takes them."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from regard.tasks.prepared import Prepared, TokenSequence
+from regard.tokens.trace import trace
+
+MOST_TOKENS = 1024
+"""Of a text: a layer has their square of weights for each head."""
+MOST_LETTERS = 160
+"""Of a text whose merges are shown one by one: every step has the whole of it."""
+SMALLEST = 384
+"""Pixels of a side, at least, that an image is shown with: a browser would blur a small one."""
+
+
+def image_uri(pixels: np.ndarray) -> str:
+    """An image as a data: URI."""
+    image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    times = max(1, SMALLEST // max(image.size))
+    file = io.BytesIO()
+    image.resize([side * times for side in image.size], Image.Resampling.NEAREST).save(file, "PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def sequence_data(prepared: Prepared, one: TokenSequence, task: Any) -> dict[str, Any]:
+    """A sequence of tokens, or the grid of an image; too many tokens are an error."""
+    data: dict[str, Any] = {"name": one.name, "title": one.title}
+    if one.grid is not None:
+        assert prepared.image is not None
+        data |= {"grid": list(one.grid.grid), "cell": one.grid.cell, "front": one.tokens[: one.prefix],
+                 "size": list(prepared.image.shape[:2])}  # fmt: skip
+        return data | ({} if one.ids is None else {"ids": one.ids})
+    if len(one) > MOST_TOKENS:
+        raise ValueError(
+            f"the {one.name} has {len(one):,} tokens, the page shows up to {MOST_TOKENS:,}; give it a part"
+        )
+    merged = merges(task.tokenizer, one.text) if one.text else None
+    data |= {"tokens": one.tokens, "ids": one.ids, "merges": merged, "segments": one.segments}
+    return data | ({"front": one.prefix} if one is not prepared.sequences[0] and one.prefix else {})
+
+
+def merges(tokenizer: Any, text: str) -> list[dict[str, Any]] | None:
+    """The merges of pairs into tokens, step by step; None where tokens are made otherwise, or the text is too long."""
+    if len(text) > MOST_LETTERS:
+        return None
+    try:
+        traced = trace(text, tokenizer)
+    except ValueError:
+        return None
+    steps = [{"merge": "", "rank": None, "symbols": list(traced.initial)}]
+    return steps + [
+        {"merge": f"{one.pair[0]} + {one.pair[1]} → {one.symbol}", "rank": one.rank, "symbols": list(one.symbols)}
+        for one in traced.steps
+    ]

@@ -1,0 +1,323 @@
+"""One input of a model, ready to be looked into: `task.read("a text")` returns it for every task.
+
+Views, explanations, the page and the latent space all work on a `Prepared` and know no family and no task: it has the
+tensors that the model takes, the token sequences that layers attend from and to, the rows of logits with the names of
+their columns, which outputs are to be explained, and how a generative model goes on by itself.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.config import nearest
+from regard.models import parts
+from regard.nn.grids import LayerGrids, PatchGrid
+from regard.nn.stack import Stack
+
+MOST_OUTPUTS = 64
+"""Of a longer sequence only the last outputs are explained."""
+AHEAD = 16
+"""Tokens that a language model is asked to go on with."""
+SURE = 0.5
+"""Probability from which a detector's query has found an object."""
+
+
+@dataclass(slots=True)
+class TokenSequence:
+    """Tokens that attention layers read: of a text, of an image, or of what the model writes."""
+
+    name: str
+    title: str
+    tokens: list[str]
+    """A readable label of each."""
+    ids: list[int] | None = None
+    prefix: int = 0
+    """Special tokens in front of the first token of the text, or of the first patch."""
+    grid: PatchGrid | None = None
+    """The patches of an image, which stand behind the prefix."""
+    segments: list[int] | None = None
+    """Which text of a pair each token belongs to."""
+    spans: list[tuple[int, int] | None] | None = None
+    """The characters of the first text that each token stands for; None for special tokens."""
+    text: str = ""
+    """The text that the tokens spell, if they spell one."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Which logits are to be explained: some rows, a column of each, and the positions that they are read from."""
+
+    rows: list[int]
+    columns: list[int]
+    readout: Float[Tensor, "R T"]
+    """The positions of the last layer that each output is read from, as weights that sum to 1."""
+    left_out: int = 0
+    """Outputs before these that are not explained, because there are too many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """The greedy continuation of a prefix by a generative model."""
+
+    prefix: list[int]
+    room: int
+    """Tokens that fit behind the prefix."""
+    ahead: int | None = None
+    """Tokens to write unless more are asked for (none: as many as fit)."""
+    ends: Sequence[int] = ()
+    forbidden: Sequence[int] = ()
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
+    """The inputs of the model's `prefill` beside the prefix: a source, or pixels."""
+    decode: Callable[[list[int]], str] = str
+    """The text of the tokens that were written, without the ends."""
+
+    @torch.inference_mode()
+    def write(self, model: Any, most: int | None = None) -> list[int]:
+        """Greedy tokens behind the prefix, an end among them; hooks on the model's layers are called."""
+        most = min(self.room, most or self.ahead or self.room)
+        ids: list[int] = []
+        if most < 1:
+            return ids
+        cache = model.new_cache(len(self.prefix) + most)
+        logits = model.prefill(torch.tensor([self.prefix]), cache, **self.inputs)
+        while True:
+            logits[:, list(self.forbidden)] = -torch.inf
+            ids.append(int(logits.argmax(-1)))
+            if ids[-1] in self.ends or len(ids) == most:
+                return ids
+            logits = model.step(torch.tensor(ids[-1:]), cache)
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """One input as a model takes it, and all that is to be known about its outputs."""
+
+    model: Any
+    inputs: dict[str, Tensor]
+    """The tensors that `run` takes: a batch of one."""
+    run: Callable[[dict[str, Tensor]], Float[Tensor, "B P V"]]
+    """From inputs to rows of logits; for an encoder one row, the vector."""
+    sequences: list[TokenSequence]
+    """The input comes first; the target of a decoder comes last."""
+    answers: str = "next"
+    """The kind of the columns of logits: next or fill (tokens), labels, tags, span, boxes, match, number, or vector."""
+    row_sequence: int | None = 0
+    """The sequence with a row of logits for each token; None where rows are about the whole input."""
+    choose: "Callable[[Prepared], Outputs] | None" = None
+    """Which outputs are explained (none: the most probable column of each row)."""
+    labels: Sequence[str] = ()
+    """The names of the columns of logits, if there are few."""
+    tokenizer: Any = None
+    """It names the columns where they are its vocabulary."""
+    embed: Callable[[dict[str, Tensor]], Float[Tensor, "B D"]] | None = None
+    """From inputs to the model's own vector of each, if it was trained to give one."""
+    generation: Generation | None = None
+    """The continuation by the model itself, if it generates."""
+    forbidden: Sequence[int] = ()
+    """Columns that are never chosen."""
+    fixed: int = 0
+    """Tokens at the start of the row sequence that cannot be replaced by others."""
+    tower: nn.Module | None = None
+    """The part of the model that reads the first sequence (none: all of it)."""
+    grids: dict[str, LayerGrids] = field(default_factory=dict)
+    """The grids of attention layers that read an image, by their names in the model."""
+    image: np.ndarray | None = None
+    """Bytes, rows × columns × channels: the image as it was brought to the model's size."""
+    original: Any = None
+    """The image as it was given: a path, or a Pillow image."""
+    request: dict[str, Any] = field(default_factory=dict)
+    """The input as it was given, for JSON."""
+    details: Callable[[Float[Tensor, "P V"]], dict[str, Any]] = lambda logits: {}
+    """From logits to other data of the answer, such as boxes."""
+    traceable: bool = True
+    """Whether the outputs can be traced back to tokens; otherwise only heads are ablated."""
+    chosen: Outputs | None = None
+    ablated: frozenset[tuple[str, int]] = frozenset()
+    """Heads that are switched off, by layer and number."""
+
+    # ---- tokens and layers ---------------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> list[str]:
+        """The labels of what is read: a text, a source, or patches."""
+        return self.sequences[0].tokens
+
+    def sides(self, layer: str, kind: str) -> tuple[int, int]:
+        """The sequences that an attention layer's queries and keys are; `kind` is that of `regard.look`."""
+        if layer in self.grids:
+            grids = self.grids[layer]
+            shapes = [(one.grid, one.prefix) for one in self.sequences]
+            return shapes.index((grids.queries, grids.prefix)), shapes.index((grids.keys, grids.prefix))
+        own = len(self.sequences) - 1
+        return {"encoder": (0, 0), "decoder": (own, own)}.get(kind, (own, 0))
+
+    @property
+    def stacks(self) -> dict[str, Stack]:
+        """The stacks of blocks of the model by name; the one that reads the tokens comes first."""
+        found = parts.stacks(self.model)
+        if not found:
+            raise ValueError(f"{type(self.model).__name__} has no stack of blocks for this view; use heads or ablation")
+        return found
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every layer has the same tokens, so that their weights can be multiplied."""
+        if self.grids:
+            own = self.sequences[0].grid
+            return all(one.queries == one.keys == own and one.windows is None for one in self.grids.values())
+        return bool(parts.stacks(self.model))
+
+    @property
+    def explanations(self) -> list[str]:
+        """The ways to explain outputs that there are for this model and input."""
+        if not parts.attention_layers(self.model) or self.answers == "next" and self.row_sequence == 0 and self.grids:
+            return []
+        if not (self.traceable and self.uniform):
+            return ["ablation"]
+        deep = self.answers not in ("vector", "number") and bool(parts.stacks(self.model))
+        possible = {
+            "rollout": True, "gradient": True, "ablation": True, "lens": deep,
+            "patch": deep and self.image is None and "second" not in self.request,
+            "agreement": bool(parts.stacks(self.tower or self.model)),
+        }  # fmt: skip
+        return [name for name, there in possible.items() if there]
+
+    @property
+    def views(self) -> list[str]:
+        """The names of all views of this model and input; the first is shown unless another is asked for."""
+        if self.image is None:
+            alignment = ["alignment"] if self.row_sequence else []
+            return ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
+        boxes = ["queries", "boxes"] if self.answers == "boxes" else []
+        own = boxes or (["words"] if self.generation and self.row_sequence else [])
+        windows = ["windows"] if any(one.windows is not None for one in self.grids.values()) else []
+        return list(dict.fromkeys([*own, *(["heads", "rollout"] if self.grids else []), *windows, *self.explanations]))
+
+    # ---- outputs -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def direction(self) -> Float[Tensor, "D"]:
+        """The direction in which an encoder's vector points."""
+        with torch.no_grad():
+            vector = self.run(self.inputs)[0, 0]
+        return vector / vector.norm()
+
+    def logits(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B P V"]:
+        """Rows of logits; of an encoder one number, how far its vector points to where it points now."""
+        rows = self.run(self.inputs if inputs is None else inputs)
+        return (rows @ self.direction)[..., None] if self.answers == "vector" else rows
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """The outputs that are to be explained."""
+        if self.chosen is not None:
+            return self.chosen
+        with torch.no_grad():
+            return (self.choose or best_columns)(self)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the columns that are to be explained."""
+        return self.names(self.outputs.columns)
+
+    def names(self, columns: Sequence[int]) -> list[str]:
+        """The names of columns of the logits: labels, or tokens of the vocabulary."""
+        if self.answers in ("vector", "number"):
+            return [self.answers] * len(columns)
+        if self.tokenizer is not None:
+            return self.tokenizer.pieces(columns)
+        return [self.labels[column] if column < len(self.labels) else str(column) for column in columns]
+
+    def column_of(self, name: str) -> int:
+        """The column of the logits with that name."""
+        if self.labels:
+            if name not in self.labels:
+                raise ValueError(f"no label {name!r}; {nearest(name, self.labels)}")
+            return list(self.labels).index(name)
+        if self.tokenizer is None:
+            raise ValueError("this model predicts no tokens; leave out --token")
+        ids = self.tokenizer.encode(name)
+        if len(ids) != 1:
+            raise ValueError(f"--token is one token; {name!r} is {len(ids)}: {' '.join(self.tokenizer.pieces(ids))}")
+        return ids[0]
+
+    @torch.no_grad()
+    def select(self, at: int | None = None, token: str | None = None) -> "Prepared":
+        """This input with fewer outputs to explain: the one `at` a position, or the last for another token or label."""
+        every = self.outputs
+        if self.log_probabilities().isnan().any():
+            raise ValueError("the model's answer is no number: its weights are broken; train it again")
+        count = len(every.rows)
+        if at is not None and not -count <= at < count:
+            raise ValueError(f"no output {at}: there are {count}, 0 to {count - 1}")
+        keep = slice(-MOST_OUTPUTS if token is None else -1, None) if at is None else slice(at % count, at % count + 1)
+        columns = every.columns[keep] if token is None else [self.column_of(token)]
+        left_out = 0 if at is not None or token is not None else max(0, count - MOST_OUTPUTS)
+        return replace(self, chosen=Outputs(every.rows[keep], columns, every.readout[keep], left_out))
+
+    def chosen_logits(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B R"]:
+        """The logit of each output that is to be explained."""
+        return self.logits(inputs)[:, self.outputs.rows, self.outputs.columns]
+
+    def log_probabilities(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B R"]:
+        """The log-probability of each output that is to be explained; a single number stands for itself."""
+        rows = self.logits(inputs)[:, self.outputs.rows]
+        rows = rows if rows.shape[-1] == 1 else rows.log_softmax(-1)
+        return rows[:, range(len(self.outputs.rows)), self.outputs.columns]
+
+    def loss(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B"]:
+        """The mean negative log-probability of the outputs that are to be explained."""
+        return -self.log_probabilities(inputs).mean(-1)
+
+    def repeat(self, count: int) -> dict[str, Tensor]:
+        """The inputs as a batch of `count` equal rows."""
+        return {name: value.expand(count, *value.shape[1:]) for name, value in self.inputs.items()}
+
+    def without_ablated(self, layer: str, weights: Float[Tensor, "H T S"]) -> Float[Tensor, "H T S"]:
+        """The weights of a layer with zeros for its ablated heads."""
+        heads = [head for name, head in self.ablated if name == layer]
+        return weights.index_fill(0, torch.tensor(heads), 0.0) if heads else weights
+
+
+def best_columns(prepared: Prepared) -> Outputs:
+    """The most probable column of each row; a row that belongs to no token is read from the first, or from all."""
+    columns = prepared.logits()[0].argmax(-1).tolist()
+    rows, length = list(range(len(columns))), len(prepared.sequences[prepared.row_sequence or 0])
+    if prepared.row_sequence is not None:
+        return Outputs(rows, columns, torch.eye(length))
+    return Outputs(rows, columns, first_token(length).expand(len(rows), -1))
+
+
+def first_token(length: int) -> Float[Tensor, "1 T"]:
+    """A readout from the first of `length` positions."""
+    return torch.eye(length)[:1]
+
+
+def all_tokens(length: int) -> Float[Tensor, "1 T"]:
+    """A readout from `length` positions, evenly."""
+    return torch.full((1, length), 1 / length)
+
+
+def check_length(model: Any, count: int) -> None:
+    """Raise an error if a text has more tokens than a model was made for, even where its positions would go on."""
+    limit = getattr(model.config, "max_len", None)
+    if limit is not None and count > limit:
+        raise ValueError(f"the text has {count:,} tokens, the model's context is {limit:,}; give it a shorter one")
+
+
+def check_tokens(model: Any, ids: Sequence[int]) -> list[int]:
+    """Token ids as a list; an id that the vocabulary does not have is an error."""
+    size = getattr(model.config, "vocab_size", 0)
+    wrong = [id for id in ids if not 0 <= id < size]
+    if wrong:
+        raise ValueError(f"there is no token {wrong[0]}: the vocabulary has {size:,}, counted from 0")
+    return list(ids)
