@@ -77,8 +77,8 @@ class Timed(Watch):
 
 
 def cost(name: str, steps: int, rounds: int, scratch: Path) -> None:
-    """Prints what the doctor adds to the time of a recipe, after a warm-up round: with and without it in turns, which is
-    noisy, and the time inside its own calls as a share of the rest."""
+    """Prints what the doctor adds to the time of a recipe, after a warm-up round: with and without it in turns (noisy),
+    and the time inside its own calls as a share of the rest."""
     ratios, shares = [], []
     runs.Watch = Timed
     for number in range(rounds + 1):
