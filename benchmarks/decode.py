@@ -33,7 +33,7 @@ PAUSE = 0.25
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What an engine does in its turn."""
+    """The work of an engine in its turn."""
 
     name: str
     rows: int
@@ -120,7 +120,7 @@ class Ours(Contestant):
 
 
 class Memory(Contestant):
-    """How fast all threads together read memory: a gigabyte, far more than any cache holds."""
+    """The speed at which all threads together read memory: a gigabyte, far more than any cache holds."""
 
     def prepare(self, home: Path, threads: int) -> None:
         import torch
@@ -167,7 +167,7 @@ def say(text: str = "") -> None:
 
 
 def ready(contestants: Sequence[Contestant], home: Path, threads: int) -> dict[str, Child]:
-    """The processes of all who can take part; why the others cannot is said."""
+    """The processes of all engines that can take part; prints why the others cannot."""
     children = {}
     for one in contestants:
         try:
@@ -185,7 +185,7 @@ def ready(contestants: Sequence[Contestant], home: Path, threads: int) -> dict[s
 
 @dataclass(slots=True)
 class Figures:
-    """What one contestant did in one case, round by round."""
+    """The results of one engine in one case, round by round."""
 
     precision: str
     speed: list[float]
@@ -193,11 +193,11 @@ class Figures:
     first: list[float]
     """Seconds to the first token; empty for translation."""
     share: list[float]
-    """Of the speed that the memory's allows, at one row; else empty."""
+    """The share of the speed that the memory allows, at one row; else empty."""
     resident: float = 0.0
     """Megabytes."""
     ids: list[int] = field(default_factory=list)
-    """What it wrote in the round before the first, row after row."""
+    """The tokens generated in the round before the first, row by row."""
 
 
 def turn(child: Child, case: Case, vocab: int, number: int, decoder: bool) -> tuple[float, float, list[list[int]]]:
@@ -301,7 +301,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def growth(workload: Workload, tables: Sequence[dict[str, Any]]) -> None:
-    """What many rows at once give over one."""
+    """The gain of many rows at once over one."""
     few, many = workload.cases[0].name, workload.cases[-1].name
     say(f"\n{many}: tokens/s as a multiple of {few}")
     for name in (name for name in tables[0]["rows"] if name in tables[-1]["rows"]):
@@ -338,7 +338,7 @@ def start(home: Path, only: Sequence[Contestant], rounds: int) -> dict[str, Any]
 
 
 def chosen(text: str | None) -> list[Contestant]:
-    """Those whose name, or the beginning of it before a dash, is in the list."""
+    """The engines whose name, or its part before a dash, is in the list."""
     everybody = [*OURS, *PEERS]
     wanted = text.split(",") if text else [one.name for one in everybody]
     for word in wanted:

@@ -34,7 +34,7 @@ class Contestant:
         self.name, self.precision = name, precision
 
     def missing(self) -> str | None:
-        """What keeps it from taking part, and the cure."""
+        """The reason why it cannot take part, with the cure."""
         absent = [module for module in self.modules if importlib.util.find_spec(module) is None]
         return f"{', '.join(absent)} not installed; {self.install}" if absent else None
 
@@ -57,14 +57,14 @@ class Contestant:
         return seconds, ids
 
     def resident(self) -> float:
-        """Megabytes held now; 0 where the system does not say it."""
+        """Resident memory in megabytes; 0 where the system does not report it."""
         status = Path("/proc/self/status")
         lines = status.read_text().splitlines() if status.exists() else []
         return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
 
 
 class Failed(Exception):  # noqa: N818  it is a result, not a mistake
-    """A contestant could not do its part; the text says why."""
+    """Raised where an engine cannot take part; the message is the reason."""
 
 
 class Child:
@@ -94,7 +94,7 @@ class Child:
 
 
 def serve(contestant: Contestant, pipe: Connection) -> None:
-    """In the child, until the parent hangs up."""
+    """Serves the parent's requests in the child until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.WARNING)
     with contextlib.suppress(EOFError):

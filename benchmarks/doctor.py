@@ -1,7 +1,7 @@
-"""Does the doctor name what is wrong, and keep silent where nothing is? `python benchmarks/doctor.py --seeds 3`
+"""Faults that the doctor finds, and false alarms on healthy runs: `python benchmarks/doctor.py --seeds 3`
 
 Trains each healthy set-up of tests/doctor/faults.py and each with its fault, examines each module of
-tests/doctor/broken.py with and without its own, and prints the place of the right cause in the doctor's shortlist.
+tests/doctor/broken.py with and without its own, and prints the rank of the right cause in the doctor's shortlist.
 About three minutes of one core for three seeds. With --cost instead, what watching costs: the same recipe with and
 without, in turns, and the time that the doctor's own calls take.
 """
@@ -77,8 +77,8 @@ class Timed(Watch):
 
 
 def cost(name: str, steps: int, rounds: int, scratch: Path) -> None:
-    """What the doctor adds to the time of a recipe, after a round that warms up: with and without in turns, which the
-    noise of the machine blurs, and the time inside of its own calls as a share of the rest."""
+    """Prints what the doctor adds to the time of a recipe, after a warm-up round: with and without it in turns (noisy),
+    and the time inside its own calls as a share of the rest."""
     ratios, shares = [], []
     runs.Watch = Timed
     for number in range(rounds + 1):

@@ -144,7 +144,7 @@ NAMES = ("regard", "regard, lm recipe", "plain PyTorch", "Hugging Face GPT-2")
 
 
 def work(name: str, shape: str, threads: int, pipe: Connection) -> None:
-    """A contestant in its own process: told to take its turn, it answers with tokens a second."""
+    """A contestant in its own process: at each request it returns its tokens per second."""
     logging.disable(logging.WARNING)
     torch.set_num_threads(threads)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""A known circuit, found by three views: the head that looks at what followed last time.
+"""A known circuit, found by three views: the induction head, which attends to what followed last time.
 
     python benchmarks/induction.py runs/induction [--out induction.png]
 
@@ -33,7 +33,7 @@ LENGTH = 20
 
 
 def lines(count: int, seed: int) -> str:
-    """Words of letters that are all different, each said twice or more."""
+    """Words of distinct letters, each repeated twice or more."""
     draw, found = random.Random(seed), []
     for _ in range(count):
         word = "".join(draw.sample(string.ascii_lowercase, draw.randint(8, LENGTH)))

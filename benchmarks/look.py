@@ -1,4 +1,4 @@
-"""What looking costs: python benchmarks/look.py
+"""The cost of capturing attention weights: python benchmarks/look.py
 
 One head of one layer, a whole layer and everything, beside a plain forward pass of a decoder of 6 layers × 512 wide on
 256 tokens; passes take turns, and ratios are of medians. With Chromium, also the page at 512 tokens × 12 layers × 12
@@ -31,7 +31,7 @@ TURNS = 15
 
 
 def costs(threads: int | None) -> dict[str, float]:
-    """Seconds of each way to run the model, the median of some turns."""
+    """The median seconds of each way to run the model."""
     if threads:
         torch.set_num_threads(threads)
     torch.manual_seed(0)

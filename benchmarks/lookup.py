@@ -1,4 +1,4 @@
-"""What guessing from the text itself gains on texts that copy: `python benchmarks/lookup.py RUN FILE`.
+"""The gain of prompt-lookup decoding on texts that copy: `python benchmarks/lookup.py RUN FILE`.
 
 Prompts are pieces of FILE (for the README: a file that says every sentence of Python's documentation three times, on
 which RUN was trained), each followed by its first tokens again. Greedy, one text at a time, with and without guesses in

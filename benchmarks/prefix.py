@@ -1,4 +1,4 @@
-"""What a shared beginning saves: `python benchmarks/prefix.py`.
+"""The time that a shared prefix saves: `python benchmarks/prefix.py`.
 
 GPT-2-small shape with random weights; two prompts that share their first 1,000 of 1,016 tokens, one after the other.
 """

@@ -46,12 +46,12 @@ class Answer:
     status: int
     body: bytes
     first: float
-    """When the first piece of the body came."""
+    """The time of the first piece of the body."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What happened while some clients were streaming."""
+    """The results of a load of streaming clients."""
 
     clients: int
     seconds: float = 0.0
@@ -82,7 +82,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """Where it listens, and the model that it is asked for."""
+    """The address of a server, and the model that is requested."""
 
     host: str
     port: int
@@ -248,7 +248,7 @@ def running(run: str, options: Sequence[str]) -> Iterator[Server]:
 
 
 def chosen(server: Server, wanted: str | None) -> Server:
-    """With the model that was asked for, or the first one that writes."""
+    """The server with the requested model, or its first generative one."""
     question = urllib.request.Request(f"http://{server.host}:{server.port}/v1/models", headers=KEY)
     with urllib.request.urlopen(question, timeout=60) as answer:
         models = json.load(answer)["data"]

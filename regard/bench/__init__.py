@@ -1,4 +1,4 @@
-"""What things cost when they run: growth with length, the lectures' table, and what is learned under each kernel."""
+"""Benchmarks on this machine: growth with length, architectures, kernels in training, decoding, quantised weights."""
 
 from regard.bench.architectures import ArchitecturesConfig, measure_architectures
 from regard.bench.growth import GrowthConfig, measure_growth

@@ -50,13 +50,13 @@ class ArchitecturesConfig:
     dim: int = 256
     """Width of the layers."""
     radius: int = 64
-    """Restricted attention sees so many positions to each side."""
+    """Positions to each side that restricted attention sees."""
     width: int = 3
-    """Of the convolutions."""
+    """Width of the convolutions."""
     max_seconds: float = 60.0
-    """An architecture's ladder ends where one pass would take longer."""
+    """Longest time of one pass; longer sequences are left out."""
     repeats: int = 3
-    """Passes that a time is the median of, where there is time for them."""
+    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
         for name, least in (("dim", 1), ("radius", 1), ("width", 2), ("repeats", 1)):
@@ -81,7 +81,7 @@ def attention(config: ArchitecturesConfig, length: int, kernel: str) -> Layer:
 
 
 def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
-    """A GRU whose gate is open to the past: otherwise the gradient is rounded to 0 long before it arrives."""
+    """A GRU whose gate is open to the past, so that its gradient is not rounded to 0 on a long way."""
     gru: Any = nn.GRU(config.dim, config.dim, batch_first=True).to(dtype)
     with torch.no_grad():
         gru.bias_hh_l0[config.dim : 2 * config.dim] = 10.0
@@ -89,7 +89,7 @@ def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
 
 
 def convolution(config: ArchitecturesConfig, dilation: int, dtype: torch.dtype) -> Layer:
-    """Each position and those before it, so that the way from first to last is the longest, as in a recurrence."""
+    """A causal convolution, in which the path from first to last is the longest, as in a recurrence."""
     conv = nn.Conv1d(config.dim, config.dim, config.width, dilation=dilation).to(dtype)
     past = (config.width - 1) * dilation
     return lambda x: conv(F.pad(x.transpose(1, 2), (past, 0))).transpose(1, 2)
@@ -97,15 +97,15 @@ def convolution(config: ArchitecturesConfig, dilation: int, dtype: torch.dtype) 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A kind of layer, and what the lectures state of it: operations, sequential steps, longest path."""
+    """A kind of layer with the lectures' figures of it: operations, sequential steps, longest path."""
 
     stated: tuple[str, str, str]
     build: Callable[[ArchitecturesConfig, int, int, torch.dtype], Layer]
-    """The layer for a length, so many layers below the top."""
+    """(config, length, number of layers above it, dtype) → the layer."""
 
 
 def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
-    """Those of the lectures' table, and the dilated convolution that its log n needs."""
+    """The architectures of the lectures' table, and the dilated convolution that its log n needs."""
     found = {
         "self-attention": Architecture(("n²·d", "1", "1"), lambda c, n, depth, dtype: attention(c, n, "full")),
         f"restricted to ±{config.radius}": Architecture(
@@ -123,14 +123,14 @@ def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
 
 
 def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time, sequential steps and path length of each architecture; Ctrl-C ends it with what there is."""
+    """Time, sequential steps and path length of each architecture; after Ctrl-C what was measured before."""
     line = Line(quiet)
     found: dict[str, Any] = {}
     result: dict[str, Any] = {
         "dim": config.dim, "radius": config.radius, "width": config.width, "threads": torch.get_num_threads(),
         "lengths": list(config.lengths), "architectures": found, "interrupted": False,
     }  # fmt: skip
-    narrow = replace(config, dim=8)  # who depends on whom is the same at every width
+    narrow = replace(config, dim=8)  # dependences are equal at every width
     try:
         for name, kind in architectures(config).items():
             points: list[Point] = []
@@ -155,7 +155,7 @@ def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) ->
 
 @torch.no_grad()
 def time_layer(kind: Architecture, config: ArchitecturesConfig, length: int) -> Point:
-    """Seconds of one layer, forward; not of the lowest, which is not dilated."""
+    """Seconds of a forward pass of one layer; not of the lowest, which is not dilated."""
     layer, x = kind.build(config, length, 1, torch.float32), torch.randn(1, length, config.dim)
     layer(x)
     times = timed(lambda: layer(x), repeats=config.repeats, budget=config.max_seconds)
@@ -163,7 +163,7 @@ def time_layer(kind: Architecture, config: ArchitecturesConfig, length: int) -> 
 
 
 def chain_length(kind: Architecture, config: ArchitecturesConfig, length: int) -> int:
-    """The longest chain of operations that wait for each other in one layer, counted in autograd's graph."""
+    """The length of the longest chain of dependent operations in one layer, counted in autograd's graph."""
     out = kind.build(config, length, 0, torch.float32)(torch.randn(1, length, config.dim, requires_grad=True))
     depth: dict[Any, int] = {}
     stack = [out.grad_fn]
@@ -177,10 +177,10 @@ def chain_length(kind: Architecture, config: ArchitecturesConfig, length: int) -
 
 
 def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) -> int:
-    """Layers after which the last output has a gradient with respect to the first input.
+    """The number of layers after which the last output has a gradient with respect to the first input.
 
-    It is taken back one layer at a time, and only whether it is zero goes on: a product of so many small numbers would
-    be rounded to zero.
+    Only the positions of nonzero gradients are passed from layer to layer: a product of so many small numbers would be
+    rounded to zero.
     """
     reached = torch.zeros(length, 1, dtype=torch.float64)
     reached[-1] = 1
@@ -195,7 +195,7 @@ def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) ->
 
 
 def growth(points: Sequence[Point], what: str, base: int) -> str:
-    """What the numbers follow: a constant, a power of n, or a logarithm."""
+    """The growth of a figure with length: a constant, a power of n, or a logarithm."""
     lengths, values = [point["length"] for point in points], [point[what] for point in points]
     if len(set(values)) <= 1:
         return "constant"
@@ -211,7 +211,7 @@ def growth(points: Sequence[Point], what: str, base: int) -> str:
 
 
 def render_architectures(result: Mapping[str, Any]) -> str:
-    """Three tables: time, steps, path."""
+    """Three tables: time, sequential steps and path length."""
     lines = [
         f"one layer of width d = {result['dim']}, forward, float32, {counted(result['threads'], 'thread')}; restricted "
         f"to r = {result['radius']} to each side, convolutions k = {result['width']} wide",
@@ -237,13 +237,14 @@ def render_architectures(result: Mapping[str, Any]) -> str:
 
 
 def show_cell(point: Point, key: str) -> str:
+    """A figure of a point as text."""
     if key == "seconds":
         return show_seconds(point["seconds"])
     return f"{point['steps']:,}" if key == "steps" else f"{point['layers']:,} × {point['steps']:,}"
 
 
 def draw_architectures(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """Time of a layer left, path length right."""
+    """Draws the time of a layer at the left and path length at the right."""
     time, far = Panel("time of a layer", "time", "s"), Panel("path from last to first", "layers × steps")
     for name, part in result["architectures"].items():
         time.add(name, [(p["length"], p["seconds"]) for p in part["points"]], (part["time"] or {}).get("exponent"))

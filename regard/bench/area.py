@@ -1,4 +1,4 @@
-"""How the cost of a picture grows with its area: a ViT sees every pair of patches, a Swin only those of its windows."""
+"""Growth of time with an image's area: a ViT attends to every pair of patches, a Swin only within windows."""
 
 import math
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ HEAD = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AreaConfig:
-    """Two small models with the same patches, and the pictures that they are measured on."""
+    """Sizes of two models with equal patches, and of the images that they are measured on."""
 
     sides: tuple[int, ...]
-    """Pixels of a picture's side, rising."""
+    """Pixels of an image's side, rising."""
     patch: int = 4
     """Pixels of a patch's side."""
     dim: int = 64
@@ -38,11 +38,11 @@ class AreaConfig:
     window: int = 8
     """Patches of a window's side."""
     batch: int = 1
-    """Pictures at once."""
+    """Images at once."""
     max_seconds: float = 60.0
-    """A ladder ends where one pass would take longer."""
+    """Longest time of one pass; larger images are left out."""
     repeats: int = 3
-    """Passes that a time is the median of, where there is time for them."""
+    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
         for name, least in (("dim", HEAD), ("depth", 2), ("batch", 1), ("repeats", 1)):
@@ -56,6 +56,7 @@ class AreaConfig:
             self.models(side)
 
     def models(self, side: int) -> dict[str, Any]:
+        """The configs of both models for images of a side."""
         heads, half = self.dim // HEAD, self.depth // 2
         return {
             "vit": preset(
@@ -70,18 +71,18 @@ class AreaConfig:
 
 
 def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time of a forward pass at each side, and what `regard cost` counts; Ctrl-C ends it with what there is."""
+    """Time of a forward pass at each side, and its FLOPs by `regard cost`; after Ctrl-C what was measured before."""
     line, threads = Line(quiet), torch.get_num_threads()
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     result: dict[str, Any] = {
         "sides": list(config.sides), "patch": config.patch, "dim": config.dim, "depth": config.depth,
-        "window": config.window, "batch": config.batch, "threads": threads, "models": found, "interrupted": False,
+        "window": config.window, "batch": config.batch, "threads": threads, "models": parts, "interrupted": False,
     }  # fmt: skip
     try:
         for name in config.models(config.sides[0]):
             points: list[Point] = []
             part: dict[str, Any] = {"points": points, "stopped": None}
-            found[name] = part
+            parts[name] = part
             part["stopped"] = climb(
                 points, [side**2 for side in config.sides], partial(measure_side, config, name, threads, line),
                 config.max_seconds,
@@ -94,7 +95,7 @@ def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
 
 
 def measure_side(config: AreaConfig, name: str, threads: int, line: Line, area: int) -> Point:
-    """One picture's size, in a process of its own."""
+    """The measurement of one image size, in a process of its own."""
     side = math.isqrt(area)
     model = config.models(side)[name]
     flops = cost(model, batch=config.batch).flops
@@ -105,6 +106,7 @@ def measure_side(config: AreaConfig, name: str, threads: int, line: Line, area: 
 
 @torch.inference_mode()
 def time_forward(name: str, sizes: Any, config: AreaConfig, threads: int) -> float:
+    """The median seconds of a forward pass."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, pixels = build(name, sizes).eval(), torch.randn(config.batch, sizes.channels, sizes.image, sizes.image)
@@ -113,7 +115,7 @@ def time_forward(name: str, sizes: Any, config: AreaConfig, threads: int) -> flo
 
 
 def last_exponent(points: list[Point]) -> float | None:
-    """Between the two largest pictures, where what grows fastest has taken over."""
+    """The exponent between the two largest images, where the fastest growing part dominates."""
     if len(points) < 2:
         return None
     before, last = points[-2:]
@@ -121,7 +123,7 @@ def last_exponent(points: list[Point]) -> float | None:
 
 
 def grows(part: Mapping[str, Any], key: str) -> str:
-    """`area^1.02`; of times also between the last two."""
+    """The exponent as `area^1.02`; of times also that between the last two."""
     if part.get(key) is None:
         return "too few points"
     last = f", at the end {part['last']:.2f}" if key == "seconds" else ""
@@ -129,9 +131,9 @@ def grows(part: Mapping[str, Any], key: str) -> str:
 
 
 def render_area(result: Mapping[str, Any]) -> str:
-    """Times, and the arithmetic that explains them."""
+    """Tables of times and of the counted FLOPs that explain them."""
     lines = [
-        f"a forward pass of {counted(result['batch'], 'picture')}, float32, {counted(result['threads'], 'thread')}: "
+        f"a forward pass of {counted(result['batch'], 'image')}, float32, {counted(result['threads'], 'thread')}: "
         f"patches of {result['patch']} × {result['patch']}, width {result['dim']}, {result['depth']} blocks; Swin with "
         f"windows of {result['window']} × {result['window']} patches, half of its blocks on a grid of half the side",
     ]
@@ -151,7 +153,7 @@ def render_area(result: Mapping[str, Any]) -> str:
 
 
 def draw_area(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """Time left, counted FLOPs of attention right."""
+    """Draws time at the left and counted FLOPs of attention at the right."""
     panels = [
         Panel("time of a forward pass", "time", "s", symbol="area"),
         Panel("attention, counted", "work", "FLOP", symbol="area"),

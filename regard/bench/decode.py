@@ -1,7 +1,7 @@
-"""How fast a model writes on this machine, and how far that is from what its memory allows.
+"""Speed of generation on this machine, and its share of what the memory bandwidth allows.
 
-Every token needs every weight once, so the bytes of the weights over the speed of the memory is the least time that a
-step of one text can take. Both are measured in turns, in one run.
+Every token needs every weight once, so the bytes of the weights over the memory bandwidth is the least time of a step
+of one text. Both are measured in turns, in one run.
 """
 
 import time
@@ -29,16 +29,16 @@ from regard.train.progress import Line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeConfig:
-    """What is written, and how often."""
+    """Sizes of the generated texts, and the number of measurements."""
 
     batches: tuple[int, ...] = (1, 8, 16)
     """Texts at once."""
     prompt: int = 32
     """Tokens of each prompt (of each source)."""
     new: int = 128
-    """Tokens written behind it."""
+    """Tokens generated after it."""
     beams: int = 1
-    """Beginnings continued together."""
+    """Beams of each text; 1 is greedy."""
     rounds: int = 3
     """Times that everything is measured; figures are medians."""
     quantize: Quantize = "none"
@@ -53,8 +53,8 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
     """Speed of the model in a run or checkpoint; or, for a family and a preset as gpt:gpt2, of random weights."""
     before, line = held(), Line(quiet)
     model = open_model(str(source), config.quantize)
-    if not hasattr(model, "prefill"):
-        raise ValueError(f"{source} does not write; bench decode measures models that do")
+    if getattr(model, "prefill", None) is None:
+        raise ValueError(f"{source} does not generate; bench decode measures generative models")
     engine = Engine(model)
     bytes_read = weight_bytes(engine)
     rows: dict[int, list[tuple[float, float]]] = {batch: [] for batch in config.batches}
@@ -64,9 +64,9 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
     for number in range(config.rounds + 1):  # the first time is not counted
         for batch in config.batches:
             line.show(f"round {number} of {config.rounds}: {batch} at once …")
-            found = speed(engine, batch, config, noise)
+            figures = speed(engine, batch, config, noise)
             if number:
-                rows[batch].append(found)
+                rows[batch].append(figures)
         if stock is not None:
             bandwidths.append(bandwidth(stock))
     memory = held() - before - (stock.nbytes if stock is not None else 0)
@@ -76,10 +76,10 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
         "prompt": config.prompt, "new": config.new, "beams": config.beams, "memory_mb": memory / 1e6,
         "batches": [
             {
-                "batch": batch, "tokens_per_second": median([rate for rate, _ in found]),
-                "first_token_ms": 1e3 * median([first for _, first in found]),
+                "batch": batch, "tokens_per_second": median([rate for rate, _ in figures]),
+                "first_token_ms": 1e3 * median([first for _, first in figures]),
             }
-            for batch, found in rows.items()
+            for batch, figures in rows.items()
         ],
     }  # fmt: skip
     if bytes_read is not None and config.beams == 1:
@@ -89,6 +89,7 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
 
 
 def open_model(source: str, quantize: Quantize) -> Any:
+    """The model of a run or checkpoint, or of FAMILY:PRESET with random weights."""
     family, _, name = source.partition(":")
     if name and family in models and not Path(source).exists():
         model = build(family, preset(family, name)).eval()
@@ -97,17 +98,19 @@ def open_model(source: str, quantize: Quantize) -> Any:
 
 
 def speed(engine: Engine, batch: int, config: DecodeConfig, noise: np.random.Generator) -> tuple[float, float]:
-    """Tokens a second behind the first ones, and the seconds that those took. Every prompt is new."""
+    """Tokens per second after the first ones, and the seconds until those. Every prompt is new."""
     words = engine.model.config.vocab_size
     prompts = noise.integers(words, size=(batch, config.prompt)).tolist()
     if engine.model.reads:
-        how: list[dict[str, Any]] = [dict(inputs={"source": torch.tensor(prompt)}, prompt=[0]) for prompt in prompts]
+        requests: list[dict[str, Any]] = [
+            dict(inputs={"source": torch.tensor(prompt)}, prompt=[0]) for prompt in prompts
+        ]
     else:
-        how = [dict(prompt=prompt) for prompt in prompts]
+        requests = [dict(prompt=prompt) for prompt in prompts]
     started = time.perf_counter()
     first = None
-    for one in how:
-        engine.submit(Request(max_len=config.new, beams=config.beams, **one))
+    for request in requests:
+        engine.submit(Request(max_len=config.new, beams=config.beams, **request))
     while engine.running or engine.waiting:
         engine.step()
         if first is None and all(not job.pending or job.computed >= len(job.request.prompt) for job in engine.running):
@@ -118,7 +121,7 @@ def speed(engine: Engine, batch: int, config: DecodeConfig, noise: np.random.Gen
 
 
 def weight_bytes(engine: Engine) -> int | None:
-    """What one step of one text reads, keys and values aside."""
+    """Bytes of weights that one decoding step reads; None where they are not known."""
     if not isinstance(engine.runner, Paged):
         return None
     weights = [op.weight for op in engine.runner.decoder.program.operations if isinstance(op, Linear)]
@@ -126,7 +129,7 @@ def weight_bytes(engine: Engine) -> int | None:
 
 
 def bandwidth(stock: torch.Tensor) -> float:
-    """Bytes a second that all threads together read, by a sum or by a matrix times a vector."""
+    """Bytes per second that all threads together read, by a sum or by a matrix-vector product."""
     matrix, vector = stock.view(-1, 4096), stock[:4096]
     fastest = 0.0
     for work in (matrix.sum, lambda: matrix @ vector) * 2:
@@ -136,19 +139,22 @@ def bandwidth(stock: torch.Tensor) -> float:
     return fastest
 
 
-def render_decode(found: dict[str, Any]) -> str:
+def render_decode(result: dict[str, Any]) -> str:
+    """A table of speeds by batch size, with the settings below."""
     rows: list[Sequence[str]] = [("at once", "tokens/s", "first token", "of the ceiling")]
-    for row in found["batches"]:
-        share = f"{row['tokens_per_second'] / found['ceiling']:.0%}" if row["batch"] == 1 and "ceiling" in found else ""
+    for row in result["batches"]:
+        share = (
+            f"{row['tokens_per_second'] / result['ceiling']:.0%}" if row["batch"] == 1 and "ceiling" in result else ""
+        )
         rows.append((str(row["batch"]), f"{row['tokens_per_second']:,.0f}", f"{row['first_token_ms']:,.0f} ms", share))
     notes = [
-        f"{found['model']}, {found['quantize'] if found['quantize'] != 'none' else 'weights as they are'}, "
-        f"{found['kernels']} kernels, {found['threads']} threads, "
-        f"{found['prompt']} + {found['new']} tokens, {found['memory_mb']:,.0f} MB",
+        f"{result['model']}, {result['quantize'] if result['quantize'] != 'none' else 'weights as they are'}, "
+        f"{result['kernels']} kernels, {result['threads']} threads, "
+        f"{result['prompt']} + {result['new']} tokens, {result['memory_mb']:,.0f} MB",
     ]
-    if "ceiling" in found:
+    if "ceiling" in result:
         notes.append(
-            f"ceiling of one text: {found['bandwidth_gb']:.1f} GB/s over {found['weight_mb']:,.0f} MB of weights = "
-            f"{found['ceiling']:,.0f} tokens/s"
+            f"ceiling of one text: {result['bandwidth_gb']:.1f} GB/s over {result['weight_mb']:,.0f} MB of weights = "
+            f"{result['ceiling']:,.0f} tokens/s"
         )
     return "\n".join([*line_up(rows), "", *notes])

@@ -1,4 +1,4 @@
-"""How far an approximation is from full attention, and how that falls with what it spends."""
+"""Errors of approximations of full attention, by their number of features, rank or rounds."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 LENGTH, HEADS, SIZE = 512, 4, 32
 TINY = 1e-9
-"""An error that is only rounding: nothing was lost."""
+"""Errors below this are rounding."""
 SPENDING: dict[str, tuple[str, tuple[int, ...]]] = {
     "performer": ("features", (16, 32, 64, 128, 256, 512, 1024, 2048)),
     "linformer": ("rank", (8, 16, 32, 64, 128, 256, 512)),
     "reformer": ("rounds", (1, 2, 4, 8, 16, 32)),
 }
-"""What each approximation can spend more of."""
+"""The setting that trades time for accuracy in each approximation, and its values."""
 THEORY = {
     "performer": "the mean of random features: error ∝ features^−½",
-    "linformer": "means of ever fewer neighbours: nothing is lost when rank is the length",
-    "reformer": "every round finds keys that the others missed: nothing is lost when all have met",
+    "linformer": "means of ever fewer neighbours: exact when rank is the length",
+    "reformer": "every round finds keys that the others missed: exact when all pairs have met",
 }
 
 
 def measure_errors(draws: int = 8, seed: int = 0) -> dict[str, Any]:
-    """Relative errors ‖approximation − full‖ / ‖full‖: the root of their mean square over `draws` of everything."""
+    """Relative errors ‖approximation − full‖ / ‖full‖: their root mean square over `draws` random samples."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        found = [errors_of(name, draws) for name in SPENDING]
-    return {"length": LENGTH, "heads": HEADS, "head_dim": SIZE, "draws": draws, "kernels": found}
+        kernels = [errors_of(name, draws) for name in SPENDING]
+    return {"length": LENGTH, "heads": HEADS, "head_dim": SIZE, "draws": draws, "kernels": kernels}
 
 
 def errors_of(name: str, draws: int) -> dict[str, Any]:
-    """Of one kernel, for each amount that it may spend."""
+    """The errors of one kernel for each value of its setting."""
     setting, values = SPENDING[name]
     examples = [INPUTS[name]() for _ in range(draws)]
     points = []
@@ -54,7 +54,7 @@ def errors_of(name: str, draws: int) -> dict[str, Any]:
 
 
 def render_errors(result: Mapping[str, Any]) -> str:
-    """A line of errors for each approximation, and what theory says of it."""
+    """The errors of each approximation in a line, with their theory."""
     lines = [f"‖approximation − full‖ / ‖full‖, {result['length']} tokens, heads of {result['head_dim']}"]
     for row in result["kernels"]:
         shown = "  ".join(f"{point[row['setting']]}: {point['error']:.3g}" for point in row["points"])
@@ -68,7 +68,7 @@ def render_errors(result: Mapping[str, Any]) -> str:
 
 
 def draw_errors(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """A panel for each approximation: error against what it spends, both axes logarithmic."""
+    """Draws a panel for each approximation: error against its setting, both axes logarithmic."""
     panels = []
     for row in result["kernels"]:
         slopes = (-0.5,) if row["kernel"] == "performer" else ()
@@ -76,37 +76,39 @@ def draw_errors(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.F
         points = [(point[row["setting"]], point["error"]) for point in row["points"] if point["error"] > TINY]
         panel.add(row["kernel"], points, row["fit"]["exponent"] if row["fit"] else None)
         panels.append(panel)
-    return draw_growth([panels], path, xlabel="what is spent")
+    return draw_growth([panels], path, xlabel="setting")
 
 
 @torch.no_grad()
 def relative_error(name: str, q: Tensor, k: Tensor, v: Tensor) -> float:
-    """Against softmax attention over all keys; one whose keys are its queries sees everyone but itself."""
+    """The error against softmax attention over all keys; kernels with shared queries and keys exclude the own key."""
     kernel = build_kernel(name, heads=HEADS, head_dim=SIZE, max_len=LENGTH).double()
-    wanted = apart(q, v) if kernel.shares else F.scaled_dot_product_attention(q, k, v)
+    wanted = without_own_key(q, v) if kernel.shares else F.scaled_dot_product_attention(q, k, v)
     out, _ = kernel(q, q if kernel.shares else k, v)
     return ((out - wanted).norm() / wanted.norm()).item()
 
 
-def apart(q: Tensor, v: Tensor) -> Tensor:
+def without_own_key(q: Tensor, v: Tensor) -> Tensor:
+    """Attention with normalized queries as keys, in which no position attends to itself."""
     unit = F.normalize(q, dim=-1)
     others = ~torch.eye(q.shape[2], dtype=torch.bool)[None, None]
     return attend(q @ unit.transpose(-1, -2) * SIZE**-0.5, v, mask=others)[0]
 
 
 def noise(*, deviation: float = 1.0) -> Tensor:
+    """Independent normal vectors."""
     return torch.randn(1, HEADS, LENGTH, SIZE, dtype=torch.float64) * deviation
 
 
 def smooth(reach: int = 32) -> Tensor:
-    """Neighbours are alike, as in what low rank along the length assumes: noise averaged over `reach` positions."""
+    """Noise averaged over `reach` positions, so that low rank along the length holds."""
     lines = torch.randn(HEADS * SIZE, 1, LENGTH + reach - 1, dtype=torch.float64)
     means = F.avg_pool1d(lines, reach, stride=1) * reach**0.5
     return means.view(1, HEADS, SIZE, LENGTH).transpose(-1, -2)
 
 
 def grouped(count: int = 16) -> Tensor:
-    """Vectors around a few centres, so that there is something to hash."""
+    """Vectors around a few centres, as hashing assumes."""
     centres = torch.randn(1, HEADS, count, SIZE, dtype=torch.float64) * 3
     return centres[:, :, torch.randint(count, (LENGTH,))] + noise()
 
@@ -116,4 +118,4 @@ INPUTS: dict[str, Callable[[], tuple[Tensor, Tensor, Tensor]]] = {
     "linformer": lambda: (noise(), smooth(), smooth()),
     "reformer": lambda: (grouped(), noise(), noise()),
 }
-"""What each approximation is made for."""
+"""Samples of q, k and v that suit each approximation."""

@@ -1,4 +1,4 @@
-"""How time and memory of attention grow with length, kernel by kernel."""
+"""Growth of time and memory of attention with length, by kernel."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 Pass = Literal["forward", "training"]
 AS_FULL = ("additive", "cosine", "dot", "general", "normalized")
-"""Kernels with other scores over all pairs: they cost what `full` does, or more."""
+"""Kernels with other scores over all pairs, which cost at least as much as `full`."""
 WARM = 256
-"""Length of a first pass that loads libraries and starts threads; it is not counted."""
+"""Length of a first pass that is not timed: it loads libraries and starts threads."""
 
 
 def efficient_kernels() -> tuple[str, ...]:
-    """`full`, and every registered kernel that sees less or approximates."""
+    """The names of `full` and of every registered kernel that attends to fewer keys or approximates."""
     return ("full", *(name for name in kernels if name not in (*AS_FULL, "full")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GrowthConfig:
-    """What is measured, and how patiently."""
+    """Sizes of the measured kernels, and limits of the measurement."""
 
     kernels: tuple[str, ...]
     """Registered names, with settings where wanted."""
@@ -71,9 +71,9 @@ class GrowthConfig:
     layer: bool = False
     """The whole layer with its four projections, instead of the kernel on given q, k and v."""
     max_seconds: float = 60.0
-    """A kernel's ladder ends where one pass would take longer."""
+    """Longest time of one pass; longer sequences are left out."""
     repeats: int = 3
-    """Passes that a time is the median of, where there is time for them."""
+    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
         for name in ("heads", "head_dim", "batch", "repeats"):
@@ -87,23 +87,24 @@ class GrowthConfig:
             build_kernel(name, heads=self.heads, head_dim=self.head_dim, max_len=self.lengths[0])
 
     def hides_future(self, name: str) -> bool:
+        """Whether a kernel is measured with a causal mask."""
         return self.causal and kernels[name].causal
 
 
 def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Points, and exponents fitted to them, of every kernel and pass; Ctrl-C ends it with what there is."""
+    """Points and fitted exponents of every kernel and pass; after Ctrl-C what was measured before."""
     line, threads = Line(quiet), torch.get_num_threads()
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     result: dict[str, Any] = {
         "batch": config.batch, "heads": config.heads, "head_dim": config.head_dim, "layer": config.layer,
-        "threads": threads, "lengths": list(config.lengths), "kernels": found, "interrupted": False,
+        "threads": threads, "lengths": list(config.lengths), "kernels": parts, "interrupted": False,
     }  # fmt: skip
     try:
         for name in config.kernels:
-            found[name] = {"causal": config.hides_future(name)}
+            parts[name] = {"causal": config.hides_future(name)}
             for which in config.passes:
                 ladder: dict[str, Any] = {"points": [], "stopped": None}
-                found[name][which] = ladder
+                parts[name][which] = ladder
 
                 def measure(length: int, name: str = name, which: Pass = which) -> Point:
                     home, patience = kernels[name].__module__, 60 + 10 * config.max_seconds
@@ -117,15 +118,15 @@ def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any
                     line.say(f"{name}, {which}: {ladder['stopped']}")
     except KeyboardInterrupt:
         result["interrupted"] = True
-    for ladder in [part[which] for part in found.values() for which in config.passes if which in part]:
+    for ladder in [part[which] for part in parts.values() for which in config.passes if which in part]:
         ladder["time"] = fit_exponent(ladder["points"], "seconds")
         ladder["memory"] = fit_exponent(ladder["points"], "memory")
     return result
 
 
 def measure_point(config: GrowthConfig, name: str, length: int, which: Pass, home: str, threads: int) -> dict[str, Any]:
-    """In a fresh process: seconds of a pass and its peak of memory, above the inputs and with them."""
-    importlib.import_module(home)  # a kernel of the user's own registers itself
+    """Seconds and peak memory of a pass, above the inputs and with them; meant for a fresh process."""
+    importlib.import_module(home)  # registers a kernel of the user's
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     one_pass(config, name, min(length, WARM), which)()
@@ -145,7 +146,7 @@ def measure_point(config: GrowthConfig, name: str, length: int, which: Pass, hom
 
 
 def one_pass(config: GrowthConfig, name: str, length: int, which: Pass) -> Callable[[], None]:
-    """The layer and its inputs, built; what is returned runs it once."""
+    """A function that runs a pass once; layer and inputs are built before."""
     training = which == "training"
     hides_future = config.hides_future(name)
     sizes: dict[str, Any] = dict(heads=config.heads, head_dim=config.head_dim, max_len=length)
@@ -176,6 +177,7 @@ def one_pass(config: GrowthConfig, name: str, length: int, which: Pass) -> Calla
 
 
 def show_point(point: Mapping[str, Any]) -> str:
+    """A measurement in a few words."""
     size = decimal_size(point["memory"])
     return f"{length_name(point['length'])}: {show_seconds(point['seconds'])}, {size} above its inputs"
 
@@ -184,7 +186,7 @@ COLUMNS = {"seconds": "time", "memory": "memory above the inputs", "total": "mem
 
 
 def render_growth(result: Mapping[str, Any]) -> str:
-    """A table a pass and measure: kernels down, lengths across, the fitted exponent behind them."""
+    """Tables for each pass and figure: kernels in rows, lengths in columns, then the fitted exponent."""
     what = "layers with their projections" if result["layer"] else "kernels on given q, k and v"
     lines = [
         f"attention {what}: batch {result['batch']}, {result['heads']} heads of {result['head_dim']}, float32, "

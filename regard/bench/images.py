@@ -156,7 +156,7 @@ def folder(cell: Cell) -> str:
 
 
 def train_one(plan: Mapping[str, Any], out: Path, threads: int) -> dict[str, Any]:
-    """In a fresh process: trains or resumes a run, and scores it on what it held out."""
+    """Trains or resumes a run and scores it on what it held out; meant for a fresh process."""
     torch.set_num_threads(threads)
     changes = {key: value for key, value in plan.items() if key != "name"}
     settings, resume = recipe(plan["name"], changes), (out / "recipe.toml").exists()

@@ -1,4 +1,4 @@
-"""Time, and the most memory held: each piece of work in a fresh process, so that nothing before it counts."""
+"""Time and peak memory of functions, each in a fresh process, so that nothing before it counts."""
 
 import contextlib
 import ctypes
@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Any
 
 Point = dict[str, Any]
-"""What was measured at one length: `length`, `seconds`, …"""
+"""A measurement at one length: `length`, `seconds`, …"""
 FEWEST = 4
-"""Points that an exponent is fitted to; fewer say too little."""
+"""The fewest points that an exponent is fitted to."""
 ENOUGH = 0.2
-"""Seconds after which a short pass was repeated often enough."""
+"""Total seconds after which a short pass is not repeated any more."""
 
 
 class Died(Exception):  # noqa: N818  it is a result, not a mistake
-    """A process ended without an answer; the text says why."""
+    """Raised where a process ended without a result; the message is the reason."""
 
 
 def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-    """What `work` returns in a fresh process; at most so many seconds are waited for it."""
+    """The result of `work` in a fresh process, waiting at most `seconds`."""
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
@@ -59,9 +59,9 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
 
 
 def _start_server() -> None:
-    """The server's children are born deaf to Ctrl-C, as the server is when it starts: that is the parent's business.
+    """Starts the fork server with SIGINT blocked, which its children inherit: only the parent handles Ctrl-C.
 
-    Meanwhile it is put off for the parent, not ignored: what the user typed is not lost.
+    For the parent the signal is only deferred meanwhile.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -71,7 +71,7 @@ def _start_server() -> None:
 
 
 def _answer(send: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """In the child: the result, or a reason, goes through the pipe. Ctrl-C is the parent's business."""
+    """Runs `work` in the child and sends the result, or the reason of a failure, through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError):
@@ -84,6 +84,7 @@ def _answer(send: Connection, work: Callable[..., Any], arguments: tuple[Any, ..
 
 
 def _end_with_parent() -> None:
+    """Ends the child when its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -91,7 +92,7 @@ def _end_with_parent() -> None:
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, in a few words."""
+    """The reason of a failure in a few words."""
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error):
         return "out of memory"
     text = (str(error).splitlines() or [""])[0]
@@ -99,16 +100,17 @@ def reason(error: Exception) -> str:
 
 
 def held() -> int:
-    """Bytes of this process that are in memory now (where the system does not say it: the most so far)."""
+    """The resident memory of this process in bytes (outside Linux, its peak so far)."""
     return _status("VmRSS")
 
 
 def peak() -> int:
-    """The most bytes of this process that have been in memory."""
+    """The peak resident memory of this process in bytes."""
     return _status("VmHWM")
 
 
 def _status(name: str) -> int:
+    """A figure of /proc/self/status in bytes; outside Linux, the peak memory."""
     if sys.platform == "linux":
         with open("/proc/self/status") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
@@ -120,25 +122,26 @@ def _status(name: str) -> int:
 
 
 def forget_peak() -> None:
-    """From here on `peak` is the most since now, where the system can (Linux)."""
+    """Resets the peak memory of this process, on Linux."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def give_back() -> None:
-    """Freed memory goes back to the system, where the C library can: reused, it would hide what comes after."""
+    """Returns freed memory to the system, where the C library can; reused, it would hide later allocations."""
     with contextlib.suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def clocked(work: Callable[[], Any]) -> float:
+    """The seconds of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def timed(work: Callable[[], Any], *, repeats: int, budget: float) -> list[float]:
-    """Seconds of each pass: `repeats` of them, more of short ones (unless 1 is asked for), fewer where time is up."""
+    """The seconds of each of `repeats` calls; more calls of short ones (unless repeats=1), fewer beyond the budget."""
     times: list[float] = []
     while len(times) < repeats or 1 < repeats and sum(times) < ENOUGH:
         if times and sum(times) + times[-1] > budget:
@@ -147,8 +150,7 @@ def timed(work: Callable[[], Any], *, repeats: int, budget: float) -> list[float
     return times
 
 
-def median(times: Sequence[float]) -> float:
-    return statistics.median(times)
+median: Callable[[Sequence[float]], float] = statistics.median
 
 
 def climb(
@@ -158,7 +160,8 @@ def climb(
     max_seconds: float,
     say: Callable[[Point], None] = lambda point: None,
 ) -> str | None:
-    """Adds point after point, until a process dies or the next pass would take too long; then the reason."""
+    """Measures length after length and adds points, until a process dies or the next pass would take too long; returns
+    the reason of such an end."""
     for length in lengths:
         if points and (expected := expect(points, length)) > max_seconds:
             return f"stopped before {length_name(length)}: about {expected:.0f} s a pass expected"
@@ -171,7 +174,7 @@ def climb(
 
 
 def expect(points: Sequence[Point], length: int) -> float:
-    """Seconds at the next length, on the line through the last two points; growth is at least linear."""
+    """The expected seconds at the next length, extrapolated from the last two points, with at least linear growth."""
     last, slope = points[-1], 1.0
     if len(points) > 1:
         before = points[-2]
@@ -180,7 +183,7 @@ def expect(points: Sequence[Point], length: int) -> float:
 
 
 def fit_exponent(points: Sequence[Point], what: str) -> dict[str, Any] | None:
-    """p of value ≈ c · nᵖ by least squares in logarithms, and the range it holds for; none for too few points."""
+    """The exponent p of value ≈ c · nᵖ by least squares in logarithms, and its range; None for too few points."""
     known = [(point["length"], point[what]) for point in points if point[what] > 0]
     if len(known) < FEWEST:
         return None
@@ -189,20 +192,20 @@ def fit_exponent(points: Sequence[Point], what: str) -> dict[str, Any] | None:
 
 
 def show_fit(fit: Mapping[str, Any] | None) -> str:
-    """`n^1.02 1k–64k`."""
+    """A fitted exponent with its range, as `n^1.02 1k–64k`."""
     if fit is None:
         return f"fewer than {FEWEST} points"
     return f"n^{fit['exponent']:.2f} {length_name(fit['from'])}–{length_name(fit['to'])}"
 
 
 def show_seconds(seconds: float) -> str:
-    """Three digits: `1.23 ms`, `45.6 s`."""
+    """A duration with three digits: `1.23 ms`, `45.6 s`."""
     value, unit = (seconds, "s") if seconds >= 1 else (1000 * seconds, "ms")
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
 def line_up(table: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of text in columns: the first to the left, the last as it comes, the others to the right."""
+    """The lines of a table with aligned columns: the first to the left, the last unpadded, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for first, *middle, last in table:
@@ -212,15 +215,17 @@ def line_up(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
+    """A number with its noun in singular or plural."""
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def length_name(length: int) -> str:
+    """A length as 500 or 64k."""
     return f"{length // 1024}k" if length >= 1024 and length % 1024 == 0 else str(length)
 
 
 def read_lengths(text: str) -> tuple[int, ...]:
-    """`1k..64k` doubles from 1,024 to 65,536; `1k,4k,500` is a list."""
+    """The lengths of a text: `1k..64k` doubles from 1,024 to 65,536; `500,1k,4k` is a list."""
     first, dots, last = text.partition("..")
     lengths = [read_length(part, text) for part in ((first, last) if dots else text.split(","))]
     if dots:
@@ -231,6 +236,7 @@ def read_lengths(text: str) -> tuple[int, ...]:
 
 
 def read_length(part: str, text: str) -> int:
+    """The length of a part of `text`: 500 or 64k."""
     number, scale = (part[:-1], 1024) if part[-1:].lower() == "k" else (part, 1)
     if not number.strip().isdigit() or int(number) < 1:
         raise ValueError(f"{text!r} is no list of numbers; write 1k..64k, or 1k,4k,16k")
@@ -238,7 +244,7 @@ def read_length(part: str, text: str) -> int:
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """`full,window:radius=64,chunk=32,linear` as three names: settings belong to the name before them."""
+    """The names in a text: `full,window:radius=64,chunk=32,linear` are three, since settings belong to their name."""
     names: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if names and "=" in part and ":" not in part:

@@ -1,4 +1,4 @@
-"""The same small model on the same text under each kernel: what it learns, in which time and memory."""
+"""A small model trained on one text under each kernel: held-out loss, time and memory."""
 
 import importlib
 import json
@@ -32,34 +32,34 @@ def measure_quality(
     changes: Mapping[str, Any] | None = None,
     quiet: bool = True,
 ) -> dict[str, Any]:
-    """A run for each kernel in `out`, and its figures. What is finished there already is not trained again."""
+    """Trains a run for each kernel in `out` and returns their results; finished runs are not trained again."""
     if not names:
         raise ValueError("nothing to train: name at least one kernel")
     if "model.kernel" in (changes or {}):
-        raise ValueError("a run for each kernel was asked for; name them with --kernels, not --model.kernel")
-    asked = {name: plan_of(name, steps, changes or {}) for name in names}
+        raise ValueError("there is a run for each kernel; name them with --kernels, not --model.kernel")
+    changed = {name: plan_of(name, steps, changes or {}) for name in names}
     line, threads = Line(quiet), torch.get_num_threads()
     plans: dict[str, Recipe] = {}
     for name in names:
         kernels.settings(name)  # a wrong name is known before anything is trained
-        plans[name] = recipe(RECIPES[model], asked[name])
-    finished = {name: stored(out / folder(name), asked[name]) for name in names}
+        plans[name] = recipe(RECIPES[model], changed[name])
+    finished = {name: stored(out / folder(name), changed[name]) for name in names}
     rows: dict[str, Any] = {}
     steps = next(iter(plans.values())).train.steps
     result = {"model": model, "steps": steps, "threads": threads, "kernels": rows, "interrupted": False}
     try:
         for name, plan in plans.items():
-            place, row = out / folder(name), finished[name]
+            run, row = out / folder(name), finished[name]
             if row is None:
                 line.say(f"{name}:")
                 try:
-                    build(plan.family, plan.model)  # what a family refuses is known before its data is read
+                    build(plan.family, plan.model)  # a kernel that the family refuses is reported before data are read
                     home = kernels[name].__module__
-                    row = in_child(train_one, RECIPES[model], asked[name], place, quiet, home, threads)
+                    row = in_child(train_one, RECIPES[model], changed[name], run, quiet, home, threads)
                 except (ValueError, Died) as error:
                     rows[name] = {"refused" if isinstance(error, ValueError) else "failed": str(error)}
                     continue
-                store(place, asked[name], row)
+                store(run, changed[name], row)
             rows[name] = row
     except KeyboardInterrupt:
         result["interrupted"] = True
@@ -71,33 +71,34 @@ def measure_quality(
 
 
 def plan_of(name: str, steps: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run overrides in its recipe; it is validated once, at the end, unless asked otherwise."""
+    """The overrides of a run in its recipe; by default it is validated once, at the end."""
     return {"train.steps": steps, "train.eval_every": steps, **changes, "model.kernel": name}
 
 
 def folder(name: str) -> str:
-    """A kernel's name, settings included, as a directory's."""
+    """The directory of a kernel's run: its name with settings."""
     return name.translate(str.maketrans(":=,", "---"))
 
 
-def store(place: Path, asked: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-    text = json.dumps({"asked": asked, "row": row}, indent=2)
-    write_atomically(place / DONE, lambda draft: draft.write_text(text, encoding="utf-8"))
+def store(run: Path, plan: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    """Writes the results of a finished run beside its settings."""
+    text = json.dumps({"asked": plan, "row": row}, indent=2)
+    write_atomically(run / DONE, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
-def stored(place: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The figures of a finished run, if it is the one that is asked for."""
-    if not (place / DONE).exists():
+def stored(run: Path, plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The results of a finished run, None if it is not finished; other settings are an error."""
+    if not (run / DONE).exists():
         return None
-    found = json.loads((place / DONE).read_text(encoding="utf-8"))
-    if found["asked"] != asked:
-        raise ValueError(f"{place} was trained with other settings; choose another --out, or remove it")
-    return found["row"]
+    results = json.loads((run / DONE).read_text(encoding="utf-8"))
+    if results["asked"] != plan:
+        raise ValueError(f"{run} was trained with other settings; choose another --out, or remove it")
+    return results["row"]
 
 
 def train_one(name: str, changes: Mapping[str, Any], out: Path, quiet: bool, home: str, threads: int) -> dict[str, Any]:
-    """In a fresh process: trains, or goes on where a run was stopped, and says what it took."""
-    importlib.import_module(home)  # a kernel of the user's own registers itself
+    """Trains or resumes a run and returns its loss, time and memory; meant for a fresh process."""
+    importlib.import_module(home)  # registers a kernel of the user's
     torch.set_num_threads(threads)
     plan, resume = recipe(name, changes), (out / "recipe.toml").exists()
     job = prepare(plan.data, plan, out, resume, Line(quiet))
@@ -119,7 +120,7 @@ def train_one(name: str, changes: Mapping[str, Any], out: Path, quiet: bool, hom
 
 
 def render_quality(result: Mapping[str, Any]) -> str:
-    """A line for each kernel."""
+    """A table with a line for each kernel."""
     table = [["kernel", "held-out loss", "to full", "training", "tokens/s", "memory", "parameters", ""]]
     for name, row in result["kernels"].items():
         if "loss" not in row:
@@ -129,5 +130,5 @@ def render_quality(result: Mapping[str, Any]) -> str:
         figures = [show_seconds(row["seconds"]), f"{row['tokens_per_second']:,}", decimal_size(row["memory"])]
         table.append([name, f"{row['loss']:.4f}", to_full, *figures, f"{row['parameters']:,}", ""])
     what = f"{result['model']}, {counted(result['steps'], 'step')}, {counted(result['threads'], 'thread')}"
-    about = "loss a token at the end, on held-out text; memory above that of the data, in training and validation"
+    about = "loss per token at the end, on held-out text; memory above that of the data, in training and validation"
     return "\n".join([f"{what}: {about}", "", *line_up(table)])

@@ -1,4 +1,4 @@
-"""What quantised weights do to a trained model: its size, its speed, and its scores on held-out data."""
+"""Effects of quantised weights on a trained model: size, speed, and scores on held-out data."""
 
 import math
 import time
@@ -220,7 +220,7 @@ def render_quantize(result: Mapping[str, Any]) -> str:
 
 
 def change(value: int | float, before: int | float, kind: str) -> str:
-    """`+0.3%`, or `1.8×` where that says it better."""
+    """A relative change as `+0.3%`, or as `1.8×` where it is large."""
     if kind == "none" or not before:
         return ""
     ratio = value / before

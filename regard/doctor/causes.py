@@ -1,7 +1,7 @@
-"""From figures to causes: each rule looks at the same signs and names what it sees, or nothing.
+"""Rules from figures to causes: each returns the finding that the signs of a run point to, or None.
 
-A rule that would speak on a healthy run is worse than none. So what a run merely looks like (a large update, a sharp
-head) is never enough: the loss has to suffer as well, unless the sign cannot be healthy.
+A rule that fires on a healthy run is worse than none. So a symptom that healthy runs can have (a large update, a
+sharp head) is never enough: the loss has to suffer as well.
 """
 
 import math
@@ -16,43 +16,43 @@ from regard.train.config import TrainConfig
 
 Rule = Callable[["Signs"], Finding | None]
 RECENT = 16
-"""Steps whose median is the loss of now."""
+"""Steps whose median loss is the current one."""
 PATIENCE = 100
 """Steps after the warm-up before a run is expected to have learned something."""
 SPREAD = 5.0
-"""Of scores before any learning: healthy ones deviate by 1, and by up to 3 where queries begin like keys."""
+"""Standard deviation of attention scores at initialisation; healthy ones have 1, up to 3 where queries equal keys."""
 LARGE, SMALL = 0.1, 3e-5
-"""Updates beside their weights, of the median matrix: healthy recipes lie between."""
+"""Bounds of the update-to-weight ratio of the median matrix in healthy runs."""
 SEVERAL = 3
-"""Sampled steps in a row that must show the same."""
+"""Consecutive sampled steps that must show a symptom."""
 FAINT = 1e-4
-"""A block's gradient beside the largest of all layers: what so little reaches does not learn."""
+"""Share of the largest layer's gradient below which a block does not learn."""
 STEEP = 100.0
-"""A block's gradient by that of its stack's last, where blocks amplify: healthy ones stay below ten."""
-SMALLER = "draw the first weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)"
-"""The cure of an exploding start."""
+"""Ratio of a block's gradient to that of its stack's last, where blocks amplify; below ten in healthy runs."""
+SMALLER = "initialise the weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)"
+"""The cure of an exploding initialisation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signs:
-    """What is known of a run at a sampled step."""
+    """The evidence about a run at a sampled step."""
 
     step: int
     config: TrainConfig
     losses: Sequence[float]
     best: float
-    """The lowest median of neighbouring losses so far."""
+    """The lowest median of RECENT consecutive losses so far."""
     classes: int | None = None
-    """Among how many the model chooses, if it does."""
+    """The number of classes or tokens, where targets are such."""
     floor: float | None = None
-    """The loss of the best guess that does not look at the input: the entropy of the targets."""
+    """The loss of the best constant guess: the entropy of the targets."""
     ratio: float = math.nan
-    """Update by weight of the median matrix, the largest but for the first steps."""
+    """The largest update-to-weight ratio of the median matrix, the first steps left out."""
     post_norm: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """By layer, of this step."""
+    """Figures of this step, by layer."""
     before: Sequence[Mapping[str, Any]] = ()
-    """Those of the sampled steps before."""
+    """Figures of earlier sampled steps."""
 
     @property
     def start(self) -> float:
@@ -64,12 +64,12 @@ class Signs:
 
     @property
     def since(self) -> int:
-        """Steps at full rate."""
+        """Steps since the end of the warm-up."""
         return self.step - self.config.warmup
 
     @property
     def rises(self) -> bool:
-        """The loss has lost much of what was gained, or is above where it began."""
+        """Whether the loss is above its start, or has lost much of what was gained."""
         gained = self.start - self.best
         return self.step >= RECENT and (
             self.now > 1.1 * self.start or (gained > 0.05 * self.start and self.now > self.best + 0.25 * gained)
@@ -77,29 +77,29 @@ class Signs:
 
     @property
     def halves(self) -> tuple[float, float] | None:
-        """The loss of the last steps and of as many before them, once there was time to learn."""
+        """The median loss of the last PATIENCE/2 steps and of those before them, once there was time to learn."""
         if self.since < PATIENCE or len(self.losses) < PATIENCE:
             return None
         return median(self.losses[-PATIENCE // 2 :]), median(self.losses[-PATIENCE : -PATIENCE // 2])
 
     @property
     def stuck(self) -> bool:
-        """The inputs are of no use yet, though there was time."""
+        """Whether the loss is no better than a constant guess, though there was time to learn."""
         return self.halves is not None and self.floor is not None and self.halves[0] > 0.97 * self.floor
 
     @property
     def stalls(self) -> bool:
-        """Little was learned, and no more is."""
+        """Whether little was learned and the loss no longer falls."""
         return self.halves is not None and self.halves[0] > max(0.98 * self.halves[1], 0.6 * self.start)
 
     def lately(self, kind: str) -> Sequence[Mapping[str, Any]]:
-        """A figure by layer at the last sampled steps, once there are several."""
+        """A figure by layer at the last SEVERAL sampled steps; empty before."""
         past = [figures.get(kind, {}) for figures in (*self.before, self.figures)][-SEVERAL:]
         return past if len(past) == SEVERAL else ()
 
     @property
     def rests(self) -> bool:
-        """The loss lies at the floor and does not move."""
+        """Whether the loss lies at that of a constant guess and does not move."""
         if self.halves is None or self.floor is None or not self.stuck:
             return False
         now, then = self.halves
@@ -114,7 +114,7 @@ def exploding_start(signs: Signs) -> Finding | None:
         return None
     return Finding(
         "exploding initialisation",
-        f"the first loss is {signs.start:.3g}, but equal chances for {signs.classes} classes would give {even:.3g}",
+        f"the first loss is {signs.start:.3g}, but equal probabilities of {signs.classes} classes give {even:.3g}",
         SMALLER,
         0.95,
         signs.step,
@@ -135,9 +135,7 @@ def large_scores(signs: Signs) -> Finding | None:
         return Finding(
             "scores not divided by √d_k", seen, "divide q·k by √d_k (kernel full does)", 0.9, signs.step, layer
         )
-    return Finding(
-        "exploding initialisation", seen, "draw the first weights of queries and keys smaller", 0.6, signs.step, layer
-    )
+    return Finding("exploding initialisation", seen, "initialise queries and keys smaller", 0.6, signs.step, layer)
 
 
 def rate_too_high(signs: Signs) -> Finding | None:
@@ -145,10 +143,10 @@ def rate_too_high(signs: Signs) -> Finding | None:
     wild = signs.ratio > 3 * LARGE and signs.step >= 2 * RECENT and signs.now > 0.75 * signs.start
     if not (suffers and signs.ratio > LARGE / 3) and not (signs.stalls and large) and not wild:
         return None
-    how = "rises" if signs.rises else "hardly falls"
+    trend = "rises" if signs.rises else "hardly falls"
     return Finding(
         "learning rate too high",
-        f"a step moves the median matrix by {signs.ratio:.1%} of its size, and the loss {how} "
+        f"a step moves the median matrix by {signs.ratio:.1%} of its size, and the loss {trend} "
         f"(first {signs.start:.3g}, lowest {signs.best:.3g}, now {signs.now:.3g})",
         "lower --train.lr, by ten to begin with, or lengthen --train.warmup",
         0.85 if large else 0.55,
@@ -188,8 +186,8 @@ def no_relation(signs: Signs) -> Finding | None:
     return Finding(
         "labels shuffled",
         f"after {signs.step} steps the loss is {signs.now:.3g}, what the targets' frequencies alone give "
-        f"({signs.floor:.3g}): nothing in the inputs tells their targets, though gradients flow",
-        "check that each example keeps its own target (a sort or shuffle of one side only), or train longer",
+        f"({signs.floor:.3g}): the inputs do not predict their targets, though gradients flow",
+        "check that each example keeps its own target (was one side sorted or shuffled?), or train longer",
         0.7 if signs.ratio < LARGE else 0.5,
         signs.step,
     )
@@ -215,17 +213,17 @@ def attention_collapse(signs: Signs) -> Finding | None:
         return None
 
     def sharp(heads: Sequence[float | None]) -> bool:
-        return bool(heads) and sum(one is not None and one < SHARP for one in heads) >= 0.9 * len(heads)
+        return bool(heads) and sum(entropy is not None and entropy < SHARP for entropy in heads) >= 0.9 * len(heads)
 
     collapsed = [layer for layer in past[-1] if all(sharp(row.get(layer, ())) for row in past)]
     if not collapsed:
         return None
     return Finding(
         "attention collapse",
-        f"the heads of {collapsed[0]}{' and other layers' if len(collapsed) > 1 else ''} look at one place each "
+        f"the heads of {collapsed[0]}{' and other layers' if len(collapsed) > 1 else ''} attend to one position each "
         f"(entropy {max(past[-1][collapsed[0]]):.2g} of 1), and the loss stays at {signs.now:.3g}: through such a "
         "softmax no gradient comes",
-        "lower --train.lr, draw the first weights of queries and keys smaller, or use --model.kernel normalized",
+        "lower --train.lr, initialise queries and keys smaller, or use --model.kernel normalized",
         0.72,
         signs.step,
         collapsed[0],
@@ -263,7 +261,7 @@ def exploding_gradient(signs: Signs) -> Finding | None:
                 "exploding gradient",
                 f"on its way from {last} to {most} the gradient grows {growth[-1]:,.0f} times, "
                 f"and the loss is {signs.now:.3g} (first {signs.start:.3g})",
-                "keep residuals and norms around every part, draw the first weights smaller, or use fewer blocks",
+                "keep residuals and norms around every part, initialise the weights smaller, or use fewer blocks",
                 0.75,
                 signs.step,
                 most,
@@ -272,7 +270,7 @@ def exploding_gradient(signs: Signs) -> Finding | None:
 
 
 def stacks_of(layers: Iterable[str]) -> list[list[str]]:
-    """The blocks of each stack that has several, first to last."""
+    """The names of the blocks of each stack that has several, first to last."""
     stacks: dict[str, list[int]] = {}
     for stack, dot, number in (layer.rpartition(".") for layer in layers):
         if dot and number.isdecimal():

@@ -26,7 +26,7 @@ VOCAB = 97
 """Tokens of a small model's vocabulary; MANY where one token must not count."""
 MANY = 997
 IMAGE = 32
-"""Rows and columns of images, unless a preset names others."""
+"""Most rows and columns of images, unless a preset names others."""
 LENGTHS = (4, 7, 2, 6, 5, 1, 3)
 EXTENTS = ((1.0, 1.0), (0.55, 0.78), (0.9, 0.33), (0.25, 1.0), (1.0, 0.16), (0.82, 0.57), (0.14, 0.1))
 """Rows and columns of images that are smaller than the padded batch, as shares of it."""
@@ -147,11 +147,11 @@ REASONS = {
     "encoder": "it has no part with positions that attends to both sides of a text",
     "store": "nothing to save it with was given",
 }
-"""Properties of a case that laws need, with what is said if they are missing; other needs are methods of the model."""
+"""Properties of a case that laws need, with the outcome if one is missing; other needs are methods of the model."""
 
 
 def missing(law: Law, case: Case) -> str | None:
-    """What keeps a law from applying to a family."""
+    """The reason why a law does not apply to a family, None if it does."""
     for need in law.needs:
         if need in REASONS:
             if not getattr(case, need):
@@ -287,6 +287,6 @@ def builder(name: str) -> Build:
         ) from None
     known = {field.name for field in dataclasses.fields(config)}
     less = {key: value for key, value in {"vocab_size": VOCAB, "dropout": 0.0}.items() if key in known}
-    if "image" in known and "image" not in sizes:
+    if "image" in known and "image" not in sizes and max(sides(config.image)) > IMAGE:
         less["image"] = IMAGE
     return lambda **changes: cls(dataclasses.replace(config, **less | changes)).eval()

@@ -1,4 +1,4 @@
-"""What the batches themselves tell: their order, how often each target comes, and whether targets are inputs."""
+"""Checks of the batches themselves: their order, repetitions, target frequencies, and targets that equal inputs."""
 
 import math
 from collections.abc import Hashable, Iterator
@@ -11,15 +11,15 @@ from regard.data.sets.batches import IGNORE, Batch
 from regard.doctor.findings import Finding
 
 SURE = math.log(1e9)
-"""How unlikely it must be that a shuffle gave what was seen."""
+"""Log odds against a shuffle that by chance gave the observed order."""
 ENOUGH = 1 << 20
-"""Targets after which their frequencies are known."""
+"""Targets that are counted to estimate their frequencies."""
 FIRST = 16
-"""Batches whose targets are held against their inputs."""
+"""Batches whose targets are compared with their inputs."""
 
 
 class Feed:
-    """Reads every batch on its way to the model."""
+    """Remembers the batches of two epochs and the frequencies of targets."""
 
     def __init__(self) -> None:
         self.epoch, self.whole = -1, False
@@ -30,31 +30,31 @@ class Feed:
         self.counts = np.zeros(0)
 
     def add(self, epoch: int, index: int, batch: Batch) -> Iterator[Finding]:
-        """What this batch gives away."""
+        """Yields findings about a batch."""
         if epoch != self.epoch:
-            yield from self.turn(epoch, index)
-        mark = fingerprint(batch)
-        self.again += mark in self.seen
-        self.now.append(mark)
-        self.seen.add(mark)
+            yield from self.new_epoch(epoch, index)
+        digest = fingerprint(batch)
+        self.again += digest in self.seen
+        self.now.append(digest)
+        self.seen.add(digest)
         if self.again >= 4 and self.again >= len(self.now) / 4:
             yield Finding(
                 "the same batch again and again",
                 f"{self.again} of the {len(self.now)} batches of epoch {epoch} so far had come before in it",
-                "let each batch take other examples: is the loader started anew at each step?",
+                "give each batch other examples: is the loader restarted at each step?",
                 0.9,
             )
         if self.read < FIRST:
             yield from same_as_input(batch)
         self.read += 1
         if batch.labels is None and self.counts.sum() < ENOUGH:
-            found = counted(batch.targets)
-            longer = max(len(found), len(self.counts))
+            counts = counted(batch.targets)
+            longer = max(len(counts), len(self.counts))
             self.counts = np.pad(self.counts, (0, longer - len(self.counts)))
-            self.counts[: len(found)] += found
+            self.counts[: len(counts)] += counts
 
-    def turn(self, epoch: int, index: int) -> Iterator[Finding]:
-        """A new epoch: did the last one come in the order of the one before it?"""
+    def new_epoch(self, epoch: int, index: int) -> Iterator[Finding]:
+        """Yields a finding if the last epoch had the order of the one before it."""
         if self.whole and self.before:
             self.odds = self.odds + math.lgamma(len(self.now) + 1) if self.now == self.before else 0.0
         if self.odds > SURE:
@@ -65,15 +65,15 @@ class Feed:
                 0.9,
             )
         self.before = self.now if self.whole else []
-        self.epoch, self.whole = epoch, index == 1  # a run that goes on may begin in the middle of one
+        self.epoch, self.whole = epoch, index == 1  # a resumed run may begin in the middle of one
         self.now, self.seen, self.again = [], set(), 0
 
     def chooses(self, classes: int | None) -> bool:
-        """Whether targets, all that is asked for, are numbers of these classes, and not always the same one."""
+        """Whether all targets are indices of these classes, and not always the same one."""
         return classes is not None and len(self.counts) <= classes and int(np.count_nonzero(self.counts)) > 1
 
     def floor(self, classes: int, smoothing: float) -> float:
-        """The loss of the best guess that never looks: the entropy of the (smoothed) frequencies."""
+        """The loss of the best constant guess: the entropy of the (smoothed) target frequencies."""
         shares = np.pad(self.counts / self.counts.sum(), (0, classes - len(self.counts)))
         shares = (1 - smoothing) * shares + smoothing / classes
         shares = shares[shares > 0]
@@ -81,7 +81,7 @@ class Feed:
 
 
 def counted(targets: Tensor) -> np.ndarray:
-    """How often each class is the target, of mixed ones their shares; nothing where targets are no classes."""
+    """The count of each class among the targets, with shares of mixed ones; empty where targets are no classes."""
     if targets.dtype == torch.int64:
         return np.bincount(targets[targets != IGNORE].flatten().cpu().clamp(min=0).numpy())
     mixed = targets.dim() == 2 and targets.min() >= 0 and (targets.sum(1) - 1).abs().max() < 1e-3
@@ -89,19 +89,20 @@ def counted(targets: Tensor) -> np.ndarray:
 
 
 def fingerprint(batch: Batch) -> Hashable:
-    """The examples by their numbers, if these tell them apart, or some of what is in them."""
+    """A hash of a batch: of its examples' numbers if these differ, else of a part of its tensors."""
     if len(batch.examples) > 1 and len(set(batch.examples)) == len(batch.examples):
         return hash(batch.examples)
-    return hash(tuple(some(x) for x in (*batch.inputs.values(), batch.targets)))
+    return hash(tuple(excerpt(x) for x in (*batch.inputs.values(), batch.targets)))
 
 
-def some(x: Tensor, most: int = 512) -> bytes:
+def excerpt(x: Tensor, most: int = 512) -> bytes:
+    """At most about `most` evenly spaced numbers of a tensor."""
     flat = x.detach().flatten()
     return flat[:: max(1, len(flat) // most)].cpu().numpy().tobytes()
 
 
 def same_as_input(batch: Batch) -> Iterator[Finding]:
-    """Targets that are the tokens read at the very same place, not those after them."""
+    """Yields a finding if targets are the tokens read at the same position, not those after them."""
     ids = batch.inputs.get("target", batch.inputs.get("ids"))
     if ids is None or ids.shape != batch.targets.shape or batch.targets.dtype != torch.int64 or ids.shape[1] < 2:
         return
@@ -111,7 +112,7 @@ def same_as_input(batch: Batch) -> Iterator[Finding]:
     if here > 0.9 and after < 0.5:
         yield Finding(
             "targets not shifted",
-            f"{here:.0%} of the targets are the token read at that very place, {after:.0%} the one after it",
-            "shift the targets: position t reads token t and is to say token t + 1",
+            f"{here:.0%} of the targets are the token read at the same position, {after:.0%} the one after it",
+            "shift the targets: position t reads token t and predicts token t + 1",
             0.95,
         )

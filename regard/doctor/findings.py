@@ -1,4 +1,4 @@
-"""What the doctor says: a cause by its name, what was seen of it, and the cure; the likeliest cause first."""
+"""Findings of the doctor: a cause by name, its evidence and its cure; the most probable cause first."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -7,16 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or looks so."""
+    """A probable cause of trouble."""
 
     cause: str
     """A short, stable name: "learning rate too high"."""
     sentence: str
-    """What was seen, in one plain sentence, with figures."""
+    """The evidence in one sentence, with figures."""
     cure: str
-    """What to do about it, in one clause, with the option's name."""
+    """The remedy in one clause, with the option's name."""
     weight: float
-    """How sure, from 0 to 1; the shortlist is sorted by it."""
+    """The confidence from 0 to 1; the shortlist is sorted by it."""
     step: int | None = None
     """The training step at which it was seen."""
     where: str | None = None
@@ -31,7 +31,7 @@ class Finding:
 
 
 def shortlist(findings: Iterable[Finding]) -> list[Finding]:
-    """The strongest of each cause, strongest first; of two equals, the one that was found first."""
+    """The most confident finding of each cause, in falling order; of equal ones the first."""
     best: dict[str, Finding] = {}
     for finding in findings:
         if finding.cause not in best or finding.weight > best[finding.cause].weight:
@@ -40,5 +40,5 @@ def shortlist(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def as_dict(finding: Finding) -> dict[str, Any]:
-    """The fields that are known, for JSON."""
+    """The fields of a finding that are set, for JSON."""
     return {name: value for name, value in asdict(finding).items() if value is not None}

@@ -1,4 +1,4 @@
-"""Parameters that do not learn: none asked them to, no gradient reaches them, or no optimizer moves them."""
+"""Parameters that do not learn: requires_grad is False, no gradient reaches them, or no optimizer updates them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,11 @@ from regard.doctor.findings import Finding
 from regard.doctor.vitals import layer_of
 
 SAMPLES = 4
-"""Sampled steps without a change before a parameter is said to be frozen; what starts at zero hides others at first."""
+"""Sampled steps without a change before a parameter counts as frozen; zero weights block others at first."""
 
 
 class Frozen:
-    """Counts for how many sampled steps each parameter has stood still."""
+    """Counts the sampled steps in which each parameter did not change."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -21,9 +21,9 @@ class Frozen:
         self.samples = 0
 
     def add(self, gradient: Mapping[str, float], moved: Mapping[str, float] | None) -> Iterator[Finding]:
-        """Squared norms of gradients and updates (none where the rate is zero) of one sampled step."""
+        """Takes the squared norms of gradients and updates (None at rate zero) of a sampled step; yields findings."""
         if not self.samples:
-            yield from self.asked_not_to()
+            yield from self.not_required()
         self.samples += 1
         for name, p in self.model.named_parameters():
             if p.requires_grad and (not gradient.get(name) or (moved is not None and not moved[name])):
@@ -32,8 +32,8 @@ class Frozen:
             stuck = [name for name, count in self.still.items() if count == SAMPLES]
             yield from self.named(stuck, "got no gradient, or no update, in any of the first sampled steps")
 
-    def asked_not_to(self) -> Iterator[Finding]:
-        """Parts of a model may be frozen on purpose: for an adapter or a new head, but then most of it is."""
+    def not_required(self) -> Iterator[Finding]:
+        """Yields a finding for parameters without requires_grad, unless most have none, as below an adapter."""
         every = dict(self.model.named_parameters())
         fixed = [name for name, p in every.items() if not p.requires_grad]
         trained = {re.sub(r"\d+", "#", name) for name, p in every.items() if p.requires_grad}
@@ -41,12 +41,13 @@ class Frozen:
         yield from self.named(odd, "need no gradient (requires_grad=False) while the rest learns")
 
     def named(self, names: list[str], why: str) -> Iterator[Finding]:
+        """Yields a finding about parameters, if there are any."""
         if names:
             layers = list(dict.fromkeys(map(layer_of, names)))
-            some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             yield Finding(
                 "a frozen layer",
-                f"{some} {why}",
+                f"{shown} {why}",
                 f"let {' and '.join(layers[:3])} learn: requires_grad, a path to the loss, a place in the optimizer",
                 0.9,
                 where=layers[0],

@@ -1,4 +1,4 @@
-"""A run read back: its losses, the doctor's figures and findings. Old runs have losses only, dead ones end early."""
+"""The history of a run from its metrics.jsonl: losses, the doctor's figures and findings. Old runs have losses only."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -24,30 +24,31 @@ class History:
 
     @classmethod
     def read(cls, run: Path) -> "History":
+        """The history of the run in a directory."""
         if not (run / "metrics.jsonl").is_file():
             raise ValueError(f"{run}: no metrics.jsonl; name the directory of a run, as runs/lm")
         rows = read_metrics(run / "metrics.jsonl")
         return cls(run, [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)])
 
     def points(self, key: str) -> Points:
-        """A figure of the loop over the steps: "loss", "valid_loss", "norm", "lr"."""
+        """The values of a figure of the loop by step: "loss", "valid_loss", "norm", "lr"."""
         return [(row["step"], row[key]) for row in self.rows if isinstance(row.get(key), int | float)]
 
     def tables(self, key: str) -> list[tuple[int, dict[str, Any]]]:
-        """What the doctor wrote, "watch", "finding" or "spike", over the steps; what is no table is left out."""
+        """The doctor's rows by step: "watch", "finding" or "spike"; values that are no table are left out."""
         return [(row["step"], row[key]) for row in self.rows if isinstance(row.get(key), dict)]
 
     def figures(self, kind: str) -> dict[str, Points]:
-        """A figure of the doctor, by layer: "gradient", "ratio", "scale", "dead", "spread"; by head: "entropy"."""
-        found: dict[str, Points] = {}
+        """The points of a figure by layer ("gradient", "ratio", "scale", "dead", "spread") or by head ("entropy")."""
+        curves: dict[str, Points] = {}
         for step, watch in self.tables("watch"):
             layers = watch.get(kind)
             for layer, value in layers.items() if isinstance(layers, dict) else ():
-                heads = {f"{layer} head {i}": one for i, one in enumerate(value)} if isinstance(value, list) else {}
-                for name, one in (heads or {layer: value}).items():
-                    if one is not None:
-                        found.setdefault(name, []).append((step, one))
-        return found
+                heads = {f"{layer} head {i}": y for i, y in enumerate(value)} if isinstance(value, list) else {}
+                for name, y in (heads or {layer: value}).items():
+                    if y is not None:
+                        curves.setdefault(name, []).append((step, y))
+        return curves
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -59,12 +60,12 @@ class History:
 
     @property
     def sampled(self) -> int:
-        """How often the doctor looked."""
+        """The number of sampled steps."""
         return len(self.tables("watch"))
 
     @property
     def planned(self) -> int | None:
-        """The steps that the run was to have, if it said so."""
+        """The number of steps of the run's recipe, None where its budget is time."""
         recipe = self.run / "recipe.toml"
         train = read_toml(recipe).get("train", {}) if recipe.is_file() else {}
         return train.get("steps") if train.get("minutes", "none") == "none" else None
@@ -86,7 +87,7 @@ class History:
 
 
 def finding_of(row: dict[str, Any]) -> Finding | None:
-    """A finding as it was written, by another version too: what is unknown is left out, what is none is None."""
+    """The finding of a row, of another version too: unknown fields are left out; None if the row is no finding."""
     known = {field.name for field in fields(Finding)}
     try:
         return Finding(**{name: value for name, value in row.items() if name in known})
@@ -94,24 +95,25 @@ def finding_of(row: dict[str, Any]) -> Finding | None:
         return None
 
 
-def render(found: dict[str, Any]) -> str:
-    """A run's history in a few lines."""
-    planned = f" of {found['planned']:,}" if found["planned"] else ""
-    lines = [f"{found['run']}: {found['steps']:,}{planned} steps"]
-    if found["loss"]:
-        lines[0] += f", loss {found['loss']['first']:.3f} → {found['loss']['last']:.3f}"
-    if found["valid_loss"] is not None:
-        lines[0] += f", validation {found['valid_loss']:.3f}"
-    if found["heads"]["all"]:
-        heads = found["heads"]
-        lines.append(f"heads: {heads['all']}, of them {heads['sharp']} look at one place, {heads['even']} at all alike")
-    if found["sampled"] == 0:
-        lines.append("the doctor did not look at this run (an old one, or --train.watch 0): only its losses are known")
-    for number, finding in enumerate(found["findings"], 1):
+def render(history: dict[str, Any]) -> str:
+    """`History.as_dict()` in a few lines."""
+    planned = f" of {history['planned']:,}" if history["planned"] else ""
+    lines = [f"{history['run']}: {history['steps']:,}{planned} steps"]
+    if history["loss"]:
+        lines[0] += f", loss {history['loss']['first']:.3f} → {history['loss']['last']:.3f}"
+    if history["valid_loss"] is not None:
+        lines[0] += f", validation {history['valid_loss']:.3f}"
+    if history["heads"]["all"]:
+        heads = history["heads"]
+        sharp, even = f"{heads['sharp']} attend to one position", f"{heads['even']} to all alike"
+        lines.append(f"heads: {heads['all']}, of them {sharp}, {even}")
+    if history["sampled"] == 0:
+        lines.append("the doctor did not watch this run (an old one, or --train.watch 0): only its losses are known")
+    for number, finding in enumerate(history["findings"], 1):
         step = f" (step {finding['step']})" if "step" in finding else ""
         lines += [f"{number}. {finding['cause']}{step}: {finding['sentence']}", f"   cure: {finding['cure']}"]
-    if found["findings"]:
+    if history["findings"]:
         return "\n".join(lines)
-    if 0 < found["steps"] < PATIENCE:
+    if 0 < history["steps"] < PATIENCE:
         lines.append(f"fewer than {PATIENCE} steps say little of a learning rate")
     return "\n".join([*lines, "nothing wrong seen"])

@@ -1,4 +1,4 @@
-"""What a kernel computes and what else it declares: further laws, in the form of `kernel_laws`."""
+"""Laws of kernels about their outputs and further declarations, in the form of `kernel_laws`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,51 +15,55 @@ from regard.nn.positions import Alibi, RelativeBias
 
 
 def answers(build: Build) -> None:
-    """(output, None), in the shape and dtype of the queries' heads and the values; the same twice."""
+    """forward returns (output, None) in the shape and dtype of the queries, twice the same."""
     kernel = made(build)
     q, k, v = sample(kernel, 7, rows=3)
-    found = kernel(q, k, v)
-    assert isinstance(found, tuple) and len(found) == 2, f"forward returned {type(found).__name__}, not (out, weights)"
-    assert found[1] is None, "forward returned weights that nobody asked for; return None beside the output"
-    assert isinstance(found[0], Tensor) and found[0].shape == q.shape, f"output {shape_of(found[0])}, not {shape_of(q)}"
-    assert found[0].dtype == q.dtype, f"{q.dtype} in, {found[0].dtype} out"
-    close(kernel(q, k, v)[0], found[0], "the same question again", 1e-12)
+    result = kernel(q, k, v)
+    assert isinstance(result, tuple) and len(result) == 2, (
+        f"forward returned {type(result).__name__}, not (out, weights)"
+    )
+    out, weights = result
+    assert weights is None, "forward returned weights without weights=True; return None beside the output"
+    assert isinstance(out, Tensor) and out.shape == q.shape, f"output {shape_of(out)}, not {shape_of(q)}"
+    assert out.dtype == q.dtype, f"{q.dtype} in, {out.dtype} out"
+    close(kernel(q, k, v)[0], out, "the same input again", 1e-12)
 
 
-def shape_of(found: Any) -> str:
-    return str(tuple(found.shape)) if isinstance(found, Tensor) else type(found).__name__
+def shape_of(value: Any) -> str:
+    """The shape of a tensor, or the name of another type."""
+    return str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__
 
 
 def masks_to_try(kernel: Kernel, n: int) -> list[Mask | None]:
-    """Nothing, padding, and for one that can hide the future both with it; one row is empty."""
+    """No mask, padding with one empty row, and for causal kernels both with a causal mask."""
     real = padding(torch.tensor([n, 0, n // 2 + 1]))
     return [None, real, causal(), causal() & real] if kernel.causal else [None, real]
 
 
 def weights_explain_the_output(build: Build, lengths: Iterable[int] = (1, 7, 31, 65)) -> None:
-    """Looking does not change the answer; weights are a distribution over what may be seen, and weights · v is it."""
+    """Returning weights changes no output; they are distributions over visible keys, and weights · v is the output."""
     kernel = made(build)
     for n in lengths:
         q, k, v = sample(kernel, n, rows=3)
         for mask in masks_to_try(kernel, n):
             out = kernel(q, k, v, mask=mask)[0]
             seen, weights = kernel(q, k, v, mask=mask, weights=True)
-            close(seen, out, f"the output of {n} positions when its weights are asked for")
+            close(seen, out, f"the output of {n} positions with weights=True")
             assert weights is not None, "weights=True gave None; return them, or declare weighs = False"
             allowed = allowed_pairs(kernel, mask, n, n).expand_as(weights)
-            real = allowed.diagonal(dim1=2, dim2=3)  # padding asks, too; a kernel that chooses may leave it alone
+            real = allowed.diagonal(dim1=2, dim2=3)  # of padded queries, a kernel that chooses keys may choose none
             weights_are_a_distribution(weights[real], allowed[real])
             close(weights @ v, seen, f"weights · values of {n} positions, beside the output")
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Tensor | None = None) -> Tensor:
-    """softmax(q·kᵀ/√K + bias) · v over what is allowed, with the whole matrix."""
+    """softmax(q·kᵀ/√K + bias) · v over the allowed keys, with the whole matrix."""
     scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * q.shape[-1] ** -0.5
     return attend(scores if bias is None else scores + bias.to(scores), v, mask=allowed)[0]
 
 
 def equals_plain_attention(build: Build, lengths: Iterable[int] = (1, 7, 31, 65, 150, 257)) -> None:
-    """An exact kernel gives what the formula gives under the same mask and its own rule, forward and backward."""
+    """An exact kernel equals the formula under its mask and its own rule, forward and backward."""
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
         kernel = made(build, dtype=dtype)
         for n in lengths:
@@ -68,29 +72,30 @@ def equals_plain_attention(build: Build, lengths: Iterable[int] = (1, 7, 31, 65,
                 out, wanted = kernel(q, k, v, mask=mask)[0], plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n))
                 what = f"{n} positions under {'no mask' if mask is None else mask!r}, {dtype}"
                 close(out, wanted, what, tolerance)
-                found = leaves(q, k, v)
-                given = list(found.values())
-                ours, theirs = (torch.autograd.grad((x * direction(x)).sum(), given) for x in (out, wanted))
-                for letter, got, right in zip(found, ours, theirs, strict=True):
-                    size = max(1.0, right.abs().max().item())  # what everybody sees gathers a gradient from all
+                inputs = leaves(q, k, v)
+                ours, theirs = (
+                    torch.autograd.grad((x * direction(x)).sum(), list(inputs.values())) for x in (out, wanted)
+                )
+                for letter, got, right in zip(inputs, ours, theirs, strict=True):
+                    size = max(1.0, right.abs().max().item())  # a key that all queries see sums all their gradients
                     close(got / size, right / size, f"{what}: gradient of {letter}", tolerance)
 
 
 @torch.no_grad()
 def stays_within_its_tolerance(build: Build, lengths: Iterable[int] = (31, 257)) -> None:
-    """An approximation differs from plain attention by no more than it states, relative to the size of the output."""
+    """The error of an approximation, relative to the norm of the output, is within its declared tolerance."""
     kernel = made(build)
     for n in lengths:
         for mask in masks_to_try(kernel, n):
             q, k, v = sample(kernel, n, rows=3)
             wanted = plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n))
             error = ((kernel(q, k, v, mask=mask)[0] - wanted).norm() / wanted.norm()).item()
-            assert error <= kernel.tolerance, f"{n} positions: off by {error:.3f}, stated are {kernel.tolerance}"
+            assert error <= kernel.tolerance, f"{n} positions: off by {error:.3f}, declared are {kernel.tolerance}"
 
 
 @torch.no_grad()
 def grouped_heads_equal_repeated(build: Build, lengths: Iterable[int] = (1, 13, 65)) -> None:
-    """Key/value heads that several query heads share are those heads, repeated."""
+    """Key/value heads that several query heads share give the output of those heads repeated."""
     kernel = made(build, heads=4)
     for n in lengths:
         for groups in (1, 2):
@@ -101,7 +106,7 @@ def grouped_heads_equal_repeated(build: Build, lengths: Iterable[int] = (1, 13, 
 
 
 def cross_attends(build: Build) -> None:
-    """Queries of one sequence, keys of another: longer, shorter, padded."""
+    """Queries of one sequence attend to keys of another: longer, shorter, padded."""
     kernel = made(build)
     for n, keys in ((7, 31), (65, 13), (1, 64)):
         q, k, v = sample(kernel, n, rows=3, keys=keys)
@@ -115,7 +120,7 @@ def cross_attends(build: Build) -> None:
 
 
 def nothing_to_see_gives_zeros(build: Build, lengths: Iterable[int] = (1, 7, 65)) -> None:
-    """A query whose keys are all hidden gets zeros, and gradients stay finite."""
+    """A query whose keys are all hidden gets an output of zeros, and gradients stay finite."""
     kernel = made(build)
     for n in lengths:
         q, k, v = sample(kernel, n, rows=3)
@@ -126,7 +131,7 @@ def nothing_to_see_gives_zeros(build: Build, lengths: Iterable[int] = (1, 7, 65)
 
 
 def stays_finite(build: Build, lengths: Iterable[int] = (1, 31, 129)) -> None:
-    """In float32 and bfloat16, forward and backward, also on inputs ten times as large."""
+    """Outputs and gradients are finite in float32 and bfloat16, also for inputs ten times as large."""
     for dtype in (torch.float32, torch.bfloat16):
         kernel = made(build, dtype=dtype)
         for n in lengths:
@@ -146,7 +151,7 @@ def stays_finite(build: Build, lengths: Iterable[int] = (1, 31, 129)) -> None:
 
 
 def every_parameter_learns(build: Build) -> str:
-    """Each parameter has a gradient; returns how many there are."""
+    """Each parameter has a gradient; returns their number."""
     kernel = made(build)
     count = sum(1 for _ in kernel.parameters())
     if not count:
@@ -161,7 +166,7 @@ def every_parameter_learns(build: Build) -> str:
 
 
 def takes_a_bias(build: Build, n: int = 31) -> None:
-    """A bias moves the output and learns; exact kernels add it to their scores; it is in its place when decoding."""
+    """A bias changes the output and gets a gradient; exact kernels add it to their scores; decoding takes it, too."""
     kernel = made(build)
     sizes: dict[str, Any] = dict(dim=HEADS * SIZE, heads=HEADS, head_dim=SIZE, max_len=n)
     mask = causal() if kernel.causal else None
@@ -188,7 +193,7 @@ def takes_a_bias(build: Build, n: int = 31) -> None:
 
 @torch.no_grad()
 def drops_weights(build: Build, n: int = 7) -> None:
-    """With dropout outputs scatter around the answer without."""
+    """The mean of many outputs with dropout is near the output without."""
     kernel = made(build)
     q, k, v = repeated(kernel, sample(kernel, n), 1000)
     plain, dropped = kernel(q, k, v)[0], kernel(q, k, v, dropout=0.2)[0]
@@ -198,7 +203,7 @@ def drops_weights(build: Build, n: int = 7) -> None:
 
 @torch.no_grad()
 def does_not_collapse(build: Build, n: int = 65) -> str:
-    """Different queries get different outputs, and outputs lie not on one line; returns the measured rank."""
+    """Different queries get different outputs that do not lie on one line; returns the measured rank."""
     kernel = made(build)
     out = kernel(*sample(kernel, n))[0][0]
     spread = (out - out.mean(1, keepdim=True)).norm() / out.norm()
@@ -213,7 +218,7 @@ def does_not_collapse(build: Build, n: int = 65) -> str:
 
 
 def weights_are_a_distribution(weights: Tensor, allowed: Tensor) -> None:
-    """Non-negative, nothing where it is not allowed, and one in total, or nothing where nothing is allowed."""
+    """Weights are non-negative, zero at hidden keys, and sum to one, or to zero where all keys are hidden."""
     assert (weights >= 0).all(), "a weight is negative"
     assert weights[~allowed].eq(0).all(), "a hidden key has a weight"
     close(weights.sum(-1), allowed.any(-1).to(weights.dtype), "the sum of each row's weights")
@@ -222,9 +227,9 @@ def weights_are_a_distribution(weights: Tensor, allowed: Tensor) -> None:
 def attention_by_hand(
     score: Callable[[Tensor, Tensor, int], Tensor], q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Any = None
 ) -> Tensor:
-    """The formula read aloud: for each query, exp of each allowed score over their sum, times the values.
+    """Attention with explicit loops: for each query, exp of each allowed score over their sum, times the values.
 
-    `score(q, k, head)` scores the T queries of one head against the S keys.
+    `score(q, k, head)` returns the T × S scores of one head.
     """
     B, H, T, _ = q.shape
     out = v.new_zeros(B, H, T, v.shape[-1])

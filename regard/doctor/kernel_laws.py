@@ -1,7 +1,7 @@
-"""What a kernel may see and keep: laws as functions of a callable that builds it; a broken one is an AssertionError.
+"""Laws of kernels about masks and caches, as functions of a callable that builds one; AssertionError if broken.
 
-`build(heads=…, head_dim=…, max_len=…)` gives the kernel. What it computes and what else it declares is asked by
-`kernel_claims`; `doctor` knows which law belongs to which declaration.
+`build(heads=…, head_dim=…, max_len=…)` returns the kernel. Laws about outputs and further declarations are in
+`kernel_claims`; `kernels` holds the declarations that each law needs.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,11 +16,11 @@ from regard.nn.masks import Mask, causal, everything, padding, prefix, segments,
 Build = Callable[..., Kernel]
 HEADS, SIZE = 2, 8
 LENGTHS = (1, 7, 13, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257)
-"""Of sequences: some that divide no window, chunk or bucket, and both neighbours of the usual sizes of those."""
+"""Sequence lengths: primes that no window, chunk or bucket divides, and the neighbours of usual sizes."""
 
 
 def made(build: Build, *, heads: int = HEADS, dtype: torch.dtype = torch.float64) -> Kernel:
-    """A kernel in use; parameters are moved, so that none is at a zero that it only starts from."""
+    """A kernel in evaluation mode; its parameters get noise, so that none is at an initial zero."""
     kernel = build(heads=heads, head_dim=SIZE, max_len=max(LENGTHS) + 3).to(dtype).eval()
     with torch.no_grad():
         for parameter in kernel.parameters():
@@ -40,7 +40,7 @@ def sample(
 
 
 def cuts(n: int) -> list[int]:
-    """Positions to look at: all of a short sequence, of a long one both ends and both sides of every power of two."""
+    """Positions to test: all of a short sequence; of a long one both ends and both sides of every power of two."""
     if n <= 16:
         return list(range(n))
     sides = [2**power + side for power in range(4, 12) for side in (-1, 0)]
@@ -48,17 +48,18 @@ def cuts(n: int) -> list[int]:
 
 
 def repeated(kernel: Kernel, tensors: Iterable[Tensor], rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same example in every row, as leaves."""
+    """q, k and v with one example in every row, as leaves."""
     q, k, v = (tensor.detach().expand(rows, -1, -1, -1).clone().requires_grad_() for tensor in tensors)
     return q, q if kernel.shares else k, v
 
 
 def leaves(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
+    """The tensors that receive gradients, by letter."""
     return {"q": q, "v": v} if k is q else {"q": q, "k": k, "v": v}
 
 
 def allowed_pairs(kernel: Kernel, mask: Mask | None, T: int, S: int) -> Tensor:
-    """What a kernel may look at: its mask, and its own rule."""
+    """The pairs that a kernel may attend to: its mask and its own rule."""
     mask = everything() if mask is None else mask
     return (mask.dense(T, S) & kernel.rule().at(mask.start).dense(T, S)).contiguous()
 
@@ -68,15 +69,15 @@ def allowed_pairs(kernel: Kernel, mask: Mask | None, T: int, S: int) -> Tensor:
 
 @torch.no_grad()
 def hides_the_future(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
-    """Other queries, keys and values behind position t change no output up to t."""
+    """Changing queries, keys and values after position t changes no output up to t."""
     kernel = made(build)
     for n in lengths:
-        example, places = sample(kernel, n), cuts(n)
+        example, positions = sample(kernel, n), cuts(n)
         out = kernel(*example, mask=causal())[0]
-        later = (torch.arange(n) > torch.tensor(places)[:, None])[:, None, :, None]
-        q, k, v = (torch.where(later, torch.randn(len(places), *x.shape[1:]).to(x), x) for x in example)
+        later = (torch.arange(n) > torch.tensor(positions)[:, None])[:, None, :, None]
+        q, k, v = (torch.where(later, torch.randn(len(positions), *x.shape[1:]).to(x), x) for x in example)
         other = kernel(q, q if kernel.shares else k, v, mask=causal())[0]
-        for row, t in enumerate(places):
+        for row, t in enumerate(positions):
             moved = (other[row] - out[0]).abs().amax((0, 2))
             first = int(moved[: t + 1].argmax())
             assert moved[: t + 1].max() <= 1e-9, (
@@ -85,40 +86,40 @@ def hides_the_future(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
         assert n < 4 or (other[0] - out[0]).abs().max() > 1e-9, f"all of {n} positions were changed, and nothing moved"
 
 
-def reach(kernel: Kernel, n: int, mask: Mask | None, places: list[int]) -> dict[str, Tensor]:
-    """How much of a gradient the outputs at `places` have from each query, key and value: a row for each place."""
-    q, k, v = repeated(kernel, sample(kernel, n), len(places))
+def reach(kernel: Kernel, n: int, mask: Mask | None, positions: list[int]) -> dict[str, Tensor]:
+    """The size of the gradient of the output at each position of `positions` by each query, key and value."""
+    q, k, v = repeated(kernel, sample(kernel, n), len(positions))
     out = kernel(q, k, v, mask=mask)[0]
-    at = out[torch.arange(len(places)), :, torch.tensor(places)]  # of each row the output at its own place
+    at = out[torch.arange(len(positions)), :, torch.tensor(positions)]  # of each row the output at its own position
     found = leaves(q, k, v)
     grads = torch.autograd.grad((at * direction(out)).sum(), list(found.values()))
     return {letter: grad.abs().sum((1, 3)) for letter, grad in zip(found, grads, strict=True)}
 
 
 def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
-    """The output at t has exactly no gradient with respect to any query, key or value behind t."""
+    """The output at t has exactly no gradient with respect to any query, key or value after t."""
     kernel = made(build)
     for n in lengths:
-        places = cuts(n)
-        found = reach(kernel, n, causal(), places)
-        later = torch.arange(n) > torch.tensor(places)[:, None]
+        positions = cuts(n)
+        found = reach(kernel, n, causal(), positions)
+        later = torch.arange(n) > torch.tensor(positions)[:, None]
         late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in found.items()}
         worst = max(late, key=lambda letter: late[letter].max().item())
         row, s = divmod(int(late[worst].argmax()), n)
-        size, t = late[worst][row, s].item(), places[row]
+        size, t = late[worst][row, s].item(), positions[row]
         assert size == 0, f"of {n} positions, the output at {t} has a gradient of {size:.1e} from {worst} at {s}"
         assert (found["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
 
 
 def honours_masks(build: Build, n: int = 13) -> None:
-    """What a mask or the kernel's own rule hides has no gradient; a mask that it does not declare is refused."""
-    kernel, places = made(build), list(range(n))
+    """Hidden keys have no gradient, by masks and by the kernel's own rule; undeclared masks are refused."""
+    kernel, positions = made(build), list(range(n))
     packed = segments((torch.arange(n) // 4)[None])
     others: list[Mask] = [window(2), strided(3), prefix(3) | causal(), causal() & packed, ~window(1)]
     taken = [mask for mask in others if kernel.any_mask and (kernel.causal or not mask.hides_future)]
     for mask in [None, *taken]:
         allowed = allowed_pairs(kernel, mask, n, n)[0, 0]
-        for letter, found in reach(kernel, n, mask, places).items():
+        for letter, found in reach(kernel, n, mask, positions).items():
             mine = torch.eye(n).bool() if letter == "q" else torch.zeros(n, n).bool()
             seen = (found > 0) & ~allowed & ~mine
             if kernel.shares or letter != "q":
@@ -129,16 +130,17 @@ def honours_masks(build: Build, n: int = 13) -> None:
             kernel(*sample(kernel, n), mask=mask)
         except ValueError:
             continue
-        raise AssertionError(f"it declares no such masks, but takes {mask!r} without a word")
+        raise AssertionError(f"it declares no such masks, but accepts {mask!r}")
 
 
 def first_pair(seen: Tensor) -> str:
+    """The first pair of a mask, in words."""
     t, s = seen.nonzero()[0].tolist()
     return f"query {t} → key {s}"
 
 
 def padding_changes_nothing(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
-    """Neither what is in the padding nor how much there is of it; and nothing flows back into it."""
+    """Neither the content nor the amount of padding changes an output, and no gradient flows into it."""
     kernel = made(build)
     for n in (n for n in lengths if n > 1):
         real = torch.tensor([n, n // 2 + 1, 1])
@@ -166,7 +168,7 @@ def padding_changes_nothing(build: Build, lengths: Iterable[int] = LENGTHS) -> N
 
 @torch.no_grad()
 def batch_equals_single(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
-    """A row computed alone, without its padding, is that row of the batch."""
+    """A row computed alone, without its padding, equals that row of the batch."""
     kernel = made(build)
     for n in lengths:
         real = torch.tensor([n, n // 2 + 1, 1])
@@ -181,7 +183,7 @@ def batch_equals_single(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
 
 @torch.no_grad()
 def cached_equals_uncached(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
-    """Parts, with the kernel's own memory between them, give what one pass gives; rows may change places."""
+    """Parts with the kernel's memory between them give the output of one pass; rows may be reordered."""
     kernel = made(build)
     for n in lengths:
         example = sample(kernel, n, rows=2)
@@ -194,7 +196,7 @@ def cached_equals_uncached(build: Build, lengths: Iterable[int] = LENGTHS) -> No
                 got = memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(start))
                 close(got, out[:, :, start : start + size], f"positions {start} … {start + size - 1} of {n}, in parts")
                 start += size
-            assert memory.length == n, f"the memory says length {memory.length} after {n} positions"
+            assert memory.length == n, f"the memory reports length {memory.length} after {n} positions"
         memory, (q, k, v) = kernel.memory(n + 1), example
         memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(0))
         memory.select(torch.tensor([1, 0, 1]))
@@ -203,4 +205,4 @@ def cached_equals_uncached(build: Build, lengths: Iterable[int] = LENGTHS) -> No
         whole = kernel(q, k, v, mask=causal())[0][:, :, n:]
         last = [x[:, :, n:] for x in (q, k, v)]
         last[1] = last[0] if kernel.shares else last[1]
-        close(memory.attend(kernel, *last, mask=causal().at(n)), whole, f"position {n} after rows changed places")
+        close(memory.attend(kernel, *last, mask=causal().at(n)), whole, f"position {n} after rows were reordered")

@@ -1,7 +1,7 @@
 """Figures of a model in training: gradients, updates, activations and attention, by layer.
 
-Those of gradients and updates are sums that the optimizer's step has at hand. For those of activations a few rows of
-the batch go through the model once more, in evaluation: the training pass itself is never touched.
+For those of activations a few rows of the batch go through the model once more, in evaluation mode: the training pass
+itself is never touched.
 """
 
 import math
@@ -26,21 +26,21 @@ from regard.nn.weights import behind_kernels, find_kernels, weights_of
 
 Figures = dict[str, Any]
 SHARE, ROWS, CELLS = 8, 8, 1 << 20
-"""One example in so many goes through once more, but not more rows, nor more cells of an attention matrix."""
+"""One example in SHARE is measured, at most ROWS, and at most CELLS elements of an attention matrix."""
 MATRIX = 1 << 24
-"""Most attention weights of a layer that are asked for."""
+"""The most attention weights of a layer that are computed."""
 FEW = 4
-"""A query that sees fewer keys says nothing about how attention spreads."""
+"""The fewest visible keys of a query whose entropy counts."""
 SHARP, EVEN = 0.05, 0.99
-"""Entropies of a head, as shares of the highest possible: below it looks at one place, above at all alike."""
+"""Entropies of a head as shares of the highest: below SHARP it attends to one position, above EVEN to all alike."""
 QUIET = 1e-3
-"""A unit whose largest value is this small beside its layer's is dead."""
+"""A unit is dead if its largest value is below this share of its layer's root mean square."""
 
 
 def layer_of(name: str) -> str:
-    """The block that a parameter belongs to, or the part of the model outside of its blocks."""
-    found = re.match(r"(.*\bblocks\.\d+)(\.|$)", name)
-    return found[1] if found else name.partition(".")[0]
+    """The name of the block that a parameter belongs to, or of its part of the model outside of blocks."""
+    block = re.match(r"(.*\bblocks\.\d+)(\.|$)", name)
+    return block[1] if block else name.partition(".")[0]
 
 
 # ---- gradients and updates ------------------------------------------------------------------------------------
@@ -55,58 +55,56 @@ def by_layer(squares: Mapping[str, float]) -> dict[str, float]:
 
 
 def squares(tensors: Sequence[Tensor]) -> list[float]:
-    """The squared norm of each, in one go."""
+    """The squared norm of each tensor."""
     return torch.stack(torch._foreach_norm(list(tensors))).square().tolist() if tensors else []
 
 
 class Update:
-    """The weights before a step, and how far it moved them."""
+    """The weights and gradients before a step, to measure its update."""
 
     @torch.no_grad()
     def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
         self.parameters = parameters
         self.before = [p.detach().clone() for p in parameters.values()]
-        pushed = {name: p.grad for name, p in parameters.items() if p.grad is not None}
-        self.gradient = dict(zip(pushed, squares(list(pushed.values())), strict=True))
+        grads = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+        self.gradient = dict(zip(grads, squares(list(grads.values())), strict=True))
 
     @torch.no_grad()
     def measure(self) -> tuple[dict[str, float], dict[str, float]]:
         """The squared norm of each tensor's update, and of the tensor before it."""
-        weights = squares(self.before)
+        weights = dict(zip(self.parameters, squares(self.before), strict=True))
         torch._foreach_sub_(self.before, [p.detach() for p in self.parameters.values()])
-        return dict(zip(self.parameters, squares(self.before), strict=True)), dict(
-            zip(self.parameters, weights, strict=True)
-        )
+        return dict(zip(self.parameters, squares(self.before), strict=True)), weights
 
 
 # ---- activations and attention --------------------------------------------------------------------------------
 
 
 def pick(batch: Batch, rows: Sequence[int]) -> Batch:
-    """Some examples of a batch. Where each has several rows, as two views of a picture have, all of them; where rows
-    cannot be told apart by example, the whole batch."""
+    """A batch of certain examples: all rows of each, as of two views of an image; the whole batch where rows cannot be
+    assigned to examples."""
     count = len(batch.examples) or len(batch.targets)
     every = [*batch.inputs.values(), batch.targets, *([] if batch.labels is None else [batch.labels])]
     if any(not x.dim() or len(x) % count for x in every):
         return batch
 
-    def some(x: Tensor) -> Tensor:
+    def chosen(x: Tensor) -> Tensor:
         return x.unflatten(0, (-1, count))[:, list(rows)].flatten(0, 1)
 
-    targets = some(batch.targets)
-    if batch.targets.dtype == torch.bool:  # of pictures against texts: both sides are examples
+    targets = chosen(batch.targets)
+    if batch.targets.dtype == torch.bool:  # of images against texts: both axes are examples
         targets = targets[:, list(rows)]
     return replace(
         batch,
-        inputs={name: some(x) for name, x in batch.inputs.items()},
+        inputs={name: chosen(x) for name, x in batch.inputs.items()},
         targets=targets,
         examples=tuple(batch.examples[row] for row in rows) if batch.examples else (),
-        labels=None if batch.labels is None else some(batch.labels),
+        labels=None if batch.labels is None else chosen(batch.labels),
     )
 
 
 def few(batch: Batch) -> Batch:
-    """As many examples as are worth the time."""
+    """A batch of the first examples: as many as are measured."""
     longest = max((x.shape[1] for x in batch.inputs.values() if x.dim() == 2), default=1)
     count = len(batch.examples) or len(batch.targets)
     return pick(batch, range(max(1, min(ROWS, count // SHARE, CELLS // longest**2))))
@@ -114,7 +112,7 @@ def few(batch: Batch) -> Batch:
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """In evaluation, without gradients; modes and random numbers are afterwards as before."""
+    """Evaluation mode without gradients; restores modes and random state afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     devices = {p.device for p in model.parameters() if p.is_cuda}
     model.eval()
@@ -127,8 +125,8 @@ def untouched(model: nn.Module) -> Iterator[None]:
 
 
 def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -> Figures:
-    """`scale` of what each layer puts out, share of `dead` units, `entropy` of each head as a share of the highest
-    possible; for each layer the `spread` of its scores (standard deviation over keys) and the `size` of its heads."""
+    """By layer: `scale` (root mean square) of its output, share of `dead` units, `entropy` of each head as a share of
+    the highest possible, `spread` of attention scores (standard deviation over keys) and `size` of its heads."""
     scale: dict[str, list[float]] = {}
     dead: dict[str, float] = {}
     heads: dict[str, list[tuple[list[float], float]]] = {}
@@ -143,17 +141,17 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
         largest = hidden.abs().flatten(0, -2).amax(0)
         dead[name] = (largest <= QUIET * hidden.square().mean().sqrt()).float().mean().item()
 
-    def after_kernel(name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
-        if not kernel.weighs or given["q"][..., 0].numel() * given["k"].shape[2] > MATRIX:
-            return  # no weights, or of a sequence so long that its kernel may never hold all of them either
+    def after_kernel(name: str, kernel: Kernel, inputs: dict[str, Any], output: Any) -> None:
+        if not kernel.weighs or inputs["q"][..., 0].numel() * inputs["k"].shape[2] > MATRIX:
+            return  # no weights, or more than its kernel itself may ever hold
         try:
-            weights = weights_of(kernel, **given)
-        except ValueError:  # one's own kernel may say that it weighs, and not do so: no reason to end a training
+            weights = weights_of(kernel, **inputs)
+        except ValueError:  # a kernel that declares weights and returns none must not end a training
             return
-        found = spread_of(weights, kernel, given.get("mask"), given.get("bias"))
-        if found is not None:
-            heads.setdefault(name, []).append(found)
-            size[name] = given["q"].shape[-1]
+        figures = spread_of(weights, kernel, inputs.get("mask"), inputs.get("bias"))
+        if figures is not None:
+            heads.setdefault(name, []).append(figures)
+            size[name] = inputs["q"].shape[-1]
 
     handles = []
     for name, module in model.named_modules():
@@ -170,16 +168,14 @@ def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -
     return {
         "scale": {name: fmean(values) for name, values in scale.items()},
         "dead": dead,
-        "entropy": {
-            name: [fmean(one) for one in zip(*(row for row, _ in calls), strict=True)] for name, calls in heads.items()
-        },
+        "entropy": {n: [fmean(x) for x in zip(*(e for e, _ in calls), strict=True)] for n, calls in heads.items()},
         "spread": {name: fmean(spread for _, spread in calls) for name, calls in heads.items()},
         "size": size,
     }
 
 
 def attention_of(model: nn.Module) -> dict[str, Any]:
-    """The model's kernels, none if it has no attention."""
+    """The model's attention kernels by name; empty if it has none."""
     try:
         return find_kernels(model)
     except ValueError:
@@ -189,8 +185,8 @@ def attention_of(model: nn.Module) -> dict[str, Any]:
 def spread_of(
     weights: Float[Tensor, "B H T S"], kernel: Any, mask: Mask | None = None, bias: Bias | None = None
 ) -> tuple[list[float], float] | None:
-    """Entropy of each head as a share of the highest possible, and the deviation over visible keys of the scores
-    without their bias: what remains of log weights."""
+    """The entropy of each head as a share of the highest possible, and the standard deviation of attention scores over
+    visible keys, from log weights without the bias."""
     T, S = weights.shape[2:]
     seen = (kernel.rule() if mask is None else mask & kernel.rule()).dense(T, S).to(weights.device)
     if not kernel.dense:  # it left out keys by their content

@@ -116,10 +116,10 @@ class Watch(Observer):
                 if not self.finite(pick(each, [row]), backward=quantity != "loss"):
                     broken.append(name)
         if 0 < len(broken) < count:
-            names = ("example " if len(broken) == 1 else "examples ") + ", ".join(map(str, broken[:5]))
+            which = ("example " if len(broken) == 1 else "examples ") + ", ".join(map(str, broken[:5]))
             return Finding(
                 "a broken example",
-                f"{names} of the batch's {count} by itself makes the {quantity} {value}; the others do not",
+                f"{which} of the batch's {count} by itself makes the {quantity} {value}; the others do not",
                 f"correct or remove {'it' if len(broken) == 1 else 'them'}", 1.0, step,
             )  # fmt: skip
         sentence = (

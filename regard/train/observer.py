@@ -1,4 +1,4 @@
-"""What the training loop tells whoever observes a run; an observer reads and changes nothing."""
+"""Callbacks of the training loop for an observer of a run, which reads and changes nothing."""
 
 from collections.abc import Iterable
 from typing import Any

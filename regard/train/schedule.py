@@ -14,10 +14,12 @@ def inverse_sqrt(step: int, *, dim: int, warmup: int) -> float:
 
 def peak_rate(config: TrainConfig, model: Any) -> float:
     """The learning rate at the end of the warm-up: the configured one, or the highest of `inverse_sqrt`."""
+    if config.lr is not None:
+        return config.lr
     dim = getattr(model.config, "dim", None)
-    if config.lr is None and dim is None:
+    if dim is None:
         raise ValueError(f"{type(model.config).__name__} has no dim, which the default rate depends on; set --train.lr")
-    return config.lr or (dim * config.warmup) ** -0.5
+    return (dim * config.warmup) ** -0.5
 
 
 def warm(step: int, warmup: int) -> float:

@@ -54,7 +54,7 @@ FAINT, STEEP = GRADIENT | {"decoder.blocks.0": 2e-5}, GRADIENT | {"decoder.block
 @pytest.mark.parametrize(
     "rule, kind, wrong, healthy, told",
     [
-        (attention_collapse, "entropy", {"a": [0.5, 0.6], "b": [0.01, 0.02]}, {"b": [0.01, 0.4]}, "heads of b look"),
+        (attention_collapse, "entropy", {"a": [0.5, 0.6], "b": [0.01, 0.02]}, {"b": [0.01, 0.4]}, "heads of b attend"),
         (vanishing_gradient, "gradient", FAINT, GRADIENT, "decoder.blocks.0 is 2.0e-05"),
         (vanishing_gradient, "gradient", FAINT, GRADIENT | {"decoder.blocks.0": 0.0},
          "loss stays at 4"),

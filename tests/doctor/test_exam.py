@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.doctor.exam import examine_module
-from regard.doctor.exam.subject import scores_of
+from regard.doctor.exam.subject import answer_in
 from regard.registry import models
 from tests.cli.calling import call, fails
 from tests.doctor.broken import FAULTS, VOCAB, Encoder, Mixer, Writer
@@ -80,10 +80,10 @@ def ones(T):
         (lambda: Masked(lambda T: ones(T).tril(1)), "each position sees the one after it: the mask is off by one"),
         (lambda: Masked(lambda T: ones(T).tril(3)), "each position sees the next 3"),
         (lambda: Masked(lambda T: ones(T).tril(-1), hide=-1e4), "position 0 sees every later one"),
-        (lambda: Masked(lambda T: ones(T).triu()), "each position sees only later ones: the mask is turned round"),
+        (lambda: Masked(lambda T: ones(T).triu()), "each position sees only later ones: the mask is reversed"),
         (lambda: Masked(lambda T: ones(T).tril(), wrong_view=True), "0 sees 8, 1 sees 8"),
     ],
-    ids=["off by one", "off by three", "hides itself", "turned round", "a wrong view"],
+    ids=["off by one", "off by three", "hides itself", "reversed", "a wrong view"],
 )
 def test_which_position_leaks_to_which(model, rule):
     found = told(model(), "future leak")
@@ -287,9 +287,9 @@ def test_the_answer_in_what_a_module_returns():
         {"loss": torch.zeros(()), "logits": x},
         types.SimpleNamespace(a=None, logits=x),
     ):
-        assert scores_of(out) is x
-    with pytest.raises(ValueError, match="forward returns str without a tensor of numbers"):
-        scores_of("x")
+        assert answer_in(out) is x
+    with pytest.raises(ValueError, match="forward returns str without a floating-point tensor"):
+        answer_in("x")
 
 
 # ---- healthy ones that others wrote, and ours -----------------------------------------------------------------
@@ -381,7 +381,7 @@ def test_the_command_prints_checks_and_causes(mine, capsys):
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        ("my_module", "names no function; write my_module:make_model"),
+        ("my_module", "'my_module' is no run and no registered family (bert,"),
         ("my_modul:bag", "no module 'my_modul' in"),
         ("my_module:bagg", "module 'my_module' has no 'bagg'; it defines Bag, bag, words"),
         ("my_module:constant", "has 'constant', but that is a int"),

@@ -33,7 +33,7 @@ def test_findings_come_first_and_figures_follow(tmp_path):
     assert history.figures("gradient") == {"decoder.blocks.0": [(2, 0.5)]}
     assert render(history.as_dict()).splitlines() == [
         f"{tmp_path}: 2 of 10 steps, loss 3.000 → 2.000, validation 2.500",
-        "heads: 2, of them 1 look at one place, 1 at all alike",
+        "heads: 2, of them 1 attend to one position, 1 to all alike",
         "1. a frozen layer (step 2): x stood still",
         "   cure: let x learn",
     ]
@@ -41,7 +41,7 @@ def test_findings_come_first_and_figures_follow(tmp_path):
 
 def test_old_runs_have_losses_only(tmp_path):
     found = render(run_of(tmp_path, {"step": 1, "loss": 3.0}).as_dict())
-    assert "the doctor did not look at this run" in found and found.endswith("nothing wrong seen")
+    assert "the doctor did not watch this run" in found and found.endswith("nothing wrong seen")
 
 
 def test_half_a_line_is_no_line(tmp_path):

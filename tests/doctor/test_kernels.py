@@ -12,9 +12,9 @@ import torch
 from regard.doctor import kernels as doctor
 from regard.doctor.kernels import LAWS, examine, missing
 from regard.doctor.verdicts import judge
-from regard.eval import scores
 from regard.nn.kernels import Full
 from regard.registry import kernels
+from regard.tasks import translator
 from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
 
@@ -290,7 +290,7 @@ def test_the_page_tells_the_truth_about_the_leak(here, capsys, monkeypatch):
 
 def test_the_page_trains_uses_and_looks_and_nothing_is_imported_that_was_not_named(here, capsys, monkeypatch):
     (here / "my_kernels.py").write_text(CODE[0])
-    monkeypatch.setattr(scores, "TEST_EXAMPLES", 4)
+    monkeypatch.setattr(translator, "TEST_EXAMPLES", 4)
     fields = [
         word
         for key, value in (SMALL | {"train.steps": 2, "data.epoch_size": 300}).items()

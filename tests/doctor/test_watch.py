@@ -317,7 +317,7 @@ def test_a_gradient_that_is_no_number_is_traced_to_its_example():
     watch.on_batch(0, 1, batch)
     watch.on_batch(0, 2, other)  # of the same step: the last one is not the one to blame
     assert "example 2 of the batch's 5" in watch.blame("gradient norm", math.nan, 4, other).sentence
-    assert "first weights smaller" in watch.blame("loss", math.nan, 1, other).cure  # nothing was learned yet
+    assert "initialise the weights smaller" in watch.blame("loss", math.nan, 1, other).cure  # nothing was learned yet
 
 
 def test_findings_are_said_once_and_not_again_on_resuming(capsys, tmp_path):

@@ -1,4 +1,4 @@
-"""Any nn.Module examined: does it leak, ignore order, mix rows, drop what it should not, and can it learn?"""
+"""The examination of any nn.Module: does it leak, ignore order, mix rows, drop at evaluation, and can it learn?"""
 
 import copy
 import inspect
@@ -16,13 +16,13 @@ from regard.doctor.exam import learning, numbers, padding, sight, start
 from regard.doctor.exam.guess import (
     PADS,
     ROWS,
-    described,
+    describe,
     find_padding,
     find_sequence,
     find_vocabs,
     first_call,
+    is_decoder,
     setting,
-    writes,
 )
 from regard.doctor.exam.subject import InapplicableError, Subject, rows_of
 from regard.doctor.findings import Finding, as_dict, shortlist
@@ -30,7 +30,7 @@ from regard.doctor.verdicts import in_one_line
 
 Verdict = Literal["ok", "broken", "not applicable"]
 SECONDS = 60.0
-"""Of computing, after which no further check begins."""
+"""Seconds of computing after which no further check begins."""
 
 CHECKS: dict[str, Callable[[Subject], str | Finding]] = {
     "everything is registered": numbers.registered,
@@ -48,12 +48,12 @@ CHECKS: dict[str, Callable[[Subject], str | Finding]] = {
     "learns one batch by heart": learning.overfit,
 }
 EXACT = (sight.future, padding.padding, sight.order, sight.batch)
-"""Those that ask whether nothing at all is seen."""
+"""Checks that something has no influence at all: they run in float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of one check."""
+    """The outcome of one check."""
 
     name: str
     verdict: Verdict
@@ -62,7 +62,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All checks of one module, and what is wrong, the likeliest cause first."""
+    """The outcomes of all checks of a module, and the findings, the most probable cause first."""
 
     module: str
     inputs: str
@@ -81,7 +81,7 @@ class Examination:
         for number, each in enumerate(self.findings, 1):
             where = f" ({each.where})" if each.where else ""
             causes += [f"  {number}. {each.cause}{where}: {each.sentence}", f"     → {each.cure}"]
-        end = ["Likeliest cause first:", *causes] if causes else ["  nothing is wrong"]
+        end = ["Most probable cause first:", *causes] if causes else ["  nothing is wrong"]
         return "\n".join([self.module, f"  called with {self.inputs}", *rows, *end])
 
 
@@ -94,45 +94,46 @@ def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         subject, inputs = admit(made, name)
-        subject.causal, subject.deadline = causal or writes(subject), time.thread_time() + seconds
+        subject.causal, subject.deadline = causal or is_decoder(subject), time.thread_time() + seconds
         exact = subject.precise()
-        found = [(check, ask(run, exact if run in EXACT else subject)) for check, run in CHECKS.items()]
-    checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in found]
-    return Examination(name, inputs, checks, shortlist(what for _, (_, what) in found if isinstance(what, Finding)))
+        results = {check: outcome(run, exact if run in EXACT else subject) for check, run in CHECKS.items()}
+    checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in results.items()]
+    findings = shortlist(what for _, what in results.values() if isinstance(what, Finding))
+    return Examination(name, inputs, checks, findings)
 
 
 def make(module: ModuleType, attribute: str) -> Any:
-    """What a function, class or module of that name gives."""
-    found = getattr(module, attribute, None)
-    if isinstance(found, nn.Module):
-        return found
-    if not callable(found):
-        here = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        is_ = f"has no {attribute!r}" if found is None else f"has {attribute!r}, but that is a {type(found).__name__}"
-        raise ValueError(f"module {module.__name__!r} {is_}; it defines {', '.join(here) or 'nothing'}")
+    """What the function or class of that name returns, or the module itself."""
+    value = getattr(module, attribute, None)
+    if isinstance(value, nn.Module):
+        return value
+    if not callable(value):
+        here = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
+        fact = f"has no {attribute!r}" if value is None else f"has {attribute!r}, but that is a {type(value).__name__}"
+        raise ValueError(f"module {module.__name__!r} {fact}; it defines {', '.join(here) or 'nothing'}")
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return found()
-    except Exception as error:  # whatever is in a user's function
+            return value()
+    except Exception as error:  # a user's function may raise anything
         raise ValueError(f"{module.__name__}:{attribute}() fails: {in_one_line(error)}") from None
 
 
-def ask(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
-    """One check."""
+def outcome(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
+    """The verdict of one check, with its finding, figure or reason."""
     if subject.late:
         return "not applicable", "no time left: make_model could return a smaller model"
     try:
-        found = run(subject)
+        result = run(subject)
     except InapplicableError as reason:
         return "not applicable", reason
-    except Exception as error:  # whatever the user's module does when it is asked like this
+    except Exception as error:  # a user's module may raise anything on such inputs
         return "not applicable", f"it raised {in_one_line(error)}"
-    return ("broken" if isinstance(found, Finding) else "ok"), found
+    return ("broken" if isinstance(result, Finding) else "ok"), result
 
 
 def admit(made: Any, name: str) -> tuple[Subject, str]:
-    """A subject from what make_model returned, and how it is called in a line."""
+    """The subject of what make_model returned, and a line that describes its inputs."""
     module, inputs, loss = (*made, None, None)[:3] if isinstance(made, (tuple, list)) else (made, None, None)
     if not isinstance(module, nn.Module):
         raise ValueError(f"{name} gives {type(module).__name__}, no nn.Module; return one, or (module, example inputs)")
@@ -146,17 +147,14 @@ def admit(made: Any, name: str) -> tuple[Subject, str]:
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
     subject = Subject(name, model, {}, pad=setting(model, PADS), loss=loss, frozen=frozen)
-    if inputs is None:
-        said = first_call(subject)
-    else:
-        said = take(subject, inputs)
+    described = first_call(subject) if inputs is None else take(subject, inputs)
     subject.sequence = find_sequence(subject)
     subject.padding, subject.inputs = find_padding(subject)
-    return subject, said
+    return subject, described
 
 
 def take(subject: Subject, inputs: Any) -> str:
-    """The example that came with the module, by the names that its forward has for it."""
+    """Sets the subject's inputs to an example, by the names of forward's arguments; returns their description."""
     if isinstance(inputs, Mapping):
         subject.inputs = dict(inputs)
     else:
@@ -171,10 +169,10 @@ def take(subject: Subject, inputs: Any) -> str:
     first = next((value for value in subject.inputs.values() if isinstance(value, Tensor) and value.dim()), None)
     if first is None:
         raise ValueError(f"{subject.name}: the example holds no tensor; return (module, tensor, tuple or dict of them)")
-    if subject.loss is None:  # a loss knows the targets of all rows
+    if subject.loss is None:  # a loss may need all rows
         subject.inputs = rows_of(subject.inputs, slice(ROWS), len(first))
     try:
         find_vocabs(subject)
     except Exception as error:
         raise ValueError(f"{subject.name} fails in forward: {in_one_line(error)}") from None
-    return described(subject)
+    return describe(subject)

@@ -1,4 +1,4 @@
-"""How a module of the user's is called: from the example that came with it, or guessed from its signature and sizes."""
+"""The inputs of a user's module: described from its example, or guessed from its signature and sizes."""
 
 import inspect
 import itertools
@@ -16,49 +16,49 @@ SIZES = ("vocab_size", "n_vocab", "num_tokens", "n_tokens", "ntoken")
 PADS = ("pad_token_id", "pad_id", "pad_idx", "padding_idx")
 SIDES = ("image_size", "img_size", "image", "resolution")
 SECOND = ("decoder_input_ids", "tgt", "target", "trg", "dec", "y")
-"""What a second sequence is called, the one that is written."""
+"""Names of a second sequence, the one that a decoder generates."""
 CURE = "let make_model return (module, example inputs)"
 
 
 def first_call(subject: Subject) -> str:
-    """Fills in the inputs of a subject that came without, if any works; says in a line what was assumed."""
+    """Sets the inputs of a subject to the first guess that its forward accepts; returns a line that describes it."""
     parameters = named(subject.model)
     names = list(parameters)
     if not names:
         raise ValueError(f"{subject.name}: forward names no arguments; {CURE}")
     needed = [name for name, p in parameters.items() if p.default is p.empty] or names[:1]
-    more = [[], [name for name in names if name in SECOND], [name for name in names if looks_at(name)]]
+    more = [[], [name for name in names if name in SECOND], [name for name in names if is_image(name)]]
     first = ""
-    for draw, extra in itertools.product(draws(subject.model, needed[0]), more):
+    for sample, extra in itertools.product(guesses(subject.model, needed[0]), more):
         wanted = list(dict.fromkeys(needed + extra))
-        subject.inputs = {name: draw(name) for name in wanted}
+        subject.inputs = {name: sample(name) for name in wanted}
         try:
             find_vocabs(subject)
-            draw.vocabs, draw.pad = subject.vocabs, subject.pad  # drawn from all of them now
-            subject.inputs = {name: draw(name) for name in wanted}
+            sample.vocabs, sample.pad = subject.vocabs, subject.pad  # now from all tokens
+            subject.inputs = {name: sample(name) for name in wanted}
             out = subject.answer()
-            if only_last(out, draw.length) and (targets := [name for name in names if name in ("targets", "labels")]):
-                subject.inputs[targets[0]], subject.vocabs[targets[0]] = draw(wanted[0]), draw.vocabs[wanted[0]]
+            if only_last(out, sample.length) and (targets := [name for name in names if name in ("targets", "labels")]):
+                subject.inputs[targets[0]], subject.vocabs[targets[0]] = sample(wanted[0]), sample.vocabs[wanted[0]]
                 subject.answer()
-            return f"{described(subject)} (guessed; otherwise {CURE})"
-        except Exception as error:  # whatever the user's forward does with what it was not meant for
+            return f"{describe(subject)} (guessed; otherwise {CURE})"
+        except Exception as error:  # a user's forward may raise anything on a wrong guess
             first = first or f": {in_one_line(error)}"
     raise ValueError(f"{subject.name}: no way was found to call forward({', '.join(names)}){first}; {CURE}")
 
 
 def named(model: nn.Module) -> dict[str, inspect.Parameter]:
-    """The arguments of its forward."""
-    found = inspect.signature(model.forward).parameters
-    return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    """The named arguments of a model's forward."""
+    parameters = inspect.signature(model.forward).parameters
+    return {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
 def only_last(out: Tensor, length: int) -> bool:
-    """One that answers for the last position only, unless it is given something to be compared with."""
+    """Whether an output is of the last position only, as of models that return all logits only when given targets."""
     return out.dim() == 3 and out.shape[1] == 1 and length > 1
 
 
-class Draw:
-    """Random values for an argument, by its name."""
+class Sample:
+    """A sampler of random values for an argument, by its name."""
 
     def __init__(self, kind: str, shape: tuple[int, ...], length: int = 0, vocab: int = 2, pad: int | None = None):
         self.kind, self.shape, self.length, self.vocab, self.pad = kind, shape, length, vocab, pad
@@ -66,7 +66,7 @@ class Draw:
 
     def __call__(self, name: str) -> Any:
         low, length = name.lower(), self.length - 3 if name in SECOND else self.length
-        if looks_at(name):
+        if is_image(name):
             return torch.randn(ROWS, *(self.shape if self.kind == "pixels" else (3, 32, 32)))
         if "len" in low:
             return torch.full((ROWS,), length)
@@ -83,21 +83,21 @@ class Draw:
         return torch.randn(ROWS, *self.shape) if self.kind == "pixels" else torch.randn(ROWS, length, *self.shape)
 
 
-def draws(model: nn.Module, first: str) -> Iterator[Draw]:
-    """What could be tried, the likeliest first."""
+def guesses(model: nn.Module, first: str) -> Iterator[Sample]:
+    """Samplers of inputs that the model may take, the most probable first."""
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
     vocab, lengths = setting(model, SIZES) or min(tables, default=None), (16, 8, 5)
-    eye = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
-    sides = dict.fromkeys([setting(model, SIDES), 32, 28, 64, 224, 16]) if eye else ()
-    pixels = [Draw("pixels", (eye.in_channels, side, side)) for side in sides if eye and side]
-    if looks_at(first) or not tables:
+    stem = next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
+    sides = dict.fromkeys([setting(model, SIDES), 32, 28, 64, 224, 16]) if stem else ()
+    pixels = [Sample("pixels", (stem.in_channels, side, side)) for side in sides if stem and side]
+    if is_image(first) or not tables:
         yield from pixels
     if vocab is not None:
-        yield from (Draw("tokens", (), length, vocab, setting(model, PADS)) for length in lengths)
+        yield from (Sample("tokens", (), length, vocab, setting(model, PADS)) for length in lengths)
     widths = (getattr(module, "in_features", getattr(module, "embed_dim", None)) for module in model.modules())
     width = setting(model, ("d_model", "dim", "hidden_size")) or next((w for w in widths if isinstance(w, int)), None)
     if width is not None:
-        yield from (Draw("vectors", (width,), length) for length in lengths)
+        yield from (Sample("vectors", (width,), length) for length in lengths)
     yield from pixels
 
 
@@ -111,7 +111,8 @@ def setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
     return None
 
 
-def looks_at(name: str) -> bool:
+def is_image(name: str) -> bool:
+    """Whether an argument of that name takes images."""
     return any(part in name.lower() for part in ("pixel", "image", "img"))
 
 
@@ -121,7 +122,7 @@ def hides(name: str) -> bool:
 
 
 def find_vocabs(subject: Subject) -> None:
-    """The sizes of the embeddings that its tokens are looked up in (runs the model)."""
+    """Sets the vocabulary size of each input of tokens, from the embedding that looks them up (runs the model)."""
     tokens = {name: value for name, value in subject.inputs.items() if is_tokens(name, value)}
     tables: dict[str, nn.Embedding] = {}
 
@@ -145,8 +146,8 @@ def find_vocabs(subject: Subject) -> None:
             subject.pad = tables[name].padding_idx
 
 
-def described(subject: Subject) -> str:
-    """The inputs in a line."""
+def describe(subject: Subject) -> str:
+    """The names, shapes and contents of the inputs, in a line."""
     shown = []
     for name, value in subject.inputs.items():
         if not isinstance(value, Tensor):
@@ -161,11 +162,10 @@ def described(subject: Subject) -> str:
 
 
 def find_sequence(subject: Subject) -> str | None:
-    """The input whose positions are the second axis of the answer, and that the answer depends on."""
+    """The input whose positions are the second axis of the output, and that the output depends on."""
     out = subject.answer()
     names = [n for n in subject.content() if is_tokens(n, subject.inputs[n]) or subject.inputs[n].dim() == 3]
-    written = sorted(reversed(names), key=lambda name: not name.startswith(SECOND))
-    for name in written:
+    for name in sorted(reversed(names), key=lambda name: not name.startswith(SECOND)):
         value = subject.inputs[name]
         if out.dim() > 2 and out.shape[:2] == value.shape[:2]:
             other = subject.varied(name, torch.ones(value.shape[:2], dtype=torch.bool))
@@ -174,14 +174,14 @@ def find_sequence(subject: Subject) -> str | None:
     return None
 
 
-def writes(subject: Subject) -> bool:
-    """Whether it answers for a second sequence, word by word: then it must be causal."""
+def is_decoder(subject: Subject) -> bool:
+    """Whether the output is of a second sequence's tokens: then the model must be causal."""
     others = [name for name in subject.content() if name != subject.sequence and subject.inputs[name].dim() < 4]
     return bool(others) and subject.sequence is not None and subject.sequence in SECOND
 
 
 def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
-    """How padding is told, among the inputs or the arguments that were left out; and the inputs without any."""
+    """How the model takes padding, by an input or an argument that was left out; and the inputs without padding."""
     tokens = [name for name, value in subject.inputs.items() if is_content(name, value) and value.dim() < 4]
     left_out = [] if subject.positional else [name for name in named(subject.model) if name not in subject.inputs]
     likely = sorted([*subject.inputs, *left_out], key=lambda name: "len" not in name.lower())
@@ -189,12 +189,12 @@ def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
         for sequence in tokens:
             if sequence in SECOND and len(tokens) > 1:
                 continue
-            found = told_by(subject, name, sequence)
-            if found is not None:
+            padding = padding_by(subject, name, sequence)
+            if padding is not None:
                 full = torch.ones(subject.inputs[sequence].shape[:2], dtype=torch.bool)
-                inputs = subject.inputs | marked(subject, found, full)
+                inputs = subject.inputs | with_real(subject, padding, full)
                 if runs(subject, inputs):
-                    return found, inputs
+                    return padding, inputs
     readers = [name for name in tokens if is_tokens(name, subject.inputs[name])]
     if subject.pad is None or not readers:
         return None, subject.inputs
@@ -204,8 +204,8 @@ def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
     }
 
 
-def told_by(subject: Subject, name: str, sequence: str) -> Padding | None:
-    """What an argument would say about a sequence, if it can."""
+def padding_by(subject: Subject, name: str, sequence: str) -> Padding | None:
+    """The padding of a sequence as an argument may specify it, None if it cannot."""
     shape, example = subject.inputs[sequence].shape[:2], subject.inputs.get(name)
     if "len" in name.lower():
         fits = example is None or (isinstance(example, Tensor) and example.shape == shape[:1])
@@ -223,8 +223,8 @@ def told_by(subject: Subject, name: str, sequence: str) -> Padding | None:
     return Padding("mask", sequence, name, *boolean, sure=hides(name) or "attention_mask" in name)
 
 
-def marked(subject: Subject, padding: Padding, real: Tensor) -> Inputs:
-    """The input that says which tokens are real."""
+def with_real(subject: Subject, padding: Padding, real: Tensor) -> Inputs:
+    """The input that specifies which tokens are real."""
     if padding.kind == "lengths":
         return {padding.argument: real.sum(1)}
     if padding.kind == "token":
@@ -236,6 +236,7 @@ def marked(subject: Subject, padding: Padding, real: Tensor) -> Inputs:
 
 
 def runs(subject: Subject, inputs: Inputs) -> bool:
+    """Whether the model accepts certain inputs."""
     try:
         subject.answer(**inputs)
     except Exception:  # it was only a guess

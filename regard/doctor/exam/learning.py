@@ -1,4 +1,4 @@
-"""Whether it learns: every parameter takes part, and one batch can be learnt by heart."""
+"""Checks of learning: every parameter takes part, and one batch can be overfitted."""
 
 import copy
 import math
@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.doctor.exam.start import gives_scores
-from regard.doctor.exam.subject import InapplicableError, Subject, scores_of, tensors_in
+from regard.doctor.exam.start import gives_logits
+from regard.doctor.exam.subject import InapplicableError, Subject, answer_in, tensors_in
 from regard.doctor.findings import Finding
 
 RATES = (1e-2, 3e-3, 1e-3, 1e-1)
@@ -18,13 +18,13 @@ STEPS = 60
 def parameters(subject: Subject) -> str | Finding:
     """Every parameter is trained: it is not frozen, and a gradient reaches it within three steps.
 
-    Three, because what starts at zero lets a gradient through only when it has moved.
+    Three, because weights that are initialised to zero pass no gradient on before their first update.
     """
     model = copy.deepcopy(subject.model).train()
     named = dict(model.named_parameters())
     if not named:
         raise InapplicableError("it has no parameters")
-    silent = set(named)
+    unreached = set(named)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     noise = torch.Generator().manual_seed(3)
     for _ in range(3):
@@ -35,11 +35,11 @@ def parameters(subject: Subject) -> str | Finding:
             return Finding("unused parameters", "no gradient reaches any parameter", cure, 1.0)
         optimizer.zero_grad()
         total.backward()
-        silent -= {name for name, p in named.items() if p.grad is not None and p.grad.ne(0).any()}
+        unreached -= {name for name, p in named.items() if p.grad is not None and p.grad.ne(0).any()}
         optimizer.step()
     total_size = sum(p.numel() for p in named.values())
-    if silent:
-        shown, size = layers(silent), sum(named[name].numel() for name in silent)
+    if unreached:
+        shown, size = layers(unreached), sum(named[name].numel() for name in unreached)
         return Finding(
             "unused parameters", f"no gradient reaches {shown}: {size:,} of {total_size:,} parameters",
             "use them in forward, take them out, or look for .detach(), .data and no_grad on the way", 0.9, where=shown,
@@ -55,13 +55,13 @@ def parameters(subject: Subject) -> str | Finding:
 
 
 def layers(names: set[str]) -> str:
-    """Parameters by the modules that they belong to."""
-    found = list(dict.fromkeys(name.rpartition(".")[0] or name for name in sorted(names)))
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    """The modules that parameters belong to, three of them by name."""
+    owners = list(dict.fromkeys(name.rpartition(".")[0] or name for name in sorted(names)))
+    return ", ".join(owners[:3]) + (f" and {len(owners) - 3} more" if len(owners) > 3 else "")
 
 
 def overfit(subject: Subject) -> str | Finding:
-    """A few dozen steps of Adam on one batch bring the loss down, at one rate or another."""
+    """A few dozen steps of Adam on one batch halve the loss at one of several rates."""
     out = subject.finite()
     if not out.requires_grad and not any(p.requires_grad for p in subject.model.parameters()):
         raise InapplicableError("it has no parameters")
@@ -85,26 +85,28 @@ def overfit(subject: Subject) -> str | Finding:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    said = f"the loss on one batch fell from {best[1]:.3g} to {best[0]:.3g} in {STEPS} steps at rate {best[2]:g}"
+    result = f"the loss on one batch fell from {best[1]:.3g} to {best[0]:.3g} in {STEPS} steps at rate {best[2]:g}"
     if best[0] < 0.5 * best[1]:
-        return said
+        return result
     return Finding(
-        "does not learn", f"{said}, and no further at {', '.join(f'{rate:g}' for rate in RATES if rate != best[2])}",
+        "does not learn", f"{result}, and no further at {', '.join(f'{rate:g}' for rate in RATES if rate != best[2])}",
         "see the other findings; if there are none: is the loss that of these outputs?", 0.4,
     )  # fmt: skip
 
 
 def random_targets(subject: Subject, out: Tensor) -> Tensor:
-    draw = torch.Generator().manual_seed(11)
-    if gives_scores(subject):
-        return torch.randint(out.shape[-1], out.shape[:-1], generator=draw)
-    return torch.randn(out.shape, generator=draw) * out.std().item() + out.mean().item()
+    """Random classes for logits, random numbers for other outputs."""
+    generator = torch.Generator().manual_seed(11)
+    if gives_logits(subject):
+        return torch.randint(out.shape[-1], out.shape[:-1], generator=generator)
+    return torch.randn(out.shape, generator=generator) * out.std().item() + out.mean().item()
 
 
 def objective(subject: Subject, out: object, targets: Tensor) -> Tensor:
+    """The user's loss, or cross-entropy for classes, or squared error for numbers."""
     if subject.loss is not None:
         return subject.loss(out)
-    scores = scores_of(out)
+    answer = answer_in(out)
     if targets.is_floating_point():
-        return F.mse_loss(scores, targets.to(scores))
-    return F.cross_entropy(scores.flatten(0, -2).float(), targets.flatten())
+        return F.mse_loss(answer, targets.to(answer))
+    return F.cross_entropy(answer.flatten(0, -2).float(), targets.flatten())

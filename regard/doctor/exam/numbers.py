@@ -1,4 +1,4 @@
-"""What becomes of the numbers: the same twice, finite, in other types, and with all tensors on board."""
+"""Checks of numbers and types: deterministic, finite, in other number types, with all tensors registered."""
 
 import copy
 import dataclasses
@@ -17,7 +17,7 @@ DTYPES = (torch.float64, torch.bfloat16, torch.float16)
 
 
 def deterministic(subject: Subject) -> str | Finding:
-    """Two passes in eval mode give the same, whatever the random numbers."""
+    """Two passes in evaluation mode agree, whatever the random seed."""
     (seen, first), (again, second) = (traced(dataclasses.replace(subject, seed=seed)) for seed in (1, 2))
     if same(first, second):
         return "whatever the random numbers"
@@ -35,11 +35,11 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def finite(subject: Subject) -> str | Finding:
-    """No NaN and no infinity in the answer."""
+    """The output has no NaN and no infinity."""
     seen, out = traced(subject)
     if out.isfinite().all():
         return f"outputs {'×'.join(map(str, out.shape))}"
-    where = next((name for name, found in seen if found.isnan().any()), "")
+    where = next((name for name, output in seen if output.isnan().any()), "")
     return Finding(
         "not finite", f"{(~out.isfinite()).float().mean().item():.0%} of its outputs are NaN or infinite",
         "look for a row of the mask that hides everything, a division by 0 or a log of it", 0.8,
@@ -48,7 +48,7 @@ def finite(subject: Subject) -> str | Finding:
 
 
 def dtypes(subject: Subject) -> str | Finding:
-    """It also runs in the types that people train and check in."""
+    """The model also runs in float64, bfloat16 and float16."""
     subject.finite()
     fine, cannot = [], []
     for dtype in DTYPES:
@@ -71,14 +71,14 @@ def dtypes(subject: Subject) -> str | Finding:
 
 
 def registered(subject: Subject) -> str | Finding:
-    """Nothing that belongs to the model is unknown to it: `.to()`, saving and training would pass it by."""
+    """Every tensor and layer of the model is registered: `.to()`, saving and training miss others."""
     kept = {t.data_ptr() for t in (*subject.model.parameters(), *subject.model.buffers())}
     for prefix, module in subject.model.named_modules():
         for name, value in vars(module).items():
             if name.startswith("_") and name in nn.Module().__dict__:
                 continue
             where = f"{prefix}.{name}".lstrip(".")
-            for kind in unknown(value, module, kept):
+            for kind in unregistered(value, kept):
                 if kind == "module":
                     return Finding(
                         "layers not registered",
@@ -93,8 +93,8 @@ def registered(subject: Subject) -> str | Finding:
     return "every tensor moves and is saved with it"
 
 
-def unknown(value: Any, owner: nn.Module, kept: set[int]) -> Iterator[str]:
-    """What of an attribute the module does not know of."""
+def unregistered(value: Any, kept: set[int]) -> Iterator[str]:
+    """The kinds of unregistered parts of an attribute: "module" or "tensor"."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
     for each in parts:
         if isinstance(each, nn.Module) and any(p.data_ptr() not in kept for p in each.parameters()):

@@ -1,4 +1,4 @@
-"""Who sees whom: later positions, the order of positions, other rows of the batch."""
+"""Checks of dependence: on later positions, on the order of positions, on other rows of the batch."""
 
 import torch
 from jaxtyping import Bool
@@ -9,49 +9,49 @@ from regard.doctor.findings import Finding
 from regard.doctor.laws import direction
 
 NEAR, FAR = 16, 6
-"""Positions that are asked for: the first ones, and a few over all the rest."""
+"""Positions that are examined: the first NEAR, and FAR spread over all."""
 
 Sight = Bool[Tensor, "T T"]
-"""Row: who answers; column: whom it depends on."""
+"""Row: the output's position; column: the position that it depends on."""
 
 
 # ---- the future -----------------------------------------------------------------------------------------------
 
 
 def future(subject: Subject) -> str | Finding:
-    """Whether an answer depends on later positions, by changing them and by the gradient."""
+    """No output depends on later positions, by changing them and by the gradient."""
     name = needs_sequence(subject)
     subject.finite()
-    asked = positions(subject)
-    sights = by_output(subject, asked)
+    examined = positions(subject)
+    sights = by_output(subject, examined)
     last, first = sights[-1][1], next((sight for _, sight in sights if mixes(sight)), sights[-1][1])
-    by_gradient_too = by_gradient(subject, asked)
+    by_gradient_too = by_gradient(subject, examined)
     seen = last | by_gradient_too if by_gradient_too is not None else last
     later = torch.ones_like(seen).triu(1)
     if not (seen & later).any():
         return f"no position of {name!r} sees a later one" if mixes(seen) else "no position sees another one"
     one_way = not (first & later).any() or not (first & later.T).any()
-    if not subject.causal and symmetric(seen) and (symmetric(first) or one_way):
+    if not subject.causal and seen.equal(seen.T) and (first.equal(first.T) or one_way):
         return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
     where, leak = next(((name, sight) for name, sight in sights if (sight & later).any()), ("", seen))
-    rule, cure = told_rule(leak, asked)
-    how = "by its output and by its gradient"
+    rule, cure = leak_rule(leak, examined)
+    seen_by = "by its output and by its gradient"
     if by_gradient_too is None or not (by_gradient_too & later).any():
-        how = "by its output"
+        seen_by = "by its output"
     elif not (last & later).any():
-        how = "by its gradient"
-    return Finding("future leak", f"{rule}, seen {how}", cure, 1.0, where=part(subject, where))
+        seen_by = "by its gradient"
+    return Finding("future leak", f"{rule}, seen {seen_by}", cure, 1.0, where=part(subject, where))
 
 
-def told_rule(sight: Sight, asked: list[int]) -> tuple[str, str]:
-    """Which position leaks to which, as a rule if there is one; and what to do."""
+def leak_rule(sight: Sight, examined: list[int]) -> tuple[str, str]:
+    """Which positions see which later ones, as a rule if there is one, and the cure."""
     later = sight & torch.ones_like(sight).triu(1)
-    near = later[: min(NEAR, len(asked)), : min(NEAR, len(asked))]
+    near = later[: min(NEAR, len(examined)), : min(NEAR, len(examined))]
     n = len(near)
     ahead = [int(row.nonzero().max()) - t if row.any() else 0 for t, row in enumerate(near)]
     reach = ahead[0]
     if not (sight & torch.ones_like(sight).tril(-1)).any():
-        return "each position sees only later ones: the mask is turned round", (
+        return "each position sees only later ones: the mask is reversed", (
             "invert or transpose it (nn.MultiheadAttention hides where True, scaled_dot_product_attention shows)"
         )
     if 0 < reach < n - 1 and near.equal(torch.ones_like(near).triu(1).tril(reach)):
@@ -67,38 +67,39 @@ def told_rule(sight: Sight, asked: list[int]) -> tuple[str, str]:
         return "position 0 sees every later one: it may see nothing, not even itself, and so averages everything", (
             "let each position see itself: hide with torch.triu(ones, diagonal=1)"
         )
-    pairs = [(asked[t], asked[s]) for t, s in later.nonzero().tolist()]
+    pairs = [(examined[t], examined[s]) for t, s in later.nonzero().tolist()]
     shown = ", ".join(f"{t} sees {s}" for t, s in pairs[:6]) + (f" and {len(pairs) - 6} more" if len(pairs) > 6 else "")
     return f"positions see later ones: {shown}", "look for a view or reshape across time, or a mask of the wrong shape"
 
 
 def positions(subject: Subject) -> list[int]:
+    """The positions that are examined."""
     T = subject.inputs[needs_sequence(subject)].shape[1]
     return sorted({*range(min(T, NEAR)), *torch.linspace(0, T - 1, FAR).long().tolist()})
 
 
-def by_output(subject: Subject, asked: list[int]) -> list[tuple[str, Sight]]:
-    """What depends on what at every submodule in its order, and at last in the answer."""
+def by_output(subject: Subject, examined: list[int]) -> list[tuple[str, Sight]]:
+    """The dependences of every submodule's output in the order of calls, and last those of the model's output."""
     name = needs_sequence(subject)
     shape = subject.inputs[name].shape[:2]
     base, out = traced(subject)
-    kept = [index for index, (_, found) in enumerate(base) if found.shape[:2] == shape and found.dim() > 2]
-    found = [torch.zeros(len(asked), len(asked), dtype=torch.bool) for _ in range(len(kept) + 1)]
-    for column, position in enumerate(asked):
+    kept = [index for index, (_, output) in enumerate(base) if output.shape[:2] == shape and output.dim() > 2]
+    sights = [torch.zeros(len(examined), len(examined), dtype=torch.bool) for _ in range(len(kept) + 1)]
+    for column, position in enumerate(examined):
         where = torch.zeros(shape, dtype=torch.bool)
         where[:, position] = True
         seen, other = traced(subject, **{name: subject.varied(name, where)})
-        for sight, index in zip(found, kept, strict=False):
+        for sight, index in zip(sights, kept, strict=False):
             if index < len(seen) and seen[index][1].shape == base[index][1].shape:
-                sight[:, column] = subject.moved(seen[index][1], base[index][1], 2).any(0)[asked]
-        found[-1][:, column] = subject.moved(other, out, 2).any(0)[asked]
+                sight[:, column] = subject.moved(seen[index][1], base[index][1], 2).any(0)[examined]
+        sights[-1][:, column] = subject.moved(other, out, 2).any(0)[examined]
         if subject.late:
             raise InapplicableError("one pass takes too long")
-    return [*zip([base[index][0] for index in kept], found, strict=False), ("", found[-1])]
+    return [*zip([base[index][0] for index in kept], sights, strict=False), ("", sights[-1])]
 
 
-def by_gradient(subject: Subject, asked: list[int]) -> Sight | None:
-    """The same by gradients that reach the vectors of a sequence; None if they cannot be taken hold of."""
+def by_gradient(subject: Subject, examined: list[int]) -> Sight | None:
+    """The dependences by the gradients of a sequence's vectors; None if these cannot be intercepted."""
     name = needs_sequence(subject)
     value, leaves = subject.inputs[name], []
 
@@ -124,25 +125,22 @@ def by_gradient(subject: Subject, asked: list[int]) -> Sight | None:
     if not leaves or not out.requires_grad:
         return None
     rows = []
-    for t in asked:
+    for t in examined:
         scalar = (out[:, t] * direction(out)).sum()
         grads = torch.autograd.grad(scalar, leaves, retain_graph=True, allow_unused=True)
         reach = [grad.abs().sum((0, *range(2, grad.dim()))) for grad in grads if grad is not None]
         total = torch.stack(reach).sum(0).nan_to_num() if reach else torch.zeros(value.shape[1])
-        rows.append(total[asked] > 1e-9 * total.max())
+        rows.append(total[examined] > 1e-9 * total.max())
     return torch.stack(rows)
 
 
 def mixes(sight: Sight) -> bool:
+    """Whether some position depends on another one."""
     return bool((sight & ~torch.eye(len(sight), dtype=torch.bool)).any())
 
 
-def symmetric(sight: Sight) -> bool:
-    return sight.equal(sight.T)
-
-
 def part(subject: Subject, name: str) -> str | None:
-    """The submodule that a name means; what only passes on stands for its parent."""
+    """The submodule of a name, or its parent for layers that only pass on."""
     if not name:
         return None
     kind = type(subject.model.get_submodule(name))
@@ -150,6 +148,7 @@ def part(subject: Subject, name: str) -> str | None:
 
 
 def needs_sequence(subject: Subject) -> str:
+    """The input whose tokens have outputs; without one, the check does not apply."""
     if subject.sequence is None:
         raise InapplicableError("it does not answer for each position of a sequence")
     return subject.sequence
@@ -159,27 +158,27 @@ def needs_sequence(subject: Subject) -> str:
 
 
 def order(subject: Subject) -> str | Finding:
-    """Whether it matters in which order tokens, or patches, come."""
+    """The order of tokens, or patches, changes the output."""
     subject.finite()
-    asked = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
-    asked += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
-    if not asked:
+    names = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
+    names += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
+    if not names:
         raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
-    told = []
-    for name in asked:
-        found = order_of(subject, name)
-        if isinstance(found, Finding):
-            return found
-        told.append(found)
-    if not any(told):
+    known = []
+    for name in names:
+        result = order_of(subject, name)
+        if isinstance(result, Finding):
+            return result
+        known += [repr(name)] if result else []
+    if not known:
         raise InapplicableError("no position sees another one")
-    return f"other orders of {' and '.join(repr(n) for n, t in zip(asked, told, strict=True) if t)} give other answers"
+    return f"other orders of {' and '.join(known)} give other answers"
 
 
 def order_of(subject: Subject, name: str) -> bool | Finding:
-    """Asks the first submodule in which the last position hears of others: does it hear them as a mere set?
+    """Whether the order counts in the first submodule where the last position depends on others; a finding if not.
 
-    Deeper ones of a causal model could tell an order from how much each position has seen.
+    Deeper ones of a causal model could infer an order from how much each position has seen.
     """
     value = subject.inputs[name]
     if value.dim() == 4:
@@ -212,14 +211,15 @@ def order_of(subject: Subject, name: str) -> bool | Finding:
 
 
 def patch_of(subject: Subject) -> int | None:
-    """The side of the patches that pictures are cut into, if they are."""
-    found = next((module for module in subject.model.modules() if isinstance(module, nn.Conv2d)), None)
-    cuts = found is not None and found.stride == found.kernel_size and found.stride[0] == found.stride[1] > 1
-    return found.stride[0] if found is not None and cuts else None
+    """The side of the patches that the first convolution cuts images into, None if it does not."""
+    stem = next((module for module in subject.model.modules() if isinstance(module, nn.Conv2d)), None)
+    if stem is None or stem.stride != stem.kernel_size or not stem.stride[0] == stem.stride[1] > 1:
+        return None
+    return stem.stride[0]
 
 
 def shuffled(pixels: Tensor, side: int | None) -> Tensor:
-    """The same patches, upside down; what is left over at the edges stays."""
+    """Images with their rows of patches in reverse order; the rest at the lower edge stays."""
     assert side is not None
     whole = pixels.shape[2] // side * side
     rows = pixels[:, :, :whole].unflatten(2, (-1, side)).flip(2).flatten(2, 3)
@@ -230,15 +230,15 @@ def shuffled(pixels: Tensor, side: int | None) -> Tensor:
 
 
 def batch(subject: Subject) -> str | Finding:
-    """Whether a row's answer depends on the rows beside it, in use and in training."""
+    """No row's output depends on other rows, in evaluation and in training mode."""
     out = subject.finite()
     if subject.rows < 2 or out.shape[0] != subject.rows:
         raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
     if subject.compares():
         raise InapplicableError("it compares rows with each other")
-    heard = listens(subject)
-    if heard:
-        row, other = heard
+    dependence = row_dependence(subject)
+    if dependence:
+        row, other = dependence
         cure = "look for a view, reshape or mean that crosses the batch axis"
         if subject.sequence is not None and not mixes(by_output(subject, positions(subject))[-1][1]):
             cure = "positions do not see each other, rows do: batch_first=True is missing, or inputs should be T × B"
@@ -246,19 +246,20 @@ def batch(subject: Subject) -> str | Finding:
     tokens = any(is_tokens(name, subject.inputs[name]) for name in subject.content())
     subject.model.train()
     try:
-        heard = listens(subject) if tokens else None  # pictures are often normalized over their batch
+        dependence = row_dependence(subject) if tokens else None  # images are often normalized over their batch
     finally:
         subject.model.eval()
-    if heard:
+    if dependence:
+        row, other = dependence
         return Finding(
-            "batch dependence", f"in training, other contents of row {heard[1]} change the answer for row {heard[0]}",
+            "batch dependence", f"in training, other contents of row {other} change the answer for row {row}",
             "use LayerNorm or RMSNorm instead of BatchNorm: over tokens it also mixes past and future", 0.7,
         )  # fmt: skip
-    return "no row hears of another one"
+    return "no row depends on another one"
 
 
-def listens(subject: Subject) -> tuple[int, int] | None:
-    """A row, and another one that it depends on."""
+def row_dependence(subject: Subject) -> tuple[int, int] | None:
+    """A row and another one that it depends on, None if all are independent."""
     out = subject.answer().detach()
     for row in range(subject.rows):
         changes = {}

@@ -1,4 +1,4 @@
-"""What can be seen before the first step: the loss, the scale of activations, how sharp attention is."""
+"""Checks of the initialisation: the loss, the scale of activations, the sharpness of attention."""
 
 import math
 from typing import Any
@@ -10,17 +10,17 @@ from regard.doctor.exam.subject import InapplicableError, Subject, fields_of, tr
 from regard.doctor.findings import Finding
 
 EXCESS = 2.0
-"""Nats above ln V that scores of a sensible size never add: those of standard deviation σ add σ²/2."""
+"""Nats above ln V that logits of a sensible size never add: those of standard deviation σ add σ²/2."""
 LARGE = 1000.0
-"""Root mean square of activations that no sensible start has."""
+"""Root mean square of activations that no sensible initialisation reaches."""
 SHARP = 2.5
-"""Standard deviation of attention's scores from which on a softmax is nearly one-hot."""
+"""Standard deviation of attention scores above which a softmax is nearly one-hot."""
 WIDE = 32
-"""Widths of a head from which on a missing 1/√d_k is felt."""
+"""Smallest head width at which a missing 1/√d_k has an effect."""
 
 
-def gives_scores(subject: Subject) -> bool:
-    """Whether the answer holds a score for each token or class, not features."""
+def gives_logits(subject: Subject) -> bool:
+    """Whether the output holds a logit for each token or class, not features."""
     raw = subject.run()
     out = subject.answer()
     if subject.loss is not None or out.dim() < 2 or out.shape[-1] < 2:
@@ -34,30 +34,30 @@ def gives_scores(subject: Subject) -> bool:
 
 
 def loss(subject: Subject) -> str | Finding:
-    """The loss of guessing, averaged over all answers, is ln V."""
+    """The loss at initialisation, averaged over all classes, is near ln V."""
     out = subject.finite()
     if subject.loss is not None:
         return f"your loss is {subject.loss(subject.run()).item():.4g} at the start"
-    if not gives_scores(subject) or subject.compares():
-        raise InapplicableError("its answers are no scores of tokens or classes")
+    if not gives_logits(subject) or subject.compares():
+        raise InapplicableError("its outputs are no logits of tokens or classes")
     V = out.shape[-1]
-    found, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)
-    said = f"the loss at the start is {found:.2f}, guessing among {V} is ln {V} = {chance:.2f}"
-    if found - chance < EXCESS:
-        return said
+    value, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)
+    result = f"the loss at the start is {value:.2f}, guessing among {V} is ln {V} = {chance:.2f}"
+    if value - chance < EXCESS:
+        return result
     spread = out.float().std(-1).mean().item()
     return Finding(
-        "exploding initialisation", f"{said}: the scores have a standard deviation of {spread:.3g}",
+        "exploding initialisation", f"{result}: the logits have a standard deviation of {spread:.3g}",
         "start smaller: weights with std 0.02 or 1/√width, the embedding too if the output is tied to it",
         0.85, where="the output",
     )  # fmt: skip
 
 
 def scale(subject: Subject) -> str | Finding:
-    """No submodule's output is huge."""
+    """No submodule has a huge output."""
     subject.finite()
-    sizes = [(name, found.float().square().mean().sqrt().item()) for name, found in traced(subject)[0]
-             if found.dim() > 1 and found.shape[0] == subject.rows and found.isfinite().all()]  # fmt: skip
+    sizes = [(name, x.float().square().mean().sqrt().item()) for name, x in traced(subject)[0]
+             if x.dim() > 1 and x.shape[0] == subject.rows and x.isfinite().all()]  # fmt: skip
     if not sizes:
         raise InapplicableError("it has no parts")
     where, most = max(sizes, key=lambda pair: pair[1])
@@ -71,35 +71,35 @@ def scale(subject: Subject) -> str | Finding:
 
 
 def attention(subject: Subject) -> str | Finding:
-    """The scores that go into attention's softmax: of a size at which all may be heard."""
+    """The scores before the softmax of attention are small enough for all keys to count."""
     subject.finite()
-    with Watch(subject.rows) as seen:
+    with SoftmaxRecorder(subject.rows) as recorder:
         subject.run()
-    if not seen.spreads:
+    if not recorder.spreads:
         raise InapplicableError("no softmax over products of queries and keys was seen")
-    number, (spread, width, peak) = max(enumerate(seen.spreads), key=lambda pair: pair[1][0])
-    said = f"scores of standard deviation {spread:.2g} at width {width}, largest weight {peak:.2f}"
+    number, (spread, width, peak) = max(enumerate(recorder.spreads), key=lambda pair: pair[1][0])
+    result = f"scores of standard deviation {spread:.2g} at width {width}, largest weight {peak:.2f}"
     if spread < SHARP or width < WIDE:
-        return said
+        return result
     if spread / math.sqrt(width) > 1.5:
         return Finding(
-            "exploding initialisation", f"{said}: even √d_k = {math.sqrt(width):.1f} does not account for that",
+            "exploding initialisation", f"{result}: even √d_k = {math.sqrt(width):.1f} does not account for that",
             "start queries and keys smaller", 0.8, where=f"softmax {number}",
         )  # fmt: skip
     return Finding(
-        "scores not divided by √d_k", f"{said}; divided by √d_k it would be {spread / math.sqrt(width):.2g}",
+        "scores not divided by √d_k", f"{result}; divided by √d_k it would be {spread / math.sqrt(width):.2g}",
         "divide q @ k.T by √d_k: a softmax that starts nearly one-hot has no gradient", 0.9, where=f"softmax {number}",
     )  # fmt: skip
 
 
-class Watch(TorchDispatchMode):
-    """Sees every softmax over products of queries and keys, in whatever way it was written."""
+class SoftmaxRecorder(TorchDispatchMode):
+    """Records every softmax over products of queries and keys, however it is written."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
         self.rows = rows
         self.spreads: list[tuple[float, int, float]] = []
-        """Spread of the scores, width of the heads, mean of the largest weight; in the order of calls."""
+        """Standard deviation of scores, head width and mean largest weight of each softmax, in the order of calls."""
         self.products: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -120,7 +120,7 @@ class Watch(TorchDispatchMode):
         return out
 
     def keep(self, scores: Tensor, width: int) -> None:
-        """Compares rows of the batch: what is the same in all, such as a bias or a mask, is no product."""
+        """Records scores by their variance over rows of the batch, which a bias or a mask does not have."""
         if scores.shape[0] % self.rows or scores.dim() < 3 or self.rows < 2:
             return
         shown = scores.detach().float()

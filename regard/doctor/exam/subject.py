@@ -1,6 +1,6 @@
-"""The module under examination: how it is called, what it answers, and its inputs with something changed.
+"""The module under examination: its inputs, its output, and its inputs with something changed.
 
-Every call starts from the same seed: what moves, moves because of what was changed.
+Every call starts from the same seed, so that outputs differ only because of what was changed.
 """
 
 import copy
@@ -15,60 +15,61 @@ from torch import Tensor, nn
 
 Inputs = dict[str, Any]
 BESIDE = ("type", "segment", "position", "label", "size")
-"""Parts of the names of integers that are no tokens."""
+"""Parts of the names of integer inputs that are no tokens."""
 
 
 class InapplicableError(Exception):
-    """A check does not speak of this model; the message says why."""
+    """Raised where a check does not apply to a model; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Padding:
-    """How the model is told where a sequence ends."""
+    """How the model takes the padding of a sequence."""
 
     kind: Literal["lengths", "mask", "token"]
     sequence: str
     """The input that is padded."""
     argument: str
-    """The input that says where; the sequence itself, if it is a token."""
+    """The input that specifies the padding; the sequence itself for a padding token."""
     real: Any = True
-    """What stands for a real token in a mask, and for padding."""
+    """The value of a mask at real tokens."""
     hidden: Any = False
+    """The value of a mask at padding, or the padding token."""
     sure: bool = True
-    """Whether name or example say which of the two is which."""
+    """Whether name or example determine which value is which."""
 
     def __str__(self) -> str:
         if self.kind == "token":
             return f"token {self.hidden} of {self.sequence!r} as padding"
-        told = f", {self.real} for a real token" if self.kind == "mask" else ""
-        return f"{self.argument!r} as the {self.kind} of {self.sequence!r}{told}"
+        value = f", {self.real} for a real token" if self.kind == "mask" else ""
+        return f"{self.argument!r} as the {self.kind} of {self.sequence!r}{value}"
 
 
 @dataclasses.dataclass(slots=True)
 class Subject:
-    """A copy of a module, inputs that it takes without padding, and what is known about them."""
+    """A copy of a module, example inputs without padding, and what is known about them."""
 
     name: str
     model: nn.Module
     inputs: Inputs
     sequence: str | None = None
-    """The input for whose positions the model answers one by one."""
+    """The input that has an output for each of its positions."""
     vocabs: dict[str, int] = dataclasses.field(default_factory=dict)
-    """How many tokens there are in each input that holds some."""
+    """The vocabulary size of each input of tokens."""
     pad: int | None = None
-    """A token that no example contains."""
+    """The padding token, which no example contains."""
     padding: Padding | None = None
     loss: Callable[[Any], Tensor] | None = None
     positional: bool = False
-    """Inputs are passed in order: its `forward` has no names for them."""
+    """Whether inputs are passed in order, because `forward` has no names for them."""
     causal: bool = False
-    """It was said to be."""
+    """Whether it must not see later positions."""
     frozen: frozenset[str] = frozenset()
-    """Parameters that came with requires_grad=False; the copy's all have gradients."""
+    """Parameters with requires_grad=False in the original; in the copy all have gradients."""
     deadline: float = float("inf")
     seed: int = 0
     tolerance: float = 1e-5
-    """How much of the largest output counts as nothing."""
+    """Differences below this share of the largest output do not count."""
 
     @property
     def rows(self) -> int:
@@ -79,29 +80,30 @@ class Subject:
         return time.thread_time() > self.deadline
 
     def run(self, model: nn.Module | None = None, /, **changes: Any) -> Any:
-        """What the module returns."""
+        """Calls the module, or another one, with changed inputs; returns its output as it is."""
         inputs, model = self.inputs | changes, model or self.model
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)  # of the CPU alone: seeding all devices takes milliseconds
             return model(*inputs.values()) if self.positional else model(**inputs)
 
     def answer(self, model: nn.Module | None = None, /, **changes: Any) -> Tensor:
-        """Its scores, or whatever it says first."""
-        return scores_of(self.run(model, **changes))
+        """The main tensor of the module's output: its logits, if it has any."""
+        return answer_in(self.run(model, **changes))
 
     def finite(self) -> Tensor:
+        """The output; checks do not apply if it is not finite."""
         out = self.answer().detach()
         if not out.isfinite().all():
             raise InapplicableError("its outputs are not finite")
         return out
 
     def compares(self) -> bool:
-        """Whether an answer has a column for each row of the batch."""
+        """Whether the output has a column for each row of the batch."""
         fewer = rows_of(self.inputs, slice(-1), self.rows)
         return self.rows > 1 and self.answer(**fewer).shape[1:] != self.answer().shape[1:]
 
     def varied(self, name: str, where: Tensor) -> Tensor:
-        """An input with other tokens, or other numbers, at those places."""
+        """An input with other tokens, or other numbers, where a mask is True."""
         value = self.inputs[name]
         if value.is_floating_point():
             noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(7)).to(value)
@@ -113,39 +115,40 @@ class Subject:
 
     @property
     def vocab(self) -> int | None:
-        """Of what it answers for, if that is tokens."""
+        """The vocabulary size of the sequence that has outputs, or else the largest one."""
         return self.vocabs.get(self.sequence or "", max(self.vocabs.values(), default=None))
 
     def content(self) -> list[str]:
-        """The inputs that say something: tokens, vectors, pixels."""
+        """The names of inputs with content: tokens, vectors, pixels."""
         return [name for name, value in self.inputs.items() if is_content(name, value)]
 
     def moved(self, new: Tensor, old: Tensor, axes: int) -> Tensor:
-        """At which places of the first `axes` axes two answers differ."""
+        """True where two outputs differ, by the indices of their first `axes` axes."""
         new, old = new.detach().nan_to_num(), old.detach().nan_to_num()
         scale = max(old.abs().max().item(), 1e-6)
         return ((new - old).abs() > self.tolerance * scale)[..., None].flatten(axes).any(-1)
 
     def precise(self) -> "Subject":
-        """The same in float64, if it can do that: then hardly anything counts as nothing."""
+        """The subject in float64 if its module runs in it, where dependences are exact; else itself."""
         twin = dataclasses.replace(
             self, model=copy.deepcopy(self.model).double(), inputs=cast(self.inputs, torch.float64)
         )
         try:
             usable = torch.allclose(twin.answer().float(), self.answer().float(), rtol=1e-2, atol=1e-2, equal_nan=True)
-        except Exception:  # that it cannot is a finding of another check
+        except Exception:  # another check reports it
             usable = False
         return twin if usable else self
 
 
 def is_content(name: str, value: Any) -> bool:
+    """Whether an input holds tokens, vectors or pixels, not a mask or positions."""
     if not isinstance(value, Tensor) or value.dim() < 2 or value.dtype == torch.bool or "mask" in name.lower():
         return False
     return value.is_floating_point() or (value.dim() == 2 and not any(part in name.lower() for part in BESIDE))
 
 
 def rows_of(inputs: Inputs, rows: slice, count: int) -> Inputs:
-    """Some rows of all that has `count` of them."""
+    """Inputs with certain rows only, of all tensors that have `count` rows."""
     return {
         name: value[rows] if isinstance(value, Tensor) and value.dim() and len(value) == count else value
         for name, value in inputs.items()
@@ -153,11 +156,12 @@ def rows_of(inputs: Inputs, rows: slice, count: int) -> Inputs:
 
 
 def is_tokens(name: str, value: Any) -> bool:
+    """Whether an input holds token ids."""
     return is_content(name, value) and not value.is_floating_point()
 
 
 def cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
-    """Numbers in another type; whole ones as they are."""
+    """Inputs with floating-point numbers in another type."""
     return {
         name: value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
         for name, value in inputs.items()
@@ -165,7 +169,7 @@ def cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
 
 
 def tensors_in(out: Any) -> Iterator[Tensor]:
-    """Every tensor of numbers in what a module returned."""
+    """Every floating-point tensor in what a module returned."""
     if isinstance(out, Tensor):
         if out.is_floating_point():
             yield out
@@ -178,6 +182,7 @@ def tensors_in(out: Any) -> Iterator[Tensor]:
 
 
 def fields_of(out: Any) -> Mapping[str, Any]:
+    """The named parts of what a module returned; empty if it has none."""
     if isinstance(out, Mapping):
         return out
     if dataclasses.is_dataclass(out):
@@ -185,8 +190,8 @@ def fields_of(out: Any) -> Mapping[str, Any]:
     return vars(out) if type(out).__name__ == "SimpleNamespace" else {}
 
 
-def scores_of(out: Any) -> Tensor:
-    """The answer in what a module returned: `logits` if something has that name, otherwise the first with two axes."""
+def answer_in(out: Any) -> Tensor:
+    """The main tensor of what a module returned: its `logits`, or else the first tensor with two axes."""
     if isinstance(out, Tensor):
         return out
     named = fields_of(out)
@@ -196,13 +201,13 @@ def scores_of(out: Any) -> Tensor:
     parts = list(tensors_in(out))
     if not parts:
         raise ValueError(
-            f"forward returns {type(out).__name__} without a tensor of numbers; return one, or (logits, loss)"
+            f"forward returns {type(out).__name__} without a floating-point tensor; return one, or (logits, loss)"
         )
     return next((part for part in parts if part.dim() > 1), parts[0])
 
 
 def traced(subject: Subject, /, **changes: Any) -> tuple[list[tuple[str, Tensor]], Tensor]:
-    """Every submodule's output in the order in which they finish, and the answer."""
+    """Every submodule's output in the order in which they finish, and the model's."""
     seen: list[tuple[str, Tensor]] = []
     parts = [(name, module) for name, module in subject.model.named_modules() if name]
     handles = [module.register_forward_hook(partial(keep, seen, name)) for name, module in parts]
@@ -215,6 +220,7 @@ def traced(subject: Subject, /, **changes: Any) -> tuple[list[tuple[str, Tensor]
 
 
 def keep(seen: list[tuple[str, Tensor]], name: str, module: nn.Module, args: Any, out: Any) -> None:
-    found = next(tensors_in(out), None)
-    if found is not None:
-        seen.append((name, found.detach().clone()))  # what works in place would change it behind us
+    """A forward hook that appends the first tensor of a submodule's output."""
+    first = next(tensors_in(out), None)
+    if first is not None:
+        seen.append((name, first.detach().clone()))  # a later operation may work in place
