@@ -32,8 +32,8 @@ class Chooser:
         self.searches: dict[BeamRules, Search] = {}
 
     def choose(self, jobs: list[Job], logits: Float[Tensor, "W V"]) -> tuple[list[Job], list[int], list[int]]:
-        """Give every job new pending tokens, or finish its ticket. Return the finished jobs, and the slots that
-        continue from others: origins and targets."""
+        """Give every job new pending tokens, or finish its ticket. Return finished jobs, and origins and targets of
+        forks."""
         rows, first = {}, 0
         for job in jobs:
             rows[job] = first
@@ -102,8 +102,8 @@ class Chooser:
         rows: dict[Job, int],
         moves: tuple[list[int], list[int]],
     ) -> list[Job]:
-        """Advance all searches with these rules by a token. Return the finished jobs, and append to `moves` the slots
-        that continue from others."""
+        """Advance all searches with these rules by a token. Return the finished jobs; append forks of slots to
+        `moves`."""
         search, W = self.searches[rules], rules.beams
         beams = [[rows[job] + (i if len(job.pending) > 1 else 0) for i in range(W)] for job in search.jobs]
         indices = torch.tensor(beams, device=best[0].device)

@@ -84,8 +84,8 @@ class Engine:
                 self.lock.release()
 
     def serve(self, requests: Iterable[Request], each: Callable[[int, Ticket], Any] | None = None) -> list[Ticket]:
-        """Run all requests to their end and return their tickets in order; `each` is called with index and ticket of a
-        request when it is done."""
+        """Run all requests and return their tickets in order; `each` is called with index and ticket of a finished
+        one."""
         tickets: list[Ticket] = []
         waiting: dict[int, Ticket] = {}
         source = enumerate(requests)

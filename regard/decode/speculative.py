@@ -16,8 +16,7 @@ class Lookup:
     """Guesses that the last tokens continue as they did earlier in the same sequence: for texts that copy."""
 
     def __init__(self, count: int = 8, *, longest: int = 4, shortest: int = 2) -> None:
-        """`count` guesses, from after the latest occurrence of the last `longest` tokens (or fewer, at least
-        `shortest`)."""
+        """`count` guesses, after the latest occurrence of the last `longest` … `shortest` tokens."""
         if not (1 <= shortest <= longest and count >= 1):
             raise ValueError(f"count={count} and shortest={shortest} must be from 1, longest={longest} no less")
         self.count, self.longest, self.shortest = count, longest, shortest

@@ -131,8 +131,7 @@ class Bert(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B *N"]:
-        """Return the head's logits: over the vocabulary, labels, or (start, end) of each token; without a head,
-        vectors."""
+        """Return the head's logits: over the vocabulary, labels, or (start, end) of tokens; without a head, vectors."""
         x = self.features(ids, lengths, types)
         if self.head is None:
             return x

@@ -85,8 +85,7 @@ class CLIPConfig(ImageConfig):
 
 
 class Stem(ConvStem):
-    """A convolutional stem in place of the patch embedding (Xiao et al., 2021): with few images, shapes are learned
-    sooner."""
+    """A convolutional stem in place of the patch embedding (Xiao et al., 2021), which needs fewer images."""
 
     def forward(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D N M"]:
         rows, columns = grid_of(tuple(pixels.shape[2:]), self.side)

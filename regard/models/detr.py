@@ -37,8 +37,7 @@ class DETRConfig:
     stem: int = 64
     """Width of the ResNet's first convolution."""
     widths: tuple[int, ...] = (256, 512, 1024, 2048)
-    """Widths of its stages; rows and columns are a quarter of the image's in the first, and halve in each further
-    one."""
+    """Widths of its stages; rows and columns are a quarter of the image's in the first, and halve in each other."""
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     """Residual blocks of each stage."""
     bottleneck: bool = True
@@ -48,8 +47,7 @@ class DETRConfig:
     queries: int = 100
     """Number of object queries: most objects that are detected in an image."""
     contents: bool = False
-    """Learned initial contents of the queries; published models have zeros, which the first self-attention cannot
-    use."""
+    """Learned initial contents of the queries; published models have zeros, useless to the first self-attention."""
     dim: int = 256
     """Width of the token vectors."""
     depth: int = 6

@@ -36,8 +36,7 @@ class Seq2SeqConfig:
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     """Kind of recurrent cell."""
     score: Literal["none", "additive", "dot", "general"] = "additive"
-    """Attention of the decoder: none (one fixed vector), Bahdanau's additive, or Luong's dot product or bilinear
-    form."""
+    """Attention of the decoder: none (one fixed vector), Bahdanau's additive, Luong's dot product or bilinear form."""
     dropout: float = 0.1
     """Dropout on embeddings, between layers and before the output."""
     max_len: int = 1024
@@ -120,7 +119,7 @@ class RecurrentDecoder(nn.Module):
         return dropout(self.readout(joined).tanh(), self.config.dropout, self.training)
 
     def attend(self, z: Float[Tensor, "B T D"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
-        """Return the context vector of each decoder state. The beams of a sentence are further queries to its one
+        """Return the context vector of each decoder state. Beams of a sentence are further queries to its one
         source."""
         assert self.kernel is not None and cache.keys is not None and cache.values is not None
         q = self.query(z).reshape(len(cache.keys), 1, -1, z.shape[-1])

@@ -21,8 +21,7 @@ GATES: dict[str, Activation] = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh":
 
 
 class Unsupported(ValueError):  # noqa: N818
-    """The model cannot be recorded as a program, for the reason given. It still decodes through `prefill` and
-    `step`."""
+    """The model cannot be recorded as a program; it still decodes through `prefill` and `step`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +148,7 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """Attention of one query a row over the pages of its sequence, up to its own position; or over all of its
-    source."""
+    """Attention of one query a row over the pages of its sequence, up to its own position; or over its source."""
 
     q: Columns
     out: Columns
@@ -199,8 +197,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Program:
-    """Operations in order, and the width of each buffer. Logits are in the buffer `scores`, a row for each wanted
-    one."""
+    """Operations in order, and the width of each buffer. Logits are in the buffer `scores`, a row for each wanted."""
 
     operations: list[Operation] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)

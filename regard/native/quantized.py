@@ -341,8 +341,7 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
         return "bytes" if many and kind == "int8" else cast(Kind, kind)
 
     def replace(parent: nn.Module, inner: Kind, causal: bool | None) -> None:
-        """Replace each child after its own children, freeing its matrix before the next. `causal` is None outside of
-        stacks."""
+        """Replace each child after its own children, freeing its matrix first. `causal` is None outside of stacks."""
         for name in list(parent._modules):
             child = parent._modules[name]
             if child is None or isinstance(child, Position | Quantized):

@@ -38,8 +38,7 @@ class BlockConfig:
     ffn_dim: int = 2048
     """Hidden width of the feed-forward layer."""
     activation: Activation = "relu"
-    """Activation of the feed-forward layer; the last three multiply two projections, `-tanh` is GPT-2's
-    approximation."""
+    """Activation of the feed-forward layer; the last three are gated, `-tanh` is GPT-2's approximation."""
     norm: Norm = "layer"
     """LayerNorm or RMSNorm."""
     norm_place: NormPlace = "pre"

@@ -1,5 +1,4 @@
-"""Dropout with cheap random bits: PyTorch generates one random word a number, which on a CPU costs more than the
-product."""
+"""Dropout with cheap random bits: PyTorch's one random word for each number costs more than the product on a CPU."""
 
 import torch
 from jaxtyping import Float

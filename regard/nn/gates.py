@@ -71,8 +71,7 @@ def free_weights(
 
 
 def free_candidates(x: Float[Tensor, "B T C"], candidate: Map, score: Score) -> Mixed:
-    """Step 2: candidates f(x_i) depend on no state. All positions are computed at once; order enters through the mask
-    alone."""
+    """Step 2: candidates f(x_i) depend on no state. All positions are computed at once; order is in the mask alone."""
     candidates = candidate(x)
     return mix(score(x, candidates), candidates)
 
@@ -86,8 +85,7 @@ def separate_keys_and_values(x: Float[Tensor, "B T C"], candidate: Map, query: M
 def several_heads(
     x: Float[Tensor, "B T C"], candidate: Map, heads: Sequence[tuple[Map, Map, Map]]
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T T"]]:
-    """Step 4: step 3 for each (query, key, value), concatenated: causal multi-head attention before its output
-    matrix."""
+    """Step 4: step 3 for each (query, key, value), concatenated: causal multi-head attention without output matrix."""
     outputs = [separate_keys_and_values(x, candidate, *head) for head in heads]
     return torch.cat([mixed for mixed, _ in outputs], dim=-1), torch.stack([weights for _, weights in outputs], dim=1)
 
@@ -95,8 +93,7 @@ def several_heads(
 def hard_lookup(
     q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"], v: Float[Tensor, "B H S C"]
 ) -> Float[Tensor, "B H T C"]:
-    """Return the value of the key with the largest q·k (the first of several): a dictionary. Only values have a
-    gradient."""
+    """Return the value of the key with the largest q·k (the first of several). Only values have a gradient."""
     best = (q @ k.transpose(-1, -2)).argmax(dim=-1, keepdim=True)
     return v.gather(2, best.expand(*best.shape[:3], v.shape[-1]))
 

@@ -81,7 +81,6 @@ class BoxHead(nn.Module):
 
 
 def split_predictions(answers: Float[Tensor, "*N C"]) -> tuple[Float[Tensor, "*N L"], Float[Tensor, "*N 4"]]:
-    """Split a detector's outputs into logits (labels and "no object") and boxes: centre (column, row), width, height in
-    [0, 1]."""
+    """Split a detector's outputs into logits and boxes: centre (column, row), width, height in [0, 1]."""
     scores, boxes = answers.split([answers.shape[-1] - 4, 4], dim=-1)
     return scores, boxes.sigmoid()

@@ -216,8 +216,7 @@ class padding(Mask):  # noqa: N801
 
 @dataclass(frozen=True, eq=False)
 class valid_keys(Mask):  # noqa: N801
-    """Keys whose flag is True in each row, wherever they lie: such as the cells of a padded feature map that belong to
-    the image."""
+    """Keys whose flag is True in each row, wherever they lie: such as cells of a feature map without padding."""
 
     real: Bool[Tensor, "B S"]
     is_keywise = True

@@ -63,8 +63,7 @@ class Tape:
 
     @contextmanager
     def random(self, index: int) -> Iterator[None]:
-        """Give a part the same random numbers in both passes. Saving a generator state for each would fragment the
-        heap."""
+        """Give a part the same random numbers in both passes. Saving generator states would fragment the heap."""
         before = [generator.get_state() for generator in self.generators]
         try:
             for generator in self.generators:
@@ -86,8 +85,7 @@ class Tape:
         self.room = {tensor: torch.empty_like(tensor) for tensor in dict.fromkeys(fresh)}
 
     def undo(self, index: int, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert tensor part: move the streams before it; return the gradients of its input and of what else it has
-        read."""
+        """Invert one part: move the streams before it; return the gradients of its input and of its other tensors."""
         part, others = self.parts[index]
         b, c = self.streams
         modules, had = self.buffers[index]
@@ -153,7 +151,7 @@ class Streams:
     tape: Tape | None
 
     def add(self, part: Part, *modules: nn.Module) -> "Streams":
-        """Apply tensor part of a layer, which consists of these modules."""
+        """Apply one part of a layer, which consists of these modules."""
         if self.tape is None:
             return Streams(self.b, self.a + part(self.b), None)
         with torch.no_grad(), self.tape.random(len(self.tape.parts)):

@@ -97,8 +97,7 @@ class Stack(nn.Module):
         return self.norm(y.join() if isinstance(y, Streams) else y)
 
     def streams(self, x: Float[Tensor, "B T D"], context: Tensor | None, bias: Bias | None, *, taped: bool) -> Streams:
-        """Return the input as two streams; with gradients, parts may read the context and the parameters of the
-        bias."""
+        """Return the input as two streams; with gradients, parts may read the context and the bias's parameters."""
         if not taped or not torch.is_grad_enabled():
             return Streams(x, x, None)
         others = [] if context is None else [context]

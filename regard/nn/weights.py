@@ -88,8 +88,7 @@ def weights_of(
     scale: float | None = None,
     **ignored: Any,
 ) -> Float[Tensor, "B N T S"]:
-    """Recompute the attention weights of one call without dropout, for a selection of heads; RNG and kernel state are
-    kept."""
+    """Recompute attention weights of one call without dropout, for a selection of heads; RNG and kernel are kept."""
     plain = not any(True for _ in (*kernel.parameters(), *kernel.buffers()))  # heads own nothing: any may go alone
     alone = heads if plain else None
     if alone is not None:

@@ -34,8 +34,7 @@ class Windows:
 
     @classmethod
     def fit(cls, grid: Grid, window: int, *, shifted: bool = False, within: Grid | None = None) -> "Windows":
-        """Return windows for a grid, no larger than the planned one (none: that grid); a single window is not
-        shifted."""
+        """Return windows for a grid, no larger than the planned one (none: that grid); a single one is not shifted."""
         side = max(1, min(within or grid))
         return cls(grid, min(side, window), window // 2 if shifted and side > window else 0)
 

@@ -1,5 +1,4 @@
-"""Contrastive losses: matching vectors must be identified among others (CLIP: Radford et al., 2021; SimCLR: Chen et
-al., 2020)."""
+"""Contrastive losses: a vector's partner must be identified among others (CLIP and SimCLR)."""
 
 import math
 from typing import Any

@@ -41,8 +41,7 @@ def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
 
 
 def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
-    """Return the generalised intersection over union of boxes given by corners (Rezatofighi et al., 2019); axes
-    broadcast."""
+    """Return the generalised intersection over union of boxes as corners (Rezatofighi et al., 2019); axes broadcast."""
 
     def area(low: Tensor, high: Tensor) -> Tensor:
         return (high - low).clamp(min=0).prod(-1)

@@ -48,8 +48,7 @@ class Kernel(nn.Module):
     weighs: ClassVar[bool] = True
     """Whether it can return its weights."""
     any_mask: ClassVar[bool] = True
-    """Whether it takes every mask; otherwise only masks on keys, as padding, and `causal()` if it can hide the
-    future."""
+    """Whether it takes every mask; otherwise only masks on keys, as padding, and `causal()` if it is causal."""
     dense: ClassVar[bool] = False
     """Whether every visible key gets a weight; otherwise weights of zero mark keys that the kernel left out."""
     plain_keys: ClassVar[bool] = False

@@ -10,8 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def again(function: Callable[..., Any], *inputs: Any, random: bool = False) -> Any:
-    """`function(*inputs)` with activation checkpointing: only its inputs are kept; `random` if it uses random
-    numbers."""
+    """`function(*inputs)` with activation checkpointing; `random` if it uses random numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=random)

@@ -36,8 +36,7 @@ def repeat_heads(x: Float[Tensor, "B G S K"], heads: int) -> Float[Tensor, "B H 
 
 @register_kernel("full")
 class Full(Kernel):
-    """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1, 1.0 is the plain dot
-    product."""
+    """softmax(q·kᵀ · scale + bias) · v; scale 1/√K keeps the variance of the scores at 1."""
 
     dense = True
 

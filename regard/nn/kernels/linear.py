@@ -143,8 +143,7 @@ def read(phi: Features, state: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pass_by(phi: Features, state: Tensor, q: Tensor, k: Tensor, v: Tensor, real: Real) -> tuple[Tensor, Tensor]:
-    """Return the causal output of a chunk and the next state: a triangle of products, and earlier keys through the
-    state."""
+    """Return the causal output of a chunk and the next state: a triangle of products, earlier keys via the state."""
     asks, keys, values = (x.to(state.dtype) for x in (phi(q, key=False), phi(k, key=True), counted(v, real)))
     near = (asks @ keys.transpose(-1, -2)).tril()
     return mixed(near @ values + asks @ state).to(v.dtype), state + keys.transpose(-1, -2) @ values

@@ -90,8 +90,7 @@ def stretch(x: Tensor, first: int, end: int) -> Tensor:
 def band(
     T: int, S: int, *, start: int = 0, before: int, after: int, chunk: int | None = None, lanes: int = 1
 ) -> list[Group]:
-    """Groups for a band: query i, at position start + i, sees keys from `before` positions before it to `after` after
-    it."""
+    """Groups for a band: query i, at position start + i, sees keys from `before` before it to `after` after it."""
     size = max(1, min(T, chunk or max(32, min(before, 256))))
     together = max(1, TOGETHER // (size * lanes))
     tiles = -(-T // size)
