@@ -73,5 +73,5 @@ def test_what_stands_behind_is_mostly_seen() -> None:
 
 @pytest.mark.parametrize("how", [dict(fewest=0), dict(most=7), dict(size=8), dict(fewest=3, most=2)])
 def test_impossible_scenes_are_refused(how: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"1 to 6 things|at least 16"):
+    with pytest.raises(ValueError, match=r"1 to 6 objects|at least 16"):
         scene(np.random.default_rng(0), **how)

@@ -99,7 +99,7 @@ def test_a_cnn_without_attention_has_no_detours(larger, tmp_path, capsys):
     fit(recipe("cnn-attention", FEW | {"model.attention": 0, "model.dim": 8}), tmp_path / "cnn", quiet=True)
     words = ["--data.images", larger, "--out", tmp_path / "out", "--quiet"]
     said = fails(capsys, "finetune", tmp_path / "cnn", "--tune", "lora", *words)
-    assert "no attention to put detours beside; use --data.tune all or head" in said
+    assert "no attention to add LoRA adapters to; use --data.tune all or head" in said
 
 
 @pytest.mark.parametrize("tune", ["all", "head", "lora"])

@@ -223,7 +223,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "no suffix of an image" in fails(capsys, *words, tmp_path / "c.txt")
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")
-    assert "completes pictures, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
+    assert "completes images, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
     assert "pixel by pixel" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
