@@ -20,7 +20,6 @@ from regard.models import Bert, BertConfig
 from regard.recipes.finetune import TextExample
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.tasks import EvalSet, Option, Samples, Scored, TextEncoder, Verb
-from regard.tasks.prepared_text import read_encoder
 from regard.tasks.text_encoder import text_inputs
 from regard.train.config import TrainConfig
 
@@ -67,9 +66,7 @@ class NumberEstimator(TextEncoder):
     )  # fmt: skip
     data = (NumbersConfig,)
     examples = ""
-
-    def read(self, *inputs: Any, **options: Any) -> Any:
-        return read_encoder(self, *inputs, answers="number", **options)
+    output = "number"
 
     def estimate(self, texts: Sequence[str], *, digits: int = 0) -> list[dict[str, float]]:
         return [{"number": round(TOP * float(row), digits)} for row in self.logits(self.frame(texts))]
