@@ -186,7 +186,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
         ("lm", ["look", "RUN", "a cat", "--word", "cat"], "give a list of at least two"),
         ("bert", ["look", "RUN", "a cat", "a dog", "--word", "cat"], "text 2 does not have the word 'cat'"),
         ("lm", ["finetune", "RUN", "--task", "tag"], "RUN is a gpt; tag needs an encoder such as bert"),
-        ("bert", ["finetune", "RUN", "--task", "instruct"], "RUN is a bert; instructions are for models that continue"),
+        ("bert", ["finetune", "RUN", "--task", "instruct"], "RUN is a bert; instructions are for language models"),
         ("bert", ["train", "t5", "--data.base", "RUN"], "RUN is a bert; t5 starts from a T5"),
         (
             "bert",
