@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from regard.inside.page.health import MOST, Axes, page
-from tests.train.test_history import FINDING, WATCH, run_of
+from tests.doctor.test_history import FINDING, WATCH, run_of
 
 STEPS = [{"step": i, "loss": 5 / i} for i in range(1, 3 * MOST)]
 SPIKE = {"at": 40, "loss": 4.0, "usual": 0.1, "batch": "batch 3 of epoch 0 (examples 1, 2)", "passed": True}
