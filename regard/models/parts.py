@@ -47,7 +47,7 @@ def blocks(tower: nn.Module) -> list[nn.Module]:
     if members := [part for path, part in named if re.search(r"(^|\.)blocks\.\d+$", path)]:
         return members
     lists = [part for part in tower.modules() if isinstance(part, nn.ModuleList)]
-    return list(max(lists, key=len)) if lists else [tower]
+    return list(max(lists, key=lambda part: len(part))) if lists else [tower]
 
 
 def stacks(model: nn.Module) -> dict[str, Stack]:

@@ -124,7 +124,7 @@ def read_prompt(
     """A text as a language model reads it, with `target` tokens behind it, or behind the first ones that are `kept`."""
     check_texts(task, texts, 1, isinstance(target, str))
     model, tokenizer, (text,) = task.model, task.tokenizer, texts
-    front, target = list(task.front), check_tokens(model, target or ())
+    front, target = list(task.front), check_tokens(model, list(target or ()))  # type: ignore[arg-type]
     whole = [*front, *tokenizer.encode(text)][: model.config.max_len if cut else None]
     first = max(1, len(front))
     if kept is not None and not first <= kept <= len(whole):

@@ -127,7 +127,7 @@ def test_each_view_is_drawn_as_it_was_computed(look, told, visit, name):
     box.fill(OTHER)
     page.keyboard.press("Enter")
     first, other = found["choices"]
-    expect(said(page, "rests")).to_contain_text(f"Score of “{first}” less that of “{other}”")
+    expect(said(page, "rests")).to_contain_text(f"Logit of “{first}” less that of “{other}”")
     check_heads(page, found["layers"])
     for number, stack in enumerate(found["positions"], 1):
         shares = torch.tensor(stack["shares"][::-1])

@@ -119,7 +119,7 @@ class TokenStates:
 
 
 def in_batches(
-    task: Any, items: Sequence[Any], run: Callable[[Prepared, dict[str, Tensor]], Sequence[Tensor]]
+    task: Any, items: Sequence[Any], run: Callable[[Prepared, dict[str, Tensor]], Tensor]
 ) -> Iterator[tuple[Prepared, Tensor]]:
     """Read examples and `run` those of one shape together; each example with its row, in order."""
     for first in range(0, len(items), BATCH):

@@ -42,7 +42,7 @@ class Page:
     """
 
     def __init__(
-        self, task: Any, *inputs: Any, target: Sequence[int] | None = None, kept: int | None = None,
+        self, task: Any, *inputs: Any, target: str | Sequence[int] | None = None, kept: int | None = None,
         off: Iterable[Head] = (), name: str = "",
     ) -> None:  # fmt: skip
         self.task, self.model, self.inputs, self.name = task, task.model, inputs, name

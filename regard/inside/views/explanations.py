@@ -80,10 +80,10 @@ def show_tokens(prepared: Prepared, view: str) -> Shown:
 
 def on_image(prepared: Prepared, maps: dict[str, Tensor], title: str) -> Callable[[Any], Any]:
     """A function that draws maps of tokens' weights on their image; the prefix is left out."""
-    sequence, pixels = prepared.sequences[0], prepared.image
-    assert pixels is not None and sequence.grid is not None
+    sequence, pixels, grid = prepared.sequences[0], prepared.image, prepared.sequences[0].grid
+    assert pixels is not None and grid is not None
     cells = {name: one[sequence.prefix :] for name, one in maps.items()}
-    return lambda path: draw_on_image(pixels, sequence.grid, cells, path, title)
+    return lambda path: draw_on_image(pixels, grid, cells, path, title)
 
 
 def show_ablation(prepared: Prepared) -> Shown:
