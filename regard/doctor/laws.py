@@ -88,7 +88,7 @@ def padding_has_no_gradient(model: Any, inputs: Inputs, padded: str, sequence: s
     vocab = model.config.vocab_size
     hidden, unique = padding_of(inputs, padded), all_different(inputs, vocab)
     features = model.features(**unique)
-    features = features[~hidden] if padded == sequence else features
+    features = features[~hidden] if features.shape[:2] == hidden.shape else features
     reach = reach_of_tokens(model, (features * direction(features)).sum(), vocab)
     assert reach[unique[padded][hidden]].eq(0).all(), f"a gradient flows into the padding of {padded!r}"
     assert reach[unique[padded][~hidden]].gt(0).all(), f"some real token of {padded!r} has no gradient"

@@ -37,22 +37,15 @@ class NumbersConfig(TextData):
         return [n for n in range(TOP) if n % 10 != 7], [n for n in range(TOP) if n % 10 == 7]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EstimatorConfig(BertConfig):
-    """Sizes of an encoder without a head of BERT's."""
-
-    task: str = "none"
-    pooler: bool = False
-    types: int = 0
-
-
 @register_model("estimator")
 class Estimator(Bert):
     """An encoder, and a number read off the mean of its tokens."""
 
-    config_class = EstimatorConfig
     task = "estimate"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"tiny": dict(dim=64, depth=2, heads=2, ffn_dim=128, max_len=64)}
+    small: ClassVar[dict[str, Any]] = dict(
+        task="none", pooler=False, types=0, dim=64, depth=2, heads=2, ffn_dim=128, max_len=64
+    )
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"tiny": small}
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -94,7 +87,7 @@ class NumberEstimator(TextEncoder):
 
 @register_recipe("estimate")
 def recipe(data: Mapping[str, Any]) -> Recipe:
-    model = EstimatorConfig(vocab_size=64, **Estimator.presets["tiny"])
+    model = BertConfig(vocab_size=64, **Estimator.presets["tiny"])
     train = TrainConfig(steps=300, batch_tokens=2048, lr=2e-3, smoothing=0.0, eval_every=100, save_every=100)
     return Recipe(name="estimate", family="estimator", model=model, data=NumbersConfig(), train=train)
 
