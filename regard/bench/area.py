@@ -60,8 +60,8 @@ class AreaConfig:
         heads, half = self.dim // HEAD, self.depth // 2
         return {
             "vit": preset(
-                "vit", "vit-b/16", image=side, patch=self.patch, dim=self.dim, depth=self.depth, heads=heads, ffn_dim=4 * self.dim,
-                pooling="mean",
+                "vit", "vit-b/16", image=side, patch=self.patch, dim=self.dim, depth=self.depth, heads=heads,
+                ffn_dim=4 * self.dim, pooling="mean",
             ),
             "swin": preset(
                 "swin", "swin-t", image=side, patch=self.patch, dim=self.dim, depths=(self.depth - half, half),

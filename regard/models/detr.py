@@ -107,9 +107,6 @@ class DETRConfig:
         return math.prod(self.grid)
 
 
-SMALL: dict[str, Any] = dict(bottleneck=False, frozen=False, dropout=0.0)
-
-
 @register_model("detr")
 class DETR(nn.Module):
     """A ResNet, an encoder of its cells, and a decoder of queries that each predict one object, or none."""
@@ -117,18 +114,15 @@ class DETR(nn.Module):
     config_class = DETRConfig
     task = "detect"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": SMALL | dict(
-            image=64, stem=32, widths=(64, 96), blocks=(1, 1), queries=10, dim=96, depth=2, decoder_depth=3, heads=4,
-            ffn_dim=256,
+        "tiny": dict(
+            bottleneck=False, frozen=False, dropout=0.0, image=64, stem=32, widths=(64, 96), blocks=(1, 1), queries=10,
+            dim=96, depth=2, decoder_depth=3, heads=4, ffn_dim=256,
         ),
         "detr-r18": dict(widths=(64, 128, 256, 512), blocks=(2, 2, 2, 2), bottleneck=False),
         "detr-r50": dict(),
         "detr-r101": dict(blocks=(3, 4, 23, 3)),
     }  # fmt: skip
-    small: ClassVar[dict[str, Any]] = dict(
-        image=(37, 53), channels=2, stem=5, widths=(8, 12), blocks=(1, 2), labels=tuple("abcde"), queries=5,
-        contents=True, dim=24, heads=3, depth=1, decoder_depth=2, ffn_dim=29, norm_place="pre",
-    )  # fmt: skip
+    small: ClassVar[dict[str, Any]] = presets["tiny"] | dict(contents=True, image=37, widths=(8, 12), dim=24, depth=1)
 
     def __init__(self, config: DETRConfig) -> None:
         super().__init__()
