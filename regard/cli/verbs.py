@@ -68,7 +68,7 @@ def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
     task.verb("generate").check_options({"propose": True}, "an encoder–decoder")
     if lookup:
         return {"propose": Lookup()}
-    small = load_for("generate", draft)
+    small = load_for("generate", str(draft))
     if small.tokenizer.inner.get_vocab() != task.tokenizer.inner.get_vocab():
         raise ValueError(f"{draft} has another vocabulary than the model; its drafts would mean other words")
     return {"propose": Draft(small.model)}

@@ -67,7 +67,8 @@ def cost(
     weights = parts.parameters()
     total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
     per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
-    notes = (module.cost_note(training) for module in model.modules() if hasattr(module, "cost_note"))
+    noted: list[Any] = list(model.modules())
+    notes = (module.cost_note(training) for module in noted if hasattr(module, "cost_note"))
 
     def sized(numbers: dict[str, int]) -> dict[str, int]:
         return {name: number * bytes_per_number for name, number in numbers.items() if number}
@@ -121,7 +122,7 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
     inputs = {}
     for name, parameter in inspect.signature(model.forward).parameters.items():
         if parameter.default is parameter.empty:
-            names = AXES.get(name) or getattr(parameter.annotation, "dim_str", "B T")
+            names: str = AXES.get(name) or str(getattr(parameter.annotation, "dim_str", "B T"))
             floating = name == "pixels" or "float32" in getattr(parameter.annotation, "dtypes", ())
             shape = [axes[axis] if axis in axes else int(axis) for axis in names.split()]
             inputs[name] = torch.empty(shape, device="meta", dtype=torch.float32 if floating else torch.int64)
@@ -154,7 +155,9 @@ def single_pass(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
     inputs = inputs_of(model.train(setting.training), setting)
     seen = Walk(model, inputs)
     if features := getattr(model, "features", None):
-        model.features = partial(seen.until_features, features)
+        model.features = partial(  # type: ignore[assignment]
+            seen.until_features, features
+        )
     with torch.set_grad_enabled(setting.training), seen.watched():
         outputs = getattr(model, "outputs", model.forward)(**inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -241,7 +244,8 @@ class Parts:
 
     def module(self, path: str) -> str:
         """The model's own module that a path leads into, or a name that a module on the way states."""
-        module, names = self.model, path.split(".")
+        module: Any = self.model
+        names = path.split(".")
         for name in names:
             module = getattr(module, name, None) if path else None
             if not isinstance(module, nn.Module):

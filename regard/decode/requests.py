@@ -83,7 +83,7 @@ def check_inputs(request: Request, model: Any) -> None:
         reads, got = (", ".join(names) or "nothing" for names in (model.reads, request.inputs))
         raise ValueError(f"beside its prompt this model reads {reads}, got {got}; set inputs to what it reads")
     vocab_size = getattr(model.config, "vocab_size", 2**31)
-    ids = {name: values.tolist() for name, values in request.sequences.items()}
+    ids: dict[str, Any] = {name: values.tolist() for name, values in request.sequences.items()}
     for name, values in ids.items():
         if not values:
             raise ValueError(f"{name} is empty; give at least one token")

@@ -83,9 +83,10 @@ class Paged(Runner):
         for stack in (parts.stack, *([parts.source[1]] if parts.source else [])):
             if stack.position.limit is not None:
                 self.max_positions = min(self.max_positions, stack.position.limit)
-        attention = parts.stack.blocks[0].attention
+        block: Any = parts.stack.blocks[0]
+        attention = block.attention
         shape = (len(parts.stack.blocks), -1, 2, attention.kv_heads, page, attention.head_dim)
-        like = parts.stack.blocks[0].norms["attention"].weight
+        like = block.norms["attention"].weight
         page_bytes = abs(int(np.prod(shape))) * like.element_size()
         self.pages = max(1, memory // page_bytes)
         # Uninitialised: memory that is never used is never allocated by the operating system.
@@ -144,5 +145,5 @@ class Paged(Runner):
 
 def batch_of(tables: Tables, ids: list[int], positions: list[int], sequences: list[int], wanted: list[int]) -> Batch:
     """Return a program's input: lists as arrays, and the page tables."""
-    arrays = (np.array(numbers, dtype=np.int32) for numbers in (ids, positions, sequences, wanted))
-    return Batch(*arrays, tables.own, tables.source, tables.source_lengths)
+    arrays = [np.array(numbers, dtype=np.int32) for numbers in (ids, positions, sequences, wanted)]
+    return Batch(arrays[0], arrays[1], arrays[2], arrays[3], tables.own, tables.source, tables.source_lengths)

@@ -26,7 +26,8 @@ def evaluate(
     path = find(run)
     task = load(path, quantize)
     if few_shot is not None:
-        task.verb("generate") or refuse_prompts()
+        if task.verb("generate") is None:
+            raise ValueError("examples in a prompt are for language models; score this one without --few-shot")
         data = chosen_data(ExamplesConfig(), None, {"data.task": "classify"} | dict(changes))
         return classify_by_prompt(task, data, few_shot, limit)
     return score(task, path, changes, limit, **options)
@@ -63,10 +64,6 @@ def chosen_data(own: Any, default: Any, changes: Mapping[str, Any]) -> Any:
 def same_file(first: Any, second: Any) -> bool:
     """Whether two paths name the same file or folder."""
     return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()
-
-
-def refuse_prompts() -> None:
-    raise ValueError("examples in a prompt are for models that continue texts; score this one without --few-shot")
 
 
 def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int | None) -> Scored:

@@ -46,8 +46,8 @@ def blocks(tower: nn.Module) -> list[nn.Module]:
     named = tower.named_modules(remove_duplicate=False)
     if members := [part for path, part in named if re.search(r"(^|\.)blocks\.\d+$", path)]:
         return members
-    lists = [part for part in tower.modules() if isinstance(part, nn.ModuleList)]
-    return list(max(lists, key=lambda part: len(part))) if lists else [tower]
+    lists: list[Any] = [part for part in tower.modules() if isinstance(part, nn.ModuleList)]
+    return list(max(lists, key=lambda part: len(list(part)))) if lists else [tower]
 
 
 def stacks(model: nn.Module) -> dict[str, Stack]:

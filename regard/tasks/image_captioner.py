@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class Caption:
 class ImageCaptioner(ImageEncoder, EngineTask):
     """Describes images in words."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="caption", does="captions images",
             options=(
@@ -47,7 +47,7 @@ class ImageCaptioner(ImageEncoder, EngineTask):
             ),
         ),
     )  # fmt: skip
-    data = (CaptionsConfig,)
+    data: ClassVar[tuple[type, ...]] = (CaptionsConfig,)
 
     def __init__(
         self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]

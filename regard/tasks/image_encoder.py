@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,9 +42,9 @@ def opened(images: Sequence[ImageInput]) -> list[Image.Image]:
 class ImageEncoder(Task):
     """An image model: a vector for each image. Its subclasses use the head that it was trained with."""
 
-    inputs = ("image",)
-    verbs: tuple[Verb, ...] = (EMBED,)
-    data: tuple[type, ...] = (UnlabelledConfig,)
+    inputs: ClassVar[tuple[str, ...]] = ("image",)
+    verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
+    data: ClassVar[tuple[type, ...]] = (UnlabelledConfig,)
 
     def __init__(self, model: Any, preparation: Preprocessing) -> None:
         self.model, self.preparation = model.eval(), preparation
@@ -182,8 +182,8 @@ class ImageEncoder(Task):
 class ImageClassifier(ImageEncoder):
     """Labels images."""
 
-    verbs = (Verb(name="classify", does="labels images"), EMBED)
-    data = (ImagesConfig,)
+    verbs: ClassVar[tuple[Verb, ...]] = (Verb(name="classify", does="labels images"), EMBED)
+    data: ClassVar[tuple[type, ...]] = (ImagesConfig,)
 
     output = "labels"
 

@@ -20,7 +20,7 @@ from regard.tasks.text_encoder import EMBED
 class ImageRestorer(ImageEncoder):
     """Reconstructs masked patches of images, and embeds images."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="complete", does="completes images",
             options=(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,8 +30,8 @@ from regard.tokens.export import export_tokenizer
 class ImageTextMatcher(ImageEncoder):
     """CLIP's task: vectors of images and of texts in one space."""
 
-    inputs = ("image", "text")
-    verbs = (
+    inputs: ClassVar[tuple[str, ...]] = ("image", "text")
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="classify", does="labels images by texts",
             options=(Option(name="labels", kind=tuple, help="The texts that an image may match."),),
@@ -39,7 +39,7 @@ class ImageTextMatcher(ImageEncoder):
         EMBED,
     )  # fmt: skip
 
-    data = (PairedConfig,)
+    data: ClassVar[tuple[type, ...]] = (PairedConfig,)
 
     def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preparation)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -43,8 +43,10 @@ LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbid
 class LanguageModel(EngineTask, TextTask):
     """Continues texts."""
 
-    verbs = (Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),)
-    data = (TextConfig, ExamplesConfig)
+    verbs: ClassVar[tuple[Verb, ...]] = (
+        Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),
+    )
+    data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:

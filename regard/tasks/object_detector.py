@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -34,14 +34,14 @@ class Detection:
 class ObjectDetector(ImageEncoder):
     """Finds objects in images."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="detect", does="finds objects in images",
             options=(Option(name="threshold", kind=float, default=0.5, limits=(0, 1), help="Least probability."),),
         ),
     )  # fmt: skip
 
-    data = (BoxesConfig,)
+    data: ClassVar[tuple[type, ...]] = (BoxesConfig,)
 
     def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
         """The objects in each image with at least this probability, the most probable first."""

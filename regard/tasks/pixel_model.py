@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -24,8 +24,8 @@ from regard.tokens.pixel_tokenizer import PixelTokenizer
 class PixelModel(EngineTask):
     """Generates images pixel by pixel."""
 
-    inputs = ("pixels",)
-    verbs = (
+    inputs: ClassVar[tuple[str, ...]] = ("pixels",)
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="complete", does="completes images",
             options=(
@@ -37,7 +37,7 @@ class PixelModel(EngineTask):
         ),
     )  # fmt: skip
 
-    data = (PixelsConfig,)
+    data: ClassVar[tuple[type, ...]] = (PixelsConfig,)
 
     def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels

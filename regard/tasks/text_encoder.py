@@ -38,7 +38,7 @@ class TextTask(Task):
     """A task whose model has a tokenizer."""
 
     tokenizer: Tokenizer
-    examples: ClassVar[str] = ""
+    examples: ClassVar[Any] = ""
     """The kind of labelled examples that it is scored on: a value of `ExamplesConfig.task`."""
     frame_of_export: ClassVar[Frame] = "both"
     """The special tokens around a text in an exported tokenizer."""
@@ -73,9 +73,9 @@ class TextTask(Task):
 class TextEncoder(TextTask):
     """A text encoder; its subclasses use the head that it was trained with."""
 
-    verbs = (EMBED,)
+    verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
     learns = ("classify", "tag", "answer")
-    data = (ExamplesConfig,)
+    data: ClassVar[tuple[type, ...]] = (ExamplesConfig,)
     examples = "embed"
 
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -87,11 +87,11 @@ def render_labels(answer: dict[str, Any], count: int | None = 1) -> str:
 class MaskFiller(TextEncoder):
     """Predicts the tokens at masked positions."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(name="fill", does="fills in hidden words", options=(Option(name="count", kind=int, default=5),)),
         EMBED,
     )
-    data = (MaskedConfig,)
+    data: ClassVar[tuple[type, ...]] = (MaskedConfig,)
     examples = ""
 
     output = "fill"
@@ -153,7 +153,7 @@ class MaskFiller(TextEncoder):
 class TextClassifier(TextEncoder):
     """Labels texts."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="classify", does="labels texts",
             options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
@@ -193,7 +193,7 @@ class TextClassifier(TextEncoder):
 class EntityTagger(TextEncoder):
     """Finds entities."""
 
-    verbs = (Verb(name="tag", does="tags entities"), EMBED)
+    verbs: ClassVar[tuple[Verb, ...]] = (Verb(name="tag", does="tags entities"), EMBED)
     examples = "tag"
 
     output = "tags"
@@ -205,9 +205,9 @@ class EntityTagger(TextEncoder):
             if len(text) > self.context:
                 raise ValueError(f"text {number} has {len(text):,} tokens, the context is {self.context:,}; split it")
         results = []
-        for text, frame, logits in zip(texts, framed, self.logits(framed), strict=True):
+        for words, frame, logits in zip(texts, framed, self.logits(framed), strict=True):
             best = logits.softmax(-1).max(-1)
-            results.append(entities(text, frame, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
+            results.append(entities(words, frame, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
         return results
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
@@ -277,7 +277,7 @@ def split_tag(name: str) -> tuple[str, str]:
 class QuestionAnswerer(TextEncoder):
     """Answers questions by a span of a passage, or says that the passage does not answer."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="answer", does="answers questions", input="question",
             options=(Option(name="passages", each=True, help="The text that holds the answer, for each question."),),

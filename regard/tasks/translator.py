@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -51,11 +51,11 @@ BEAM_OPTIONS = (
 class Translator(EngineTask, TextTask):
     """Translates texts with an encoder–decoder."""
 
-    verbs = (
+    verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
         Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
     )
-    data = (PairsConfig, SpansConfig)
+    data: ClassVar[tuple[type, ...]] = (PairsConfig, SpansConfig)
     frame_of_export = "end"
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:

@@ -180,7 +180,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
             "leaves 0 tokens of passage beside a question",
         ),
         ("spans", ["eval", "RUN"], "RUN was only pre-trained; train it for tasks: regard train t5 --data.base RUN"),
-        ("classify", ["eval", "RUN", "--few-shot", "2"], "examples in a prompt are for models that continue texts"),
+        ("classify", ["eval", "RUN", "--few-shot", "2"], "examples in a prompt are for language models"),
         ("classify", ["eval", "RUN", "--data.task", "tag"], "RUN was trained to classify; leave out --data.task tag"),
         ("classify", ["eval", "RUN", "--data.tset", "x"], "unknown key 'tset'; did you mean 'test'?"),
         ("lm", ["look", "RUN", "a cat", "--word", "cat"], "give a list of at least two"),

@@ -187,7 +187,7 @@ def test_few_shot_takes_the_likeliest_label(tiny):
 
 
 def test_few_shot_is_for_models_that_write(tiny):
-    with pytest.raises(ValueError, match="examples in a prompt are for models that continue texts"):
+    with pytest.raises(ValueError, match="examples in a prompt are for language models"):
         scores.evaluate(tiny.run("classify"), {}, few_shot=2)
     with pytest.raises(ValueError, match="--few-shot is for classification, not for tag"):
         scores.evaluate(tiny.run("lm"), {"data.task": "tag"} | tiny.files["tag"], few_shot=2)

@@ -20,7 +20,8 @@ from regard.tokens import Tokenizer
 
 SIZES = dict(dim=16, heads=2, ffn_dim=24, depth=1, vocab_size=262, max_len=32)
 KINDS = {
-    "none": TextEncoder, "mask": MaskFiller, "pretrain": MaskFiller, "classify": TextClassifier, "tag": EntityTagger, "answer": QuestionAnswerer,
+    "none": TextEncoder, "mask": MaskFiller, "pretrain": MaskFiller, "classify": TextClassifier,
+    "tag": EntityTagger, "answer": QuestionAnswerer,
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class BoxedImages:
         """The images of a slice, or those where an array is true."""
         if isinstance(indices, slice):
             return BoxedImages(self.images[indices], self.names)
-        return BoxedImages([self.images[i] for i in np.flatnonzero(indices)], self.names)
+        return BoxedImages([self.images[i] for i in np.flatnonzero(indices).tolist()], self.names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
