@@ -140,11 +140,8 @@ def best(
     forbidden: Int32[Array, "F"] | None = None,
     threads: int | None = None,
 ) -> tuple[Int32[Array, "W N"], Float32[Array, "W N"]]:
-    """Return ids and log-probabilities of the `count` highest logits of each row, best first; of equals, the lower id
-    first.
-
-    Forbidden tokens are never chosen, but keep their share of the probability.
-    """
+    """Return ids and log-probabilities of the `count` highest logits of each row, best first (ties: lower id first);
+    forbidden tokens are never chosen, but keep their share of the probability."""
     library = _library()
     rows, width = scores.shape
     banned = np.zeros(0, np.int32) if forbidden is None else np.unique(forbidden).astype(np.int32)
@@ -161,10 +158,8 @@ def best(
 
 
 class Compiled:
-    """Runs a program; `pages` is the pool of keys and values. Buffers grow for batches of more than `max_rows`.
-
-    It works in buffers of its own: one run at a time, from one thread.
-    """
+    """Runs a program in buffers of its own, one run at a time; `pages` is the pool of keys and values. Buffers grow for
+    batches of more than `max_rows`."""
 
     def __init__(
         self,
