@@ -112,7 +112,7 @@ class Walk(TorchDispatchMode):
         if key in self.inputs and key not in self.saved and tensor.is_floating_point():
             self.kept[""] += self.inputs[key][1].numel()
         self.saved.add(key)
-        return tensor
+        return tensor.detach()  # with its history it would hold itself, and never die
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -178,8 +178,9 @@ class Walk(TorchDispatchMode):
         node: Any = output.grad_fn
         while type(node).__name__ != "_JoinBackward":
             node = node.next_functions[0][0]
-        before, widest = set(self.living), 0
+        widest = 0
         for part, _ in node.tape.parts:
+            before = set(self.living)
             if node.tape.bias is not None:
                 node.tape.bias.forget()
             with recomputing():
