@@ -1,7 +1,7 @@
 """Image captioning with visual attention (Xu et al., 2015): each word attends to the image.
 
 Unlike seq2seq.py and transformer.py: the decoder attends not to words but to cells of a convolutional feature map.
-pixels B C Y X → h B S D; recurrent: e_ti = f_att(s_{t−1}, h_i), α_t = softmax e_t, c_t = Σ α_ti h_i, s_t = RNN([y; c_t]);
+pixels B C Y X → h B S D; recurrent: e_ti = f_att(s_{t−1}, h_i), α_t = softmax e_t, c_t = Σ α_ti h_i, s_t = RNN(y, c_t);
 transformer: the decoder of transformer.py, whose cross-attention reads h
 """
 
