@@ -36,7 +36,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     if "image" not in loaded.inputs or loaded.verb("embed") is None:
         raise ValueError(f"{run} has no vector for an image; a probe is for encoders of images")
     learn, test = labelled(loaded, path, changes, labels or LABELS, limit)
-    untrained = ImageEncoder(fresh(loaded.model), loaded.preparation)
+    untrained = ImageEncoder(fresh(loaded.model), loaded.preprocessing)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
     trained, blank = (
         [features(one, learn.pixels), features(one, test.pixels)] for one in (loaded, untrained)

@@ -7,8 +7,8 @@ from regard.registry import register_modality
 
 IMAGE = register_modality("image")(
     Modality(
-        name="image", suffixes=SUFFIXES, file=PREPROCESSOR, load=load_preprocessing,
-        save=lambda preparation, path: save_preprocessing(path, preparation), read=read_image, receive=read_data_uri,
-        unit="images", field="image", widget="image",
+        name="image", suffixes=SUFFIXES, file=PREPROCESSOR, load=load_preprocessing, read=read_image,
+        save=lambda preprocessing, path: save_preprocessing(path, preprocessing), receive=read_data_uri, unit="images",
+        field="image", widget="image",
     )
 )  # fmt: skip

@@ -50,9 +50,9 @@ class ImageCaptioner(ImageEncoder, EngineTask):
     data: ClassVar[tuple[type, ...]] = (CaptionsConfig,)
 
     def __init__(
-        self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
+        self, model: Any, preprocessing: Preprocessing, tokenizer: Tokenizer, generation: dict[str, Any]
     ) -> None:
-        super().__init__(model, preparation)
+        super().__init__(model, preprocessing)
         self.tokenizer, self.generation = tokenizer, generation
 
     @classmethod

@@ -46,8 +46,8 @@ class ImageEncoder(Task):
     verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
     data: ClassVar[tuple[type, ...]] = (UnlabelledConfig,)
 
-    def __init__(self, model: Any, preparation: Preprocessing) -> None:
-        self.model, self.preparation = model.eval(), preparation
+    def __init__(self, model: Any, preprocessing: Preprocessing) -> None:
+        self.model, self.preprocessing = model.eval(), preprocessing
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageEncoder":
@@ -59,11 +59,11 @@ class ImageEncoder(Task):
 
     def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
         """Images preprocessed for the model: arrays (channels, rows, columns)."""
-        return [self.preparation(image) for image in opened(images)]
+        return [self.preprocessing(image) for image in opened(images)]
 
     def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
         """Normalised arrays for uint8 images (number, rows, columns, channels) of the model's own size."""
-        return list(self.preparation.numbers(arrays))
+        return list(self.preprocessing.numbers(arrays))
 
     @torch.inference_mode()
     def outputs(self, function: Callable[[Tensor], Any], pixels: Sequence[np.ndarray]) -> list[Tensor]:
@@ -141,9 +141,9 @@ class ImageEncoder(Task):
 
     def eval_preprocessing(self) -> Preprocessing:
         """The preprocessing of images that are scored: the model's own, resized to its size where none is stated."""
-        if self.preparation.target is not None:
-            return self.preparation
-        return replace(self.preparation, size=sides(self.model.config.image), shortest=None, longest=None)
+        if self.preprocessing.target is not None:
+            return self.preprocessing
+        return replace(self.preprocessing, size=sides(self.model.config.image), shortest=None, longest=None)
 
     def test_images(self, test: EvalSet, **options: Any) -> Any:
         """The preprocessed images of a test set: all of the named files, or the held-out ones of the run's own data."""
@@ -175,7 +175,7 @@ class ImageEncoder(Task):
 
     def export(self, out: Path) -> None:
         export_model(self.model, out)
-        save_preprocessing(out, self.preparation)
+        save_preprocessing(out, self.preprocessing)
 
 
 @register_task("classify-images")

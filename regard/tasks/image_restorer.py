@@ -44,7 +44,7 @@ class ImageRestorer(ImageEncoder):
         """For each image a row for `pixel_model.sheet`: masked and reconstructed versions, and the image itself."""
         if not images:
             raise ValueError("a masked autoencoder restores images; give an IMAGE")
-        arrays = np.stack([self.preparation.fit(image) for image in opened(images)])
+        arrays = np.stack([self.preprocessing.fit(image) for image in opened(images)])
         pairs = self.complete(arrays, count=count, seed=seed)
         return [[*(array for pair in row for array in pair), whole] for row, whole in zip(pairs, arrays, strict=True)]
 
@@ -67,7 +67,7 @@ class ImageRestorer(ImageEncoder):
         hidden = self.model.order(noise)[1][:, :, None]
         guessed = torch.where(hidden, self.model.in_pixels(self.model(x, noise), x), patches)
         blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).numpy() > 0
-        seen, whole = (self.preparation.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
+        seen, whole = (self.preprocessing.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
 
     def pasted(self, x: Float[Tensor, "B C Y X"], patches: Float[Tensor, "B T P"]) -> Float[Tensor, "B C Y X"]:

@@ -41,8 +41,8 @@ class ImageTextMatcher(ImageEncoder):
 
     data: ClassVar[tuple[type, ...]] = (PairedConfig,)
 
-    def __init__(self, model: Any, preparation: Preprocessing, tokenizer: Tokenizer) -> None:
-        super().__init__(model, preparation)
+    def __init__(self, model: Any, preprocessing: Preprocessing, tokenizer: Tokenizer) -> None:
+        super().__init__(model, preprocessing)
         self.tokenizer = tokenizer
 
     @classmethod
@@ -97,7 +97,7 @@ class ImageTextMatcher(ImageEncoder):
         vectors = self.embed_arrays(images.pixels), self.embed_texts(texts)
         scores, best = recall_scores(*vectors, images.captions, texts)
         if test.data.embedded:
-            single, labels = test.data.single_objects(test.limit, self.preparation)
+            single, labels = test.data.single_objects(test.limit, self.preprocessing)
             predicted = [row[0].label for row in self.classify(single.images(), labels)]
             expected = [captions[0] for captions in single.captions]
             scores["zero_shot_accuracy"] = label_scores(predicted, expected)["accuracy"]
@@ -130,7 +130,7 @@ class ImageTextMatcher(ImageEncoder):
     def export(self, out: Path) -> None:
         special = {name: getattr(self.tokenizer, name) for name in ("bos", "eos", "pad")}
         export_model(self.model, out, **special)
-        save_preprocessing(out, self.preparation)
+        save_preprocessing(out, self.preprocessing)
         export_tokenizer(self.tokenizer, out, frame="both", max_len=self.model.config.max_len)
 
 

@@ -53,7 +53,7 @@ class ObjectDetector(ImageEncoder):
 
     def detect_arrays(self, arrays: Sequence[np.ndarray], *, threshold: float = 0.0) -> list[list[Detection]]:
         """The objects in each uint8 image of (rows, columns, channels), already of the model's size."""
-        pixels = [self.preparation.numbers(array) for array in arrays]
+        pixels = [self.preprocessing.numbers(array) for array in arrays]
         return self.detections(self.outputs(self.model, pixels), [array.shape[:2] for array in arrays], threshold)
 
     read = read_scene
@@ -75,7 +75,7 @@ class ObjectDetector(ImageEncoder):
         return results
 
     def eval_preprocessing(self) -> Preprocessing:
-        return self.preparation
+        return self.preprocessing
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         boxes = self.test_images(test, names=self.model.config.labels)

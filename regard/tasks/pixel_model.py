@@ -52,7 +52,7 @@ class PixelModel(EngineTask):
 
     def arrays(self, images: Sequence[ImageInput]) -> np.ndarray:
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
-        fitted = [self.preparation.fit(image) for image in opened(images)]
+        fitted = [self.preprocessing.fit(image) for image in opened(images)]
         return np.stack(fitted) if fitted else np.empty((0, *self.shape), np.uint8)
 
     read = read_colours
@@ -105,14 +105,14 @@ class PixelModel(EngineTask):
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property
-    def preparation(self) -> Preprocessing:
+    def preprocessing(self) -> Preprocessing:
         """The preprocessing that gives an image the model's size."""
         return Preprocessing(channels=self.pixels.channels, size=(self.pixels.rows, self.pixels.columns))
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Bits per dimension, next to each pixel's histogram over the training images."""
-        images = images_of(test, self.preparation, part="test")
-        scores = pixel_scores(self.model, self.pixels, images, test.own.split(self.preparation)[0])
+        images = images_of(test, self.preprocessing, part="test")
+        scores = pixel_scores(self.model, self.pixels, images, test.own.split(self.preprocessing)[0])
         summary = (
             f"bits per dimension {scores['bits_per_dimension']:.3f}   (each pixel's own histogram "
             f"{scores['histograms']:.3f}; {scores['examples']:,} held-out images)"
@@ -120,7 +120,7 @@ class PixelModel(EngineTask):
         return Scored(scores=scores, outputs=[], summary=summary)
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
-        arrays = images_of(replace(test, limit=6), self.preparation).pixels
+        arrays = images_of(replace(test, limit=6), self.preprocessing).pixels
         rows = [[*several, whole] for several, whole in
                 zip(self.complete(arrays, count=4, sampling=Sampling()), arrays, strict=True)]  # fmt: skip
         commands = [
@@ -140,7 +140,7 @@ class PixelModel(EngineTask):
 BLANK = 90
 """The grey value of masked patches, and of rows that are not kept."""
 GAP, SIDE = 4, 96
-"""PixelTokenizer between the images of a sheet, and the side that small ones are enlarged to."""
+"""Pixels between the images of a sheet, and the side that small ones are enlarged to."""
 
 
 def sheet(rows: Sequence[Sequence[np.ndarray]]) -> Image.Image:

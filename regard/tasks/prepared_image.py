@@ -31,8 +31,8 @@ MOST_CELLS = 8192
 
 def pixels_of(task: Any, image: Any) -> tuple[np.ndarray, Tensor]:
     """An image (a path, or a Pillow image) at the model's size: its bytes, and the numbers that the model reads."""
-    bytes_ = task.preparation.fit(read_image(image))
-    return bytes_, torch.from_numpy(task.preparation.numbers(bytes_))[None].to(next(task.model.parameters()))
+    bytes_ = task.preprocessing.fit(read_image(image))
+    return bytes_, torch.from_numpy(task.preprocessing.numbers(bytes_))[None].to(next(task.model.parameters()))
 
 
 def check_images(task: Any, images: tuple[Any, ...], target: Any = None, kept: int | None = None) -> None:
@@ -146,7 +146,7 @@ def read_colours(
     """An image as the pixels that a model paints; `target` colours follow its upper half, then the model's own."""
     check_images(task, images, isinstance(target, str), kept)
     model, size = task.model, task.pixels
-    ids = [size.start, *size.encode(task.fit(images))[0].tolist()]
+    ids = [size.start, *size.encode(task.arrays(images))[0].tolist()]
     fixed = 1 + size.rows // 2 * size.columns
     if target is not None:
         if len(target) > len(ids) - fixed or size.start in target:

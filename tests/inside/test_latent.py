@@ -95,7 +95,7 @@ def test_places_of_pictures(name):
 def test_masked_autoencoder_reads_with_its_encoder_alone():
     sizes = dict(image=8, channels=1, patch=4, dim=12, depth=2, heads=2, ffn_dim=17)
     model = MAE(MAEConfig(**sizes, decoder_dim=12, decoder_depth=1, decoder_heads=2))
-    loaded = ImageEncoder(model, seeing.loaded(seeing.vit(image=8)).preparation)
+    loaded = ImageEncoder(model, seeing.loaded(seeing.vit(image=8)).preprocessing)
     assert len(blocks_of(read_example(loaded, seeing.picture(8, 8)))) == 2
     found = next(token_states(loaded, Examples([seeing.picture(8, 8)], ["a"], [], True), 1))
     assert found.grid == (2, 2)

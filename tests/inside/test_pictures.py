@@ -99,7 +99,7 @@ def captioner():
     sizes = dict(dim=12, heads=2, ffn_dim=9, widths=(4, 6), image=(12, 20), channels=1, max_len=9, dropout=0.0)
     tokenizer = word_pieces()
     model = spread_out(Captioner(CaptionerConfig(vocab_size=len(tokenizer), **sizes))).eval()
-    how = loaded(model).preparation
+    how = loaded(model).preprocessing
     told = GENERATION | dict(num_beams=1, length_penalty=1.0)
     return ImageCaptioner(model, how, tokenizer, told)
 

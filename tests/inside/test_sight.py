@@ -166,7 +166,7 @@ def test_weights_are_those_of_transformers(tmp_path):
     ours = loaded(load_model(tmp_path), size=(12, 12))
     sight = image_weights(ours.read(picture(31, 17, "RGB")))
     assert sight.pixels.shape == (12, 12, 3) and sight.layers[0].prefix == 2  # as the model sees it
-    pixels = torch.from_numpy(ours.preparation.numbers(sight.pixels))[None]
+    pixels = torch.from_numpy(ours.preprocessing.numbers(sight.pixels))[None]
     with torch.no_grad():
         wanted = theirs(pixels, output_attentions=True).attentions
     for layer, right in zip(sight.layers, wanted, strict=True):
@@ -182,7 +182,7 @@ def test_mae_and_clip_are_seen_through_their_tower():
         model = spread_out(model)
         sight = image_weights(loaded(model).read(picture(12, 20)))
         part = model.vit if isinstance(model, MAE) else model.vision
-        pixels = torch.from_numpy(loaded(model).preparation.numbers(sight.pixels))[None]
+        pixels = torch.from_numpy(loaded(model).preprocessing.numbers(sight.pixels))[None]
         with torch.no_grad(), look(part) as seen:
             part(pixels)
         assert [layer.number for layer in sight.layers] == [0, 1] and sight.patches == PatchGrid((3, 5), 4)

@@ -51,7 +51,7 @@ def run(folder, tmp_path_factory):
 def test_a_run_is_loaded_and_finds(run, folder):
     loaded = load(run)
     assert isinstance(loaded, ObjectDetector) and loaded.model.config.labels == NAMES
-    assert loaded.preparation.shortest == 24 and loaded.preparation.longest == 40
+    assert loaded.preprocessing.shortest == 24 and loaded.preprocessing.longest == 40
     image = read_image(folder / "3.png").resize((90, 72))
     found = loaded.detect([folder / "3.png", image], threshold=0.0)
     for row, (columns, rows_) in zip(found, ((30, 24), (90, 72)), strict=True):
@@ -148,7 +148,7 @@ def test_converted_it_is_read_by_others(run, folder, tmp_path):
         assert [theirs.config.id2label[i] for i in wanted["labels"][order].tolist()] == [one.label for one in found]
         clipped = wanted["boxes"][order].clamp(min=0).minimum(torch.tensor([*image.size, *image.size]))
         assert np.allclose([one.box for one in found], clipped.numpy(), atol=1e-3)
-    assert load(tmp_path / "theirs").preparation == load(run).preparation
+    assert load(tmp_path / "theirs").preprocessing == load(run).preprocessing
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(folder, tmp_path):
@@ -166,7 +166,7 @@ def test_scenes_and_other_labels_from_trained_weights(run, tmp_path):
     fit(recipe("detr", {"train.eval_every": 1, "train.save_every": 1} | more), tmp_path / "scenes", quiet=True)
     model = load_model(tmp_path / "scenes")
     assert model.config.labels[0] == "circle" and model.config.widths == (8,) and model.head.out.out_features == 6
-    assert load(tmp_path / "scenes").preparation.shortest == 24
+    assert load(tmp_path / "scenes").preprocessing.shortest == 24
     kept, now = (load_model(one).state_dict()["queries"] for one in (run, tmp_path / "scenes"))
     assert (kept - now).abs().max() < 0.01
 

@@ -313,7 +313,7 @@ def test_a_published_directory_is_loaded_with_its_words_and_pixels(tmp_path):
         loaded = load(place)
         found = {one.label: one.probability for one in loaded.classify([image], texts)[0]}
         assert found == pytest.approx(dict(zip(texts, wanted, strict=True)), abs=1e-5)
-        assert loaded.preparation.shortest == 29 and loaded.preparation.filter == "bicubic"
+        assert loaded.preprocessing.shortest == 29 and loaded.preprocessing.filter == "bicubic"
 
 
 @torch.no_grad()

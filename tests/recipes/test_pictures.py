@@ -73,7 +73,7 @@ def test_what_it_starts_from_says_how_pictures_are_read(run, folder, tmp_path):
     for changes, size in (({}, (12, 16)), ({"data.size": 20}, (20, 20))):
         out = tmp_path / str(size[0])
         fit(recipe("vit", small | changes), out, quiet=True)
-        was, now = load(run).preparation, load(out).preparation
+        was, now = load(run).preprocessing, load(out).preprocessing
         assert now.size == size and (now.mean, now.std) == (was.mean, was.std)
     darker = tmp_path / "dark"
     for name in COLOURS:
@@ -81,7 +81,7 @@ def test_what_it_starts_from_says_how_pictures_are_read(run, folder, tmp_path):
         for number in range(4):
             Image.new("RGB", (16, 12), tuple(c // 4 for c in COLOURS[name])).save(darker / name / f"{number}.png")
     fit(recipe("vit", small | {"data.images": str(darker)}), tmp_path / "on", quiet=True)
-    assert load(tmp_path / "on").preparation.mean == load(run).preparation.mean
+    assert load(tmp_path / "on").preprocessing.mean == load(run).preprocessing.mean
 
 
 def test_a_run_is_loaded_and_knows_colours(run, folder):
@@ -145,7 +145,7 @@ def test_converted_it_is_read_by_others(run, folder, tmp_path):
         wanted = theirs(**pixels).logits.softmax(-1)[0]
     found = {one.label: one.probability for one in load(run).classify([image])[0]}
     assert [found[theirs.config.id2label[i]] for i in range(3)] == pytest.approx(wanted.tolist(), abs=1e-5)
-    assert load(tmp_path / "theirs").preparation == load(run).preparation
+    assert load(tmp_path / "theirs").preprocessing == load(run).preprocessing
 
 
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(folder, tmp_path):
@@ -190,7 +190,7 @@ def test_pictures_are_read_as_by_what_one_starts_from(tmp_path, folder):
     fields = {"data.images": str(folder), "data.base": str(tmp_path / "body"), "train.steps": 2, "train.warmup": 1}
     for size, wanted in ((None, how), (24, replace(how, shortest=32, crop=(24, 24)))):
         fit(recipe("vit", fields | ({"data.size": size} if size else {})), tmp_path / f"{size}", quiet=True)
-        assert load(tmp_path / f"{size}").preparation == wanted
+        assert load(tmp_path / f"{size}").preprocessing == wanted
     whole = Preprocessing(size=(8, 8), filter="lanczos")
     assert whole.at((4, 6)) == replace(whole, size=(4, 6))
     assert replace(whole, crop=(6, 6)).at((12, 12)) == replace(whole, size=(16, 16), crop=(12, 12))

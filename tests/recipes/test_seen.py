@@ -49,7 +49,7 @@ def test_a_model_taught_larger_pictures_is_scored_at_its_own_size(tmp_path):
     held = loaded.test_images(eval_set(loaded, tmp_path / "run", {}))
     assert held.pixels.shape == (2, 8, 8, 3)
     files = files_of(folder)[1::10]
-    assert np.array_equal(held.pixels, [loaded.preparation.fit(read_image(path)) for path, _ in files])
+    assert np.array_equal(held.pixels, [loaded.preprocessing.fit(read_image(path)) for path, _ in files])
     assert evaluate(tmp_path / "run", {}).outputs == [
         best[0].label for best in loaded.classify([path for path, _ in files])
     ]
@@ -62,7 +62,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
     how = Preprocessing(shortest=12, crop=(8, 8), filter="bicubic", mean=(0.5,) * 3, std=(0.2,) * 3)
     save_preprocessing(model, how)
     loaded, files = load(model), files_of(folder)
-    assert loaded.preparation == how
+    assert loaded.preprocessing == how
     seen = loaded.test_images(eval_set(loaded, model, {"data.images": str(folder)}))
     assert np.array_equal(seen.pixels, [how.fit(read_image(path)) for path, _ in files])
     said = [best[0].label for best in loaded.classify([path for path, _ in files])]
@@ -128,9 +128,9 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     save_preprocessing(base, how)
     on = ("finetune", base, "--data.coco", boxes, "--quiet", *[w for k, v in FEW.items() for w in (f"--{k}", v)])
     call(*map(str, on), "--out", str(tmp_path / "same"))
-    assert load(tmp_path / "same").preparation == how
+    assert load(tmp_path / "same").preprocessing == how
     call(*map(str, on), "--data.size", "30", "--out", str(tmp_path / "larger"))
-    now = load(tmp_path / "larger").preparation
+    now = load(tmp_path / "larger").preprocessing
     assert (now.shortest, now.longest, now.mean, now.scale) == (30, 75, how.mean, how.scale)
     capsys.readouterr()
     assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
