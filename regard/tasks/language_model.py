@@ -171,7 +171,7 @@ class LanguageModel(EngineTask, TextTask):
                         shown = len(whole)
         yield self.continuation(ids, until(self.ends, written))[shown:]
 
-    def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
+    def text_of(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
         """The text of generated tokens after the first `before`; unless they are the `whole` text, without a character
         whose bytes are not complete."""
         front, ids = self.near([*request.prompt, *ids[:before]]), until(self.ends, ids)[before:]

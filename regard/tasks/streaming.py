@@ -58,7 +58,7 @@ class TokenStream:
     def text(self, ids: list[int], *, whole: bool) -> str:
         """Return the text of `ids` after the first `before`; unless that is the `whole`, only what later tokens cannot
         change."""
-        return "" if self.task is None else self.task.told(self.ticket.request, ids, whole=whole, before=self.before)
+        return "" if self.task is None else self.task.text_of(self.ticket.request, ids, whole=whole, before=self.before)
 
     def advance(self, written: list[int]) -> None:
         """Stop decoding the tokens so far again, if their text is final: no character is incomplete."""

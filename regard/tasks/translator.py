@@ -171,7 +171,7 @@ class Translator(EngineTask, TextTask):
         """Raise a ValueError that names the first text that is too long."""
         self.encode(texts, LONGEST_SOURCE)
 
-    def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
+    def text_of(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
         """The text of generated tokens after the first `before`."""
         ids = until(request.ends, ids)
         front, both = self.tokenizer.decode_batch([ids[:before], ids])

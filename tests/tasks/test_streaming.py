@@ -147,7 +147,7 @@ class Spelled:
     def __init__(self, pieces):
         self.pieces = pieces
 
-    def told(self, request, ids, *, whole, before=0):
+    def text_of(self, request, ids, *, whole, before=0):
         text = b"".join(self.pieces[id] for id in until(request.ends, ids)[before:]).decode(errors="replace")
         return text if whole else text.rstrip("�")
 
