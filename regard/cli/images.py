@@ -43,7 +43,7 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     task = load_task("detect", run, quantize, {})
     for number, name in enumerate(image):  # each as it is done: there may be many
         objects = task.detect([name], threshold=threshold)[0]
-        show(task, "detect", name, task.as_answer(objects), as_json, several=len(image) > 1)
+        show(task, "detect", name, task.verb("detect").as_json(objects), as_json, several=len(image) > 1)
         if drawings:
             draw_boxes(read_image(name), objects, task.model.config.labels, drawings[number])
             click.echo(f"drawn: {drawings[number]}", err=True)

@@ -51,7 +51,7 @@ def show(task: Any, verb: str, item: Any, answer: dict[str, Any], as_json: bool,
     if as_json:
         click.echo(json.dumps({field: item} | answer, ensure_ascii=False))
         return
-    text = task.render(verb, answer)
+    text = task.verb(verb).render(answer)
     named = several and (field == "image" or verb == "classify")
     click.echo("\n".join(f"{line}\t{item}" for line in text.split("\n")) if named else text)
 

@@ -13,8 +13,6 @@ from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
 
 router = APIRouter(prefix="/v1", tags=["images"])
-VERBS = ("classify", "detect", "caption", "embed")
-"""The verbs of image models that this route answers."""
 
 
 @router.post("/images", **replies.documented(replies.ListOf[replies.Image]))
@@ -29,7 +27,7 @@ async def images(body: schemas.ImagesRequest, request: Request) -> dict[str, Any
 
 def verb_for(served: ServedModel, options: dict[str, Any]) -> str:
     """The first verb of an image model that takes these options; one that takes labels only if there are labels."""
-    verbs = [verb for verb in served.verbs if verb in VERBS]
+    verbs = [verb.name for verb in served.verbs.values() if verb.ability == "images"]
     for name in options:
         if not any(name in served.options(verb) for verb in verbs):
             raise Refused(400, f"model {served.name!r} takes no {name}; leave it out", param=name)

@@ -29,6 +29,11 @@ class Option:
     """Whether there is a value for each input."""
 
 
+def render_values(answer: Mapping[str, Any]) -> str:
+    """The values of an answer in one line."""
+    return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
+
+
 FLAGS = {"seconds": "second", "labels": "zero-shot", "passages": "passage", "propose": "draft"}
 """Options of verbs whose flags on the command line have another name."""
 
@@ -45,6 +50,14 @@ class Verb:
     help: str = ""
     """The first line of the command's help."""
     options: tuple[Option, ...] = ()
+    ability: str | None = ""
+    """What a server lists it as, where that is not its name; None: it is not served."""
+    method: str = ""
+    """The method of the task, where it has another name than the verb."""
+    as_json: Callable[[Any], dict[str, Any]] = dict
+    """From the method's result for one input to a JSON object."""
+    render: Callable[[Any], str] = render_values
+    """From a JSON object to lines for a terminal."""
 
     def check_options(self, options: Mapping[str, Any], model: str) -> None:
         """Raise a ValueError for an option that this verb does not declare."""
@@ -160,7 +173,7 @@ class Task:
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
         """What a server can be asked for of the model in `path`; its weights are not needed."""
-        return [verb.name for verb in cls.verbs]
+        return list(dict.fromkeys(verb.ability or verb.name for verb in cls.verbs if verb.ability is not None))
 
     @classmethod
     def verb(cls, name: str) -> Verb | None:
@@ -184,13 +197,10 @@ class Task:
         return self.read(*inputs).views
 
     def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        """One JSON object for each input, shared by the command line and the server: the results of the method of
-        that name, by default."""
-        return [dict(result) for result in getattr(self, verb)(inputs, **options)]
-
-    def render(self, verb: str, answer: Mapping[str, Any]) -> str:
-        """An answer as lines for a terminal."""
-        return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
+        """One JSON object for each input, shared by the command line and the server."""
+        declared = self.verb(verb)
+        assert declared is not None, f"{self.name} has no verb {verb}"
+        return [declared.as_json(result) for result in getattr(self, declared.method or verb)(inputs, **options)]
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The metrics of this task on a test set."""

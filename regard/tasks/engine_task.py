@@ -1,15 +1,36 @@
 """The base of tasks that generate tokens with an engine."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from regard.decode.engine import Engine
 from regard.native.record import is_watched
-from regard.tasks.base import Option, Task
+from regard.tasks.base import Option, Task, Verb
 
 GENERATE_OPTIONS = (
     Option(name="max_new_tokens", kind=int, limits=(1, 1 << 20), help="The most tokens to generate."),
     Option(name="sampling", kind=object, help="How tokens are sampled; none: the most probable ones."),
 )
+BEAM_OPTIONS = (
+    Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
+    Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
+    Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each input."),
+    *GENERATE_OPTIONS,
+)
+GENERATE = Verb(
+    name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS, as_json=lambda text: {"text": text},
+    render=lambda answer: answer["text"],
+)  # fmt: skip
+
+
+def texts_as_json(results: Sequence[Any]) -> list[dict[str, Any]]:
+    """Generated texts with their scores, the best first."""
+    return [{"text": result.text, "score": round(result.score, 6)} for result in results]
+
+
+def render_texts(rows: Sequence[dict[str, Any]]) -> str:
+    """A line for each generated text; where there are several, with their scores."""
+    return "\n".join(f"{row['score']:8.4f}  {row['text']}" if len(rows) > 1 else row["text"] for row in rows)
 
 
 class EngineTask(Task):

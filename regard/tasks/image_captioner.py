@@ -15,8 +15,8 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
-from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.base import EvalSet, Samples, Scored, Verb, register_task
+from regard.tasks.engine_task import BEAM_OPTIONS, EngineTask, count_or, render_texts, texts_as_json
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import caption_scores
 from regard.tasks.prepared_image import read_captioned
@@ -38,13 +38,9 @@ class ImageCaptioner(ImageEncoder, EngineTask):
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="caption", does="captions images",
-            options=(
-                Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
-                Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
-                Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Captions of each image."),
-                *GENERATE_OPTIONS,
-            ),
+            name="caption", does="captions images", ability="images", options=BEAM_OPTIONS,
+            as_json=lambda captions: {"caption": captions[0].text, "captions": texts_as_json(captions)},
+            render=lambda answer: render_texts(answer["captions"]),
         ),
     )  # fmt: skip
     data: ClassVar[tuple[type, ...]] = (CaptionsConfig,)
@@ -129,20 +125,3 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
         first = Image.fromarray(images.pixels[0].squeeze())
         return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)})
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "caption":
-            return super().answers(verb, inputs, **options)
-        rows = [
-            [{"text": caption.text, "score": round(caption.score, 6)} for caption in captions]
-            for captions in self.caption(inputs, **options)
-        ]
-        return [{"caption": captions[0]["text"], "captions": captions} for captions in rows]
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb != "caption":
-            return super().render(verb, answer)
-        captions = answer["captions"]
-        return "\n".join(
-            f"{row['score']:8.4f}  {row['text']}" if len(captions) > 1 else row["text"] for row in captions
-        )

@@ -22,10 +22,11 @@ from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import label_scores
 from regard.tasks.prepared_image import read_images
-from regard.tasks.text_encoder import EMBED, Match, embeddings
-from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
+from regard.tasks.text_encoder import EMBED, Match
+from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 
 BATCH = 64
+EMBED_IMAGES = replace(EMBED, ability="images")
 ImageInput = str | Path | Image.Image
 """An image file, or an image of Pillow's."""
 
@@ -43,7 +44,7 @@ class ImageEncoder(Task):
     """An image model: a vector for each image. Its subclasses use the head that it was trained with."""
 
     inputs: ClassVar[tuple[str, ...]] = ("image",)
-    verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
+    verbs: ClassVar[tuple[Verb, ...]] = (EMBED_IMAGES,)
     data: ClassVar[tuple[type, ...]] = (UnlabelledConfig,)
 
     def __init__(self, model: Any, preprocessing: Preprocessing) -> None:
@@ -52,10 +53,6 @@ class ImageEncoder(Task):
     @classmethod
     def load(cls, path: Path, model: Any) -> "ImageEncoder":
         return cls(model, load_preprocessing(path, model.config))
-
-    @classmethod
-    def abilities(cls, path: Path, model: Any) -> list[str]:
-        return ["images"]
 
     def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
         """Images preprocessed for the model: arrays (channels, rows, columns)."""
@@ -163,16 +160,6 @@ class ImageEncoder(Task):
         commands = [f"regard eval {run} --probe", f"regard finetune {run} --data.images {folder}"]
         return Samples(commands=[*commands, f"regard embed {run} image.png --out vectors.npy"])
 
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb == "embed":
-            return embeddings(self.vectors(inputs))
-        return super().answers(verb, inputs, **options)
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb == "embed":
-            return " ".join(f"{value:.6f}" for value in answer["embedding"])
-        return super().render(verb, answer)
-
     def export(self, out: Path) -> None:
         export_model(self.model, out)
         save_preprocessing(out, self.preprocessing)
@@ -182,7 +169,10 @@ class ImageEncoder(Task):
 class ImageClassifier(ImageEncoder):
     """Labels images."""
 
-    verbs: ClassVar[tuple[Verb, ...]] = (Verb(name="classify", does="labels images"), EMBED)
+    verbs: ClassVar[tuple[Verb, ...]] = (
+        Verb(name="classify", does="labels images", ability="images", as_json=labels_as_json, render=render_labels),
+        EMBED_IMAGES,
+    )
     data: ClassVar[tuple[type, ...]] = (ImagesConfig,)
 
     output = "labels"
@@ -211,14 +201,6 @@ class ImageClassifier(ImageEncoder):
         best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
         commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
         return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "classify":
-            return super().answers(verb, inputs, **options)
-        return label_answers(self.classify(inputs))
-
-    def render(self, verb: str, answer: Any) -> str:
-        return render_labels(answer) if verb == "classify" else super().render(verb, answer)
 
 
 def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> Any:

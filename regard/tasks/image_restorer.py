@@ -12,9 +12,8 @@ from torch import Tensor
 
 from regard.nn.patches import cut, grid_of, paste
 from regard.tasks.base import EvalSet, Option, Samples, Verb, register_task
-from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput, opened
 from regard.tasks.pixel_model import BLANK, sheet
-from regard.tasks.text_encoder import EMBED
 
 
 @register_task("restore-images")
@@ -23,13 +22,13 @@ class ImageRestorer(ImageEncoder):
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="complete", does="completes images",
+            name="complete", does="completes images", ability=None,
             options=(
                 Option(name="count", kind=int, default=1, limits=(1, 1024), help="Completions of each image."),
                 Option(name="seed", kind=int, default=0, help="Of the random mask."),
             ),
         ),
-        EMBED,
+        EMBED_IMAGES,
     )  # fmt: skip
 
     def complete(

@@ -1,6 +1,7 @@
 """Images and texts as vectors of one space: how similar they are, labels by any texts, search by words."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,11 +18,11 @@ from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import load_preprocessing, save_preprocessing
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
-from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
-from regard.tasks.text_encoder import BATCH_TOKENS, EMBED
-from regard.tasks.text_heads import Label, label_answers, ranked, render_labels
+from regard.tasks.text_encoder import BATCH_TOKENS
+from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 from regard.tokens import Tokenizer
 from regard.tokens.export import export_tokenizer
 
@@ -33,10 +34,11 @@ class ImageTextMatcher(ImageEncoder):
     inputs: ClassVar[tuple[str, ...]] = ("image", "text")
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="classify", does="labels images by texts",
+            name="classify", does="labels images by texts", ability="images", as_json=labels_as_json,
+            render=partial(render_labels, count=None),
             options=(Option(name="labels", kind=tuple, help="The texts that an image may match."),),
         ),
-        EMBED,
+        EMBED_IMAGES,
     )  # fmt: skip
 
     data: ClassVar[tuple[type, ...]] = (PairedConfig,)
@@ -118,14 +120,6 @@ class ImageTextMatcher(ImageEncoder):
             f"regard embed {run} --search {quoted(labels[0])} --in FOLDER",
         ]
         return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "classify":
-            return super().answers(verb, inputs, **options)
-        return label_answers(self.classify(inputs, **options))
-
-    def render(self, verb: str, answer: Any) -> str:
-        return render_labels(answer, None) if verb == "classify" else super().render(verb, answer)
 
     def export(self, out: Path) -> None:
         special = {name: getattr(self.tokenizer, name) for name in ("bos", "eos", "pad")}

@@ -18,7 +18,7 @@ from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.hub.llama2c import load_llama2c_tokenizer
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
-from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.engine_task import GENERATE, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared_text import read_prompt
@@ -43,9 +43,7 @@ LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbid
 class LanguageModel(EngineTask, TextTask):
     """Continues texts."""
 
-    verbs: ClassVar[tuple[Verb, ...]] = (
-        Verb(name="generate", does="writes", input="prompt", options=(*GENERATE_OPTIONS, DRAFT)),
-    )
+    verbs: ClassVar[tuple[Verb, ...]] = (replace(GENERATE, options=(*GENERATE.options, DRAFT)),)
     data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
 
@@ -308,12 +306,6 @@ class LanguageModel(EngineTask, TextTask):
             f"regard train {test.recipe} --model lstm --out runs/lstm",
         ]
         return Samples(rows=[("", begin + text)], commands=commands)
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        return [{"text": text} for text in self.generate(inputs, **options)]
-
-    def render(self, verb: str, answer: Any) -> str:
-        return answer["text"]
 
     def generation_to_export(self) -> dict[str, Any]:
         return {name: self.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}

@@ -30,13 +30,29 @@ class Detection:
     box: tuple[float, float, float, float]
 
 
+def objects_as_json(objects: Sequence[Detection]) -> dict[str, Any]:
+    """The objects of one image."""
+    rows = [(item.label, round(item.score, 6), [round(side, 2) for side in item.box]) for item in objects]
+    return {"objects": [{"label": label, "probability": score, "box": box} for label, score, box in rows]}
+
+
+def render_objects(answer: dict[str, Any]) -> str:
+    """A line for each object."""
+    lines = []
+    for row in answer["objects"]:
+        box = " ".join(f"{side:.1f}" for side in row["box"])
+        lines.append(f"{row['label']}\t{row['probability']:.1%}\t{box}")
+    return "\n".join(lines or ["(nothing)"])
+
+
 @register_task("detect")
 class ObjectDetector(ImageEncoder):
     """Finds objects in images."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="detect", does="finds objects in images",
+            name="detect", does="finds objects in images", ability="images", as_json=objects_as_json,
+            render=render_objects,
             options=(Option(name="threshold", kind=float, default=0.5, limits=(0, 1), help="Least probability."),),
         ),
     )  # fmt: skip
@@ -98,25 +114,6 @@ class ObjectDetector(ImageEncoder):
             ],
             views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
         )
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "detect":
-            return super().answers(verb, inputs, **options)
-        return [self.as_answer(objects) for objects in self.detect(inputs, **options)]
-
-    def as_answer(self, objects: Sequence[Detection]) -> dict[str, Any]:
-        """The objects of one image as JSON."""
-        rows = [(item.label, round(item.score, 6), [round(side, 2) for side in item.box]) for item in objects]
-        return {"objects": [{"label": label, "probability": score, "box": box} for label, score, box in rows]}
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb != "detect":
-            return super().render(verb, answer)
-        lines = []
-        for row in answer["objects"]:
-            box = " ".join(f"{side:.1f}" for side in row["box"])
-            lines.append(f"{row['label']}\t{row['probability']:.1%}\t{box}")
-        return "\n".join(lines or ["(nothing)"])
 
 
 def detection_scores(

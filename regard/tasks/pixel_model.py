@@ -27,7 +27,7 @@ class PixelModel(EngineTask):
     inputs: ClassVar[tuple[str, ...]] = ("pixels",)
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="complete", does="completes images",
+            name="complete", does="completes images", ability=None,
             options=(
                 Option(name="rows", kind=int, help="Rows that are kept; none: half of them."),
                 Option(name="count", kind=int, default=1, limits=(1, 1024), help="Completions of each image."),
@@ -45,10 +45,6 @@ class PixelModel(EngineTask):
     @classmethod
     def load(cls, path: Path, model: Any) -> "PixelModel":
         return cls(model, PixelTokenizer.load(path))
-
-    @classmethod
-    def abilities(cls, path: Path, model: Any) -> list[str]:
-        return []
 
     def arrays(self, images: Sequence[ImageInput]) -> np.ndarray:
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""

@@ -22,7 +22,11 @@ from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
 
 BATCH_TOKENS = 8192
-EMBED = Verb(name="embed", does="embeds")
+EMBED = Verb(
+    name="embed", does="embeds", method="vectors",
+    as_json=lambda vector: {"embedding": [round(value, 6) for value in vector.tolist()]},
+    render=lambda answer: " ".join(f"{value:.6f}" for value in answer["embedding"]),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +153,6 @@ class TextEncoder(TextTask):
         best = [self.search(example.a, corpus, count=1)[0] for example in examples]
         rows = [(example.a, f"{match.score:.2f}  {match.text}") for example, match in zip(examples, best, strict=True)]
         return Samples(rows=rows, commands=[f"regard embed {run} --search {quoted(examples[0].a)} --in corpus.txt"])
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb == "embed":
-            return embeddings(self.embed(inputs, **options))
-        return super().answers(verb, inputs, **options)
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb == "embed":
-            return " ".join(f"{value:.6f}" for value in answer["embedding"])
-        return super().render(verb, answer)
-
-
-def embeddings(vectors: Float[Tensor, "N D"]) -> list[dict[str, Any]]:
-    """Vectors as JSON, rounded."""
-    return [{"embedding": [round(value, 6) for value in vector]} for vector in vectors.tolist()]
 
 
 def text_inputs(framed: Sequence[Framed], tokenizer: Tokenizer, config: Any) -> dict[str, Tensor]:

@@ -72,10 +72,9 @@ def ranked(logits: Tensor, labels: Sequence[str]) -> list[Label]:
     return [Label(labels[i], probability) for i, probability in pairs]
 
 
-def label_answers(results: Sequence[Sequence[Label]]) -> list[dict[str, Any]]:
-    """Labels as JSON."""
-    return [{"labels": [asdict(label) | {"probability": round(label.probability, 6)} for label in row]}
-            for row in results]  # fmt: skip
+def labels_as_json(labels: Sequence[Label]) -> dict[str, Any]:
+    """The labels of one input."""
+    return {"labels": [asdict(label) | {"probability": round(label.probability, 6)} for label in labels]}
 
 
 def render_labels(answer: dict[str, Any], count: int | None = 1) -> str:
@@ -88,9 +87,15 @@ class MaskFiller(TextEncoder):
     """Predicts the tokens at masked positions."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (
-        Verb(name="fill", does="fills in hidden words", options=(Option(name="count", kind=int, default=5),)),
+        Verb(
+            name="fill", does="fills in hidden words", options=(Option(name="count", kind=int, default=5),),
+            as_json=lambda rows: {"positions": [[asdict(token) for token in row] for row in rows]},
+            render=lambda answer: "\n".join(
+                "  ".join(f"{row['token']} {row['probability']:.1%}" for row in rows) for rows in answer["positions"]
+            ),
+        ),
         EMBED,
-    )
+    )  # fmt: skip
     data: ClassVar[tuple[type, ...]] = (MaskedConfig,)
     examples = ""
 
@@ -135,19 +140,6 @@ class MaskFiller(TextEncoder):
         commands = [f'regard fill {run} "{texts[0]}"', f"regard finetune {run} --task classify --data.train train.tsv"]
         return Samples(rows=list(zip(texts, rows, strict=True)), commands=commands)
 
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "fill":
-            return super().answers(verb, inputs, **options)
-        results = self.fill(inputs, **options)
-        return [{"positions": [[asdict(token) for token in tokens] for tokens in row]} for row in results]
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb != "fill":
-            return super().render(verb, answer)
-        return "\n".join(
-            "  ".join(f"{row['token']} {row['probability']:.1%}" for row in tokens) for tokens in answer["positions"]
-        )
-
 
 @register_task("classify")
 class TextClassifier(TextEncoder):
@@ -155,7 +147,7 @@ class TextClassifier(TextEncoder):
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="classify", does="labels texts",
+            name="classify", does="labels texts", as_json=labels_as_json, render=render_labels,
             options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
         ),
         EMBED,
@@ -180,20 +172,25 @@ class TextClassifier(TextEncoder):
         commands = [f"regard classify {run} {quoted(texts[0])}{more}"]
         return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands)
 
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "classify":
-            return super().answers(verb, inputs, **options)
-        return label_answers(self.classify(inputs, **options))
 
-    def render(self, verb: str, answer: Any) -> str:
-        return render_labels(answer) if verb == "classify" else super().render(verb, answer)
+def render_entities(answer: dict[str, Any]) -> str:
+    """A line for each entity."""
+    rows = answer["entities"]
+    lines = [f"{row['label']}\t{row['text']}\t{row['start']}-{row['end']}\t{row['score']:.1%}" for row in rows]
+    return "\n".join(lines or ["(none)"])
 
 
 @register_task("tag")
 class EntityTagger(TextEncoder):
     """Finds entities."""
 
-    verbs: ClassVar[tuple[Verb, ...]] = (Verb(name="tag", does="tags entities"), EMBED)
+    verbs: ClassVar[tuple[Verb, ...]] = (
+        Verb(
+            name="tag", does="tags entities", render=render_entities,
+            as_json=lambda entities: {"entities": [asdict(entity) for entity in entities]},
+        ),
+        EMBED,
+    )  # fmt: skip
     examples = "tag"
 
     output = "tags"
@@ -228,18 +225,6 @@ class EntityTagger(TextEncoder):
         rows = [", ".join(f"{span.text} ({span.label})" for span in spans) for spans in self.tag(texts)]
         return Samples(rows=list(zip(texts, rows, strict=True)), commands=[f"regard tag {run} {quoted(texts[0])}"])
 
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "tag":
-            return super().answers(verb, inputs, **options)
-        return [{"entities": [asdict(entity) for entity in row]} for row in self.tag(inputs)]
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb != "tag":
-            return super().render(verb, answer)
-        rows = answer["entities"]
-        lines = [f"{row['label']}\t{row['text']}\t{row['start']}-{row['end']}\t{row['score']:.1%}" for row in rows]
-        return "\n".join(lines or ["(none)"])
-
 
 def first_tokens(framed: Framed) -> dict[int, list[int]]:
     """The tokens of each word of a text; a word is labelled by its first."""
@@ -273,13 +258,19 @@ def split_tag(name: str) -> tuple[str, str]:
     return (prefix, label) if dash and prefix in tuple("BIESLU") else ("", name)
 
 
+def render_answer(answer: dict[str, Any]) -> str:
+    """The text of an answer, its characters in the passage, and its probability."""
+    text = "not answerable" if answer["text"] is None else f"{answer['text']}\t{answer['start']}-{answer['end']}"
+    return f"{text}\t{answer['score']:.1%}"
+
+
 @register_task("answer")
 class QuestionAnswerer(TextEncoder):
     """Answers questions by a span of a passage, or says that the passage does not answer."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="answer", does="answers questions", input="question",
+            name="answer", does="answers questions", input="question", as_json=asdict, render=render_answer,
             options=(Option(name="passages", each=True, help="The text that holds the answer, for each question."),),
         ),
         EMBED,
@@ -316,17 +307,6 @@ class QuestionAnswerer(TextEncoder):
         return Samples(
             rows=rows, commands=[f"regard answer {run} {quoted(first.question)} --passage {shlex.quote(first.passage)}"]
         )
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb != "answer":
-            return super().answers(verb, inputs, **options)
-        return [asdict(result) for result in self.answer(inputs, **options)]
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb != "answer":
-            return super().render(verb, answer)
-        text = "not answerable" if answer["text"] is None else f"{answer['text']}\t{answer['start']}-{answer['end']}"
-        return f"{text}\t{answer['score']:.1%}"
 
     def answer_one(self, question: str, passage: str) -> Answer:
         """The best span of all windows of the passage, unless every window prefers none at all."""

@@ -16,8 +16,8 @@ from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
-from regard.tasks.engine_task import GENERATE_OPTIONS, EngineTask, count_or
+from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.engine_task import BEAM_OPTIONS, GENERATE, EngineTask, count_or, render_texts, texts_as_json
 from regard.tasks.metrics import exact_match, summary_scores, translation_scores
 from regard.tasks.prepared_text import read_source
 from regard.tasks.text_encoder import TextTask
@@ -39,22 +39,18 @@ class Translation:
     ids: tuple[int, ...]
 
 
-BEAM_OPTIONS = (
-    Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
-    Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
-    Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each text."),
-    *GENERATE_OPTIONS,
-)
-
-
 @register_task("translate")
 class Translator(EngineTask, TextTask):
     """Translates texts with an encoder–decoder."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (
-        Verb(name="translate", does="translates", input="source", options=BEAM_OPTIONS),
-        Verb(name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS),
-    )
+        Verb(
+            name="translate", does="translates", input="source", options=BEAM_OPTIONS,
+            as_json=lambda translations: {"translations": texts_as_json(translations)},
+            render=lambda answer: render_texts(answer["translations"]),
+        ),
+        GENERATE,
+    )  # fmt: skip
     data: ClassVar[tuple[type, ...]] = (PairsConfig, SpansConfig)
     frame_of_export = "end"
 
@@ -280,18 +276,6 @@ class Translator(EngineTask, TextTask):
         pairs = self.test_pairs(test)
         usable = encode_pairs(pairs, self.tokenizer, test.data.max_len)[:TEST_EXAMPLES]
         return [pairs[pair.number - 1] for pair in usable]
-
-    def answers(self, verb: str, inputs: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        if verb == "generate":
-            return [{"text": text} for text in self.generate(inputs, **options)]
-        rows = self.translate(inputs, **options)
-        return [{"translations": [{"text": h.text, "score": round(h.score, 6)} for h in row]} for row in rows]
-
-    def render(self, verb: str, answer: Any) -> str:
-        if verb == "generate":
-            return answer["text"]
-        rows = answer["translations"]
-        return "\n".join(f"{row['score']:8.4f}  {row['text']}" if len(rows) > 1 else row["text"] for row in rows)
 
     def generation_to_export(self) -> dict[str, Any]:
         settings = self.generation
