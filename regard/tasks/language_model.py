@@ -34,6 +34,8 @@ TEST_EXAMPLES = 1000
 """Instructions that are scored, by default."""
 NEAR = 16
 """Tokens before a text that its first characters may depend on."""
+UNSETTLED = ("�", "")
+"""The texts of a byte token and of a special token, which is left out of a text, also amid the bytes of a character."""
 DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
 LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
 """Its stories begin with <s>, and a second one begins the next story."""
@@ -178,7 +180,7 @@ class LanguageModel(EngineTask, TextTask):
     def near(self, ids: list[int]) -> list[int]:
         """The last few tokens, extended to the front while they begin inside a run of byte tokens."""
         start = max(0, len(ids) - NEAR)
-        while self.tokenizer.spells_bytes and start and self.tokenizer.decode(ids[start : start + 1]) == "�":
+        while self.tokenizer.spells_bytes and start and self.tokenizer.decode(ids[start : start + 1]) in UNSETTLED:
             start -= 1
         return ids[start:]
 
@@ -207,7 +209,7 @@ class LanguageModel(EngineTask, TextTask):
         """The part of the text that later tokens cannot change: the bytes of a character come one by one, and some
         decoders treat a run of byte tokens as one."""
         end = len(written)
-        while self.tokenizer.spells_bytes and end and self.tokenizer.decode(written[end - 1 : end]) == "�":
+        while self.tokenizer.spells_bytes and end and self.tokenizer.decode(written[end - 1 : end]) in UNSETTLED:
             end -= 1
         return self.continuation(prompt, written[:end]).rstrip("�")
 
