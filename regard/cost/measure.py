@@ -119,7 +119,7 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
     inputs = {}
     for name, parameter in inspect.signature(model.forward).parameters.items():
         if parameter.default is parameter.empty:
-            names: str = AXES.get(name) or getattr(parameter.annotation, "dim_str", "B T")
+            names = str(AXES.get(name) or getattr(parameter.annotation, "dim_str", "B T"))
             floating = name == "pixels" or "float32" in getattr(parameter.annotation, "dtypes", ())
             shape = [axes[axis] if axis in axes else int(axis) for axis in names.split()]
             inputs[name] = torch.empty(shape, device="meta", dtype=torch.float32 if floating else torch.int64)
