@@ -65,8 +65,7 @@ def cost(
     weights = parts.parameters()
     total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
     per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
-    noted: list[Any] = list(model.modules())
-    notes = (module.cost_note(training) for module in noted if hasattr(module, "cost_note"))
+    notes = (part.cost_note(training) for part in [*model.modules()] if hasattr(part, "cost_note"))  # type: ignore
 
     def sized(numbers: dict[str, int]) -> dict[str, int]:
         return {name: number * bytes_per_number for name, number in numbers.items() if number}
