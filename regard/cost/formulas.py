@@ -45,5 +45,4 @@ def decoder_parameters(depth: int, dim: int, vocab_size: int, context: int) -> i
     the output tied to the embedding."""
     attention = 4 * dim * dim + 4 * dim
     feedforward = 8 * dim * dim + 5 * dim
-    norms = 4 * dim
-    return depth * (attention + feedforward + norms) + (vocab_size + context) * dim + 2 * dim
+    return depth * (attention + feedforward + 4 * dim) + (vocab_size + context) * dim + 2 * dim

@@ -65,8 +65,7 @@ def cost(
     weights = parts.parameters()
     total, logits = sum(weights.values()), shape[-1] == getattr(config, "vocab_size", None)
     per_token, once, flops = flops_of(seen, inputs, setting, images="pixels" in inputs and hasattr(config, "tokens"))
-    noted: list[Any] = list(model.modules())
-    notes = (module.cost_note(training) for module in noted if hasattr(module, "cost_note"))
+    notes = (part.cost_note(training) for part in [*model.modules()] if hasattr(part, "cost_note"))  # type: ignore
 
     def sized(numbers: dict[str, int]) -> dict[str, int]:
         return {name: number * bytes_per_number for name, number in numbers.items() if number}
@@ -99,7 +98,7 @@ def parameters(config: Any) -> dict[str, int]:
     return Parts(build(config)).parameters()
 
 
-def build(config: Any) -> nn.Module:
+def build(config: Any) -> Any:
     """The model of the family with this class of configs, or with the nearest that it extends, without memory."""
     families = {models[name].config_class: models[name] for name in models}
     for base in type(config).__mro__:
@@ -120,7 +119,7 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
     inputs = {}
     for name, parameter in inspect.signature(model.forward).parameters.items():
         if parameter.default is parameter.empty:
-            names: str = AXES.get(name) or str(getattr(parameter.annotation, "dim_str", "B T"))
+            names = str(AXES.get(name) or getattr(parameter.annotation, "dim_str", "B T"))
             floating = name == "pixels" or "float32" in getattr(parameter.annotation, "dtypes", ())
             shape = [axes[axis] if axis in axes else int(axis) for axis in names.split()]
             inputs[name] = torch.empty(shape, device="meta", dtype=torch.float32 if floating else torch.int64)
@@ -148,7 +147,7 @@ def walk(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
     return more, shape
 
 
-def single_pass(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
+def single_pass(model: Any, setting: Setting) -> tuple[Walk, torch.Size]:
     """Runs a model once, for training all of its heads."""
     inputs = inputs_of(model.train(setting.training), setting)
     seen = Walk(model, inputs)

@@ -90,6 +90,6 @@ def attention(
         attn_mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill_(attn_mask.logical_not(), -math.inf)
     trained = attn_mask is not None and attn_mask.requires_grad and torch.is_grad_enabled()
     if dropout_p or trained or q.dim() != 4 or not q.shape[-1] == k.shape[-1] == v.shape[-1]:
-        options: dict[str, Any] = dict(dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, **options)
+        how: dict[str, Any] = dict(dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask, **how)
     return FUSED(q, k, v, 0.0, is_causal, attn_mask=attn_mask, scale=scale)[0]

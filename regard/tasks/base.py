@@ -106,11 +106,6 @@ class EvalSet:
     recipe: str = ""
     """The name of the recipe that the model was trained by."""
 
-    @property
-    def is_own(self) -> bool:
-        """Whether nothing but what was held out of the model's own training is scored."""
-        return not self.named
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Samples:

@@ -118,7 +118,7 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert read_image(tmp_path / "drawn" / "1.png").size == (540, 450)
     lines = said(capsys, "detect", run, one, "--threshold", "0", "--out", tmp_path / "boxes.png")
     assert len(lines) == 3 and lines[0].split("\t")[0] in NAMES and (tmp_path / "boxes.png").exists()
-    assert said(capsys, "detect", run, one, "--threshold", "1") == [f"(nothing)\t{one}"]
+    assert said(capsys, "detect", run, one, "--threshold", "1") == ["(nothing)"]
     assert "no such image: nowhere.png" in fails(capsys, "detect", run, "nowhere.png")
     assert "one file, but there are 2 pictures" in fails(capsys, "detect", run, one, two, "--out", tmp_path / "a.png")
     assert "would both be drawn to" in fails(capsys, "detect", run, one, one, "--out", tmp_path)
