@@ -44,6 +44,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     path.chmod(0o666 & ~mask)  # the library keeps its files to their owner
 
 
+def same_file(first: Any, second: Any) -> bool:
+    """Whether two paths name the same file or folder."""
+    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()
+
+
 def sync(path: Path) -> None:
     """Waits until a file, or a directory's list of names, is on the disk."""
     handle = os.open(path, os.O_RDONLY)

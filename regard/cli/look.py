@@ -59,7 +59,9 @@ def look(
     from regard.tasks import load
 
     task = load(run, quantize)
-    check_inputs(run, task, text)
+    task.check_inputs(text[:1])
+    if task.inputs[0] == "text" and not text[0].strip():
+        raise ValueError("the text is empty; give it some words")
     given = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
     given = {name: value for name, value in given.items() if value is not None}
     bare = not given and word is None and target is None
@@ -74,18 +76,6 @@ def look(
         show_word(task, word, text, out, as_json)
         return
     show(task, text, target, view, options, out, as_json)
-
-
-def check_inputs(run: str, task: Any, inputs: tuple[str, ...]) -> None:
-    """Raise an error for an image that is given to a model of texts, and for an empty text."""
-    from regard.data.readers.image_files import is_image
-
-    if "text" not in task.inputs[:1]:
-        return
-    if is_image(inputs[0]) and Path(inputs[0]).is_file():
-        raise ValueError(f"{run} reads texts, and {inputs[0]} is an image; choose an image model, such as a vit")
-    if not inputs[0].strip():
-        raise ValueError("the text is empty; give it some words")
 
 
 def leave_out(reason: str, given: dict[str, Any]) -> None:

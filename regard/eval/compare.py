@@ -19,12 +19,17 @@ def source_words(pair: tuple[str, str]) -> int:
     return len(pair[0].split())
 
 
+def check_names(runs: list[Path]) -> None:
+    """Raise an error if two runs would have one name in the result."""
+    if len({run.name for run in runs}) < len(runs):
+        raise ValueError("runs to compare need different names")
+
+
 def compare_by_length(
     runs: list[Path], changes: Mapping[str, Any], limit: int | None, beams: int | None, out: Path | None
 ) -> dict[str, Any]:
     """BLEU and exact match of each run in up to five classes of source length."""
-    if len({run.name for run in runs}) < len(runs):
-        raise ValueError("runs to compare need different names")
+    check_names(runs)
     translators = {run: load(run) for run in runs}
     for run, task in translators.items():
         if task.verb("translate") is None:
@@ -73,8 +78,7 @@ def render_comparison(result: Mapping[str, Any]) -> str:
 
 def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> dict[str, Any]:
     """Language models on the same held-out text: size, minutes, bits per byte; and how they got there."""
-    if len({run.name for run in runs}) < len(runs):
-        raise ValueError("runs to compare need different names")
+    check_names(runs)
     result: dict[str, Any] = {"by": "time", "runs": {}}
     texts = set()
     curves = {}

@@ -19,8 +19,8 @@ from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.eval.scores import chosen_data
 from regard.hub.remote import find
+from regard.inside.capture.states import vectors_in
 from regard.models import build
-from regard.nn.reversible import Streams
 from regard.registry import models
 from regard.runs.recipe import Recipe
 from regard.tasks import ImageEncoder, load
@@ -115,7 +115,7 @@ def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
     """A hook that keeps the mean over places of what a layer gives."""
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
-        x = out[0] if isinstance(out, tuple) else out.join() if isinstance(out, Streams) else out
+        x = vectors_in(out)
         found.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
 
     return hook

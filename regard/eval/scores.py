@@ -8,6 +8,7 @@ from typing import Any
 from regard.config import override
 from regard.data.sets.labelled_texts import ExamplesConfig, labels_of
 from regard.eval.attention_metrics import with_attention
+from regard.files import same_file
 from regard.hub.remote import find
 from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, load
@@ -59,11 +60,6 @@ def chosen_data(own: Any, default: Any, changes: Mapping[str, Any]) -> Any:
     if any(field in given and not same_file(given[field], getattr(own, field)) for field in own.own):
         own = type(own)(**{field: getattr(own, field) for field in own.reading})
     return override(own, given)
-
-
-def same_file(first: Any, second: Any) -> bool:
-    """Whether two paths name the same file or folder."""
-    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()
 
 
 def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int | None) -> Scored:

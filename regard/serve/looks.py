@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from regard.inside.page import Page
+from regard.registry import modalities
 from regard.serve import schemas
 from regard.serve.answers import run_in_worker
 from regard.serve.errors import Refused
@@ -77,7 +78,8 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
 
 def field_of(served: ServedModel) -> str:
     """The field of a request that has what a model reads."""
-    return "input" if served.task.inputs[0] == "text" else "image"
+    modality = modalities[served.inputs[0]]
+    return "input" if modality.widget == "text" else modality.field
 
 
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
@@ -90,7 +92,7 @@ def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
         return tuple(texts)
     if body.image is None:
         raise Refused(400, f"model {body.model!r} reads images; send image, a data: URI", param="image")
-    return receive("image", body.image, "image"), *texts
+    return receive(served.inputs[0], body.image, "image"), *texts
 
 
 @router.post("/layer")

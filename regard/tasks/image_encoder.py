@@ -16,8 +16,9 @@ from regard.data.readers.image_files import list_images, read_image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
+from regard.files import same_file
 from regard.hub.checkpoint import export_model
-from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.hub.preprocessor import save_preprocessing
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import label_scores
@@ -49,10 +50,6 @@ class ImageEncoder(Task):
 
     def __init__(self, model: Any, preprocessing: Preprocessing) -> None:
         self.model, self.preprocessing = model.eval(), preprocessing
-
-    @classmethod
-    def load(cls, path: Path, model: Any) -> "ImageEncoder":
-        return cls(model, load_preprocessing(path, model.config))
 
     def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
         """Images preprocessed for the model: arrays (channels, rows, columns)."""
@@ -223,8 +220,3 @@ def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> An
     if test.limit is None:
         return images
     return images.sample(test.limit, 0) if isinstance(images, LabelledImages) else images.take(slice(test.limit))
-
-
-def same_file(first: Any, second: Any) -> bool:
-    """Whether two paths name the same file or folder."""
-    return isinstance(first, str) and isinstance(second, str) and Path(first).resolve() == Path(second).resolve()

@@ -16,7 +16,7 @@ from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
-from regard.hub.preprocessor import load_preprocessing, save_preprocessing
+from regard.hub.preprocessor import save_preprocessing
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
@@ -46,10 +46,6 @@ class ImageTextMatcher(ImageEncoder):
     def __init__(self, model: Any, preprocessing: Preprocessing, tokenizer: Tokenizer) -> None:
         super().__init__(model, preprocessing)
         self.tokenizer = tokenizer
-
-    @classmethod
-    def load(cls, path: Path, model: Any) -> "ImageTextMatcher":
-        return cls(model, load_preprocessing(path, model.config), Tokenizer.load(path))
 
     @property
     def width(self) -> int:

@@ -16,7 +16,8 @@ from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
-from regard.hub.llama2c import load_llama2c_tokenizer
+from regard.modalities.pixels import PIXEL
+from regard.modalities.text import TEXT
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.engine_task import GENERATE, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
@@ -24,7 +25,6 @@ from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared_text import read_prompt
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
-from regard.tokens.pixel_tokenizer import PIXELS
 
 NEW_TOKENS = 200
 """The most tokens to generate, by default."""
@@ -58,13 +58,14 @@ class LanguageModel(EngineTask, TextTask):
 
     @classmethod
     def suited(cls, path: Path) -> type[Task]:
-        return PixelModel if (path / PIXELS).is_file() else cls
+        return PixelModel if PIXEL.beside(path) else cls
 
     @classmethod
     def load(cls, path: Path, model: Any) -> "LanguageModel":
-        if path.is_file():  # a llama2.c file, with its tokenizer beside it
-            return cls(model, load_llama2c_tokenizer(path), dict(LLAMA2C))
-        tokenizer, generation = Tokenizer.load(path), load_generation(path)
+        tokenizer = TEXT.load(path, model.config)
+        if path.is_file():  # a llama2.c file
+            return cls(model, tokenizer, dict(LLAMA2C))
+        generation = load_generation(path)
         generation["forbidden"] += range(tokenizer.vocab_size, model.config.vocab_size)  # rows beyond the vocabulary
         task = cls(model, tokenizer, generation)
         task.template = find_chat_template(path)

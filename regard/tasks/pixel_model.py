@@ -42,10 +42,6 @@ class PixelModel(EngineTask):
     def __init__(self, model: Any, pixels: PixelTokenizer) -> None:
         self.model, self.pixels = model.eval(), pixels
 
-    @classmethod
-    def load(cls, path: Path, model: Any) -> "PixelModel":
-        return cls(model, PixelTokenizer.load(path))
-
     def arrays(self, images: Sequence[ImageInput]) -> np.ndarray:
         """Images as uint8 arrays (number, rows, columns, channels) of the model's size."""
         fitted = [self.preprocessing.fit(image) for image in opened(images)]

@@ -85,10 +85,6 @@ class TextEncoder(TextTask):
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
 
-    @classmethod
-    def load(cls, path: Path, model: Any) -> "TextEncoder":
-        return cls(model, Tokenizer.load(path))
-
     @property
     def context(self) -> int:
         return self.model.config.max_len
