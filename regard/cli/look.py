@@ -62,26 +62,26 @@ def look(
     task.check_inputs(text[:1])
     if task.inputs[0] == "text" and not text[0].strip():
         raise ValueError("the text is empty; give it some words")
-    given = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
-    given = {name: value for name, value in given.items() if value is not None}
-    bare = not given and word is None and target is None
+    chosen = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    bare = not chosen and word is None and target is None
     if bare if out is None else out.suffix.lower() == ".html":
-        leave_out("a page shows every kind, layer and head", given | ({} if word is None else {"--word": word}))
+        leave_out("a page shows every kind, layer and head", chosen | ({} if word is None else {"--word": word}))
         open_page(run, task, text, quantize) if out is None else save_page(run, task, text, target, out)
         return
     check_suffix(out)
     if word is not None:
-        given.pop("--json", None)
-        leave_out("--word compares one word's vectors", given | ({} if target is None else {"--target": target}))
+        chosen.pop("--json", None)
+        leave_out("--word compares one word's vectors", chosen | ({} if target is None else {"--target": target}))
         show_word(task, word, text, out, as_json)
         return
     show(task, text, target, view, options, out, as_json)
 
 
-def leave_out(reason: str, given: dict[str, Any]) -> None:
+def leave_out(reason: str, chosen: dict[str, Any]) -> None:
     """Raise an error if there are options that would have no effect."""
-    if given:
-        raise ValueError(f"{reason}; leave out {next(iter(given))}")
+    if chosen:
+        raise ValueError(f"{reason}; leave out {next(iter(chosen))}")
 
 
 def show(

@@ -49,9 +49,9 @@ def train(
         return
     from regard.config import dotted, read_toml
 
-    told = dotted(read_toml(config)) if config else {}
-    stored = told if "name" in told else {}  # a run's whole recipe, which says what followed from its data
-    changes = ({} if stored else told) | overrides(ctx.args)
+    settings = dotted(read_toml(config)) if config else {}
+    stored = settings if "name" in settings else {}  # a run's whole recipe, which says what followed from its data
+    changes = ({} if stored else settings) | overrides(ctx.args)
     if wants_help:
         from regard.cli.catalogue import show_fields
         from regard.recipes import recipe
@@ -187,12 +187,12 @@ def evaluate(
     from regard.eval import scores
     from regard.files import write_atomically
 
-    how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
-    found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **how)
+    options: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
+    scored = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **options)
     if out is not None:
-        lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
+        lines = "".join(" ".join(text.split()) + "\n" for text in scored.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(found.scores, as_json, lambda _: found.render())
+    emit(scored.scores, as_json, lambda _: scored.render())
 
 
 @regard.command(context_settings=OVERRIDES)

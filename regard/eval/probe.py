@@ -75,9 +75,9 @@ def labelled(
     if "images" not in named and isinstance(own, UnlabelledConfig):
         same = ("images", "valid", "test", "size", "channels")
         data = replace(data, **{name: getattr(own, name) for name in same if name not in named})
-    how = loaded.eval_preprocessing()
+    preprocessing = loaded.eval_preprocessing()
     try:
-        learn, test = data.split(how)[0], data.held_out(how)
+        learn, test = data.split(preprocessing)[0], data.held_out(preprocessing)
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]

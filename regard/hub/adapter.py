@@ -63,11 +63,11 @@ def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] |
     return table
 
 
-def tune(model: nn.Module, how: str, rank: int) -> None:
+def tune(model: nn.Module, mode: str, rank: int) -> None:
     """Set which weights are trained: `all`, the `head` (with the pooler it reads), or the head and `lora` adapters."""
-    if how == "all":
+    if mode == "all":
         return
-    if how == "lora":
+    if mode == "lora":
         add_low_rank(model, rank)
         if not any(name.endswith(LORA) for name, _ in model.named_parameters()):
             raise ValueError("this model has no attention to add LoRA adapters to; use --data.tune all or head")
@@ -79,11 +79,11 @@ def tune(model: nn.Module, how: str, rank: int) -> None:
         raise ValueError("this model has no head to tune by itself; use --data.tune all or lora")
 
 
-def save_adapter(model: Any, directory: Path, *, base: Path, how: str, rank: int) -> None:
+def save_adapter(model: Any, directory: Path, *, base: Path, mode: str, rank: int) -> None:
     """Write only the trained tensors, and the path of the base."""
     refuse_quantized(model)
     head = {"model_type": "regard", "family": models.name_of(type(model))}
-    adapter = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": how, "rank": rank}
+    adapter = {"base": str(base.resolve()), "base_sha256": fingerprint(base), "tune": mode, "rank": rank}
     write_tensors(directory / ADAPTER, trained_tensors(model))
     write_json(directory / CONFIG, head | {"adapter": adapter} | to_dict(model.config))
 

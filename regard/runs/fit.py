@@ -140,7 +140,7 @@ def from_base(recipe: Recipe, data: Any, rates: Mapping[str, float]) -> tuple[Re
 
     if data.tune == "all":
         return recipe, {"build": build}
-    return recipe, {"build": build, "publish": partial(save_adapter, base=base, how=data.tune, rank=data.rank)}
+    return recipe, {"build": build, "publish": partial(save_adapter, base=base, mode=data.tune, rank=data.rank)}
 
 
 def get_tokenizer(

@@ -153,14 +153,11 @@ class Task:
         """The task class for what is saved beside the weights: this one, unless a subclass reads other files."""
         return cls
 
-    def __init__(self, model: Any, *readers: Any) -> None:
-        """`readers` are those of the inputs, in their order: a tokenizer for text, a preprocessing for images."""
-        self.model = model.eval()
-
     @classmethod
     def load(cls, path: Path, model: Any) -> "Task":
-        """The task of a model whose weights are loaded, with what is saved beside them."""
-        return cls(model, *(modalities[name].load(path, model.config) for name in cls.inputs))
+        """The task of a loaded model: `cls(model, reader, …)`, with the saved reader of each input."""
+        build: Callable[..., Task] = cls
+        return build(model, *(modalities[name].load(path, model.config) for name in cls.inputs))
 
     @classmethod
     def default_data(cls) -> Any:

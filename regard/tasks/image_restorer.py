@@ -73,6 +73,6 @@ class ImageRestorer(ImageEncoder):
         """Images with these patches pasted in; rows and columns beyond the last whole patch stay as they are."""
         patch = self.model.config.patch
         rows, columns = grid_of(tuple(x.shape[2:]), patch)
-        found = x.clone()
-        found[:, :, : rows * patch, : columns * patch] = paste(patches, patch, (rows, columns))
-        return found
+        images = x.clone()
+        images[:, :, : rows * patch, : columns * patch] = paste(patches, patch, (rows, columns))
+        return images

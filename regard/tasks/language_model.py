@@ -270,11 +270,11 @@ class LanguageModel(EngineTask, TextTask):
             )
         totals = []
         for first in range(0, len(rows), 16):
-            some = slice(first, first + 16)
+            group = slice(first, first + 16)
             targets = [
-                [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[some], backs[some], strict=True)
+                [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[group], backs[group], strict=True)
             ]
-            logits = self.model(pad([row[:-1] for row in rows[some]], 0)).transpose(1, 2)
+            logits = self.model(pad([row[:-1] for row in rows[group]], 0)).transpose(1, 2)
             losses = F.cross_entropy(logits, pad(targets, IGNORE), ignore_index=IGNORE, reduction="none")
             totals += (-losses.sum(dim=1)).tolist()
         return totals

@@ -143,7 +143,7 @@ def detection_scores(
         for label, box in zip(*rows, strict=True)
     ]
     place = {name: i for i, name in enumerate(names)}
-    said = [
+    detected = [
         record(image, place[one.label], one.box, score=one.score)
         for image, rows in enumerate(found)
         for one in rows
@@ -158,8 +158,8 @@ def detection_scores(
     }
     with contextlib.redirect_stdout(io.StringIO()):  # it tells what it does
         truth.createIndex()
-        judge = COCOeval(truth, truth.loadRes(said) if said else COCO(), "bbox")
-        if not said:
+        judge = COCOeval(truth, truth.loadRes(detected) if detected else COCO(), "bbox")
+        if not detected:
             judge.cocoDt.dataset = truth.dataset | {"annotations": []}
             judge.cocoDt.createIndex()
         judge.evaluate()

@@ -163,10 +163,10 @@ class Prepared:
     @property
     def stacks(self) -> dict[str, Stack]:
         """The stacks of blocks of the model by name; the one that reads the tokens comes first."""
-        found = parts.stacks(self.model)
-        if not found:
+        stacks = parts.stacks(self.model)
+        if not stacks:
             raise ValueError(f"{type(self.model).__name__} has no stack of blocks for this view; use heads or ablation")
-        return found
+        return stacks
 
     @property
     def uniform(self) -> bool:

@@ -177,11 +177,11 @@ class Translator(EngineTask, TextTask):
         """Token ids with EOS at the end, framed as a published tokenizer frames them; an error names a text that is too
         long."""
         if self.tokenizer.inner.post_processor is None:
-            found = self.tokenizer.encode_batch(texts)
+            encoded = self.tokenizer.encode_batch(texts)
         else:
-            found = [framed.ids for framed in self.tokenizer.frame(texts)]
+            encoded = [framed.ids for framed in self.tokenizer.frame(texts)]
         eos = self.generation["eos"]
-        sources = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in found]
+        sources = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in encoded]
         for number, ids in enumerate(sources, 1):
             if len(ids) > max_source:
                 raise ValueError(

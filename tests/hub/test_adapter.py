@@ -38,7 +38,7 @@ def classifier(base, how, labels=("a", "b", "c")):
 
 def run_of(base, how="lora"):
     model, out = classifier(base, how), base.parent / how
-    save_adapter(model, out, base=base, how=how, rank=2)
+    save_adapter(model, out, base=base, mode=how, rank=2)
     return model, out
 
 
