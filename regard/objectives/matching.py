@@ -40,6 +40,17 @@ def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
     return torch.cat([centre - size / 2, centre + size / 2], dim=-1)
 
 
+def best_objects(
+    answers: Float[Tensor, "Q C"], size: tuple[int, ...]
+) -> tuple[Float[Tensor, "Q"], Int[Tensor, "Q"], Float[Tensor, "Q 4"]]:
+    """Return the probability and index of each query's best label, and its box (left, top, right, bottom) in pixels
+    of an image with `size` rows and columns."""
+    logits, boxes = split_predictions(answers)
+    best = logits.softmax(-1)[:, :-1].max(-1)  # the last column is for nothing
+    rows, columns = size
+    return best.values, best.indices, corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
+
+
 def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
     """Return the generalised intersection over union of boxes as corners (Rezatofighi et al., 2019); axes broadcast."""
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.boxed_images import BoxesConfig
-from regard.nn.heads import split_predictions
-from regard.objectives.matching import corners
+from regard.objectives.matching import best_objects
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
 from regard.tasks.prepared_image import read_scene
@@ -79,15 +77,11 @@ class ObjectDetector(ImageEncoder):
     ) -> list[list[Detection]]:
         """The model's outputs as objects with boxes in pixels of images of these sizes."""
         labels, results = self.model.config.labels, []
-        for row, (rows, columns) in zip(outputs, sizes, strict=True):
-            logits, boxes = split_predictions(row.float())
-            best = logits.softmax(-1)[:, :-1].max(-1)
-            scaled = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
-            order = best.values.argsort(descending=True, stable=True)
-            kept = [i for i in order.tolist() if best.values[i] >= threshold]
-            results.append(
-                [Detection(labels[best.indices[i]], best.values[i].item(), tuple(scaled[i].tolist())) for i in kept]
-            )
+        for row, size in zip(outputs, sizes, strict=True):
+            scores, indices, boxes = best_objects(row.float(), size)
+            order = scores.argsort(descending=True, stable=True)
+            kept = [i for i in order.tolist() if scores[i] >= threshold]
+            results.append([Detection(labels[indices[i]], scores[i].item(), tuple(boxes[i].tolist())) for i in kept])
         return results
 
     def eval_preprocessing(self) -> Preprocessing:

@@ -11,7 +11,7 @@ from regard.data.sets.batches import pad
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.heads import split_predictions
-from regard.objectives.matching import corners
+from regard.objectives.matching import best_objects
 from regard.tasks.prepared import (
     SURE,
     Generation,
@@ -94,7 +94,7 @@ def read_images(
 def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
     """An image as a detector reads it, and its queries; logits are those of each query, "nothing" comes last."""
     prepared = read_images(task, *images, **options)
-    model, (rows, columns) = task.model, prepared.image.shape[:2]  # type: ignore[union-attr]
+    model, size = task.model, prepared.image.shape[:2]  # type: ignore[union-attr]
     queries = TokenSequence("queries", "Queries", [f"query {i}" for i in range(model.config.queries)])
     queries.ids = list(range(len(queries)))
 
@@ -105,17 +105,15 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         return Outputs(sure, best.indices[sure].tolist(), torch.eye(len(best.values))[sure])
 
     def details(logits: Tensor) -> dict[str, Any]:
-        boxes = corners(split_predictions(model(**prepared.inputs)[0].float())[1]).clamp(0, 1)
-        boxes = boxes * torch.tensor([columns, rows, columns, rows])
-        best = logits.softmax(-1)[:, :-1].max(-1)
-        names = prepared.names(best.indices.tolist())
+        scores, indices, boxes = best_objects(model(**prepared.inputs)[0].float(), size)
+        names = prepared.names(indices.tolist())
         queries.tokens = [
             f"{i} {names[i]} {probability:.2f}" if probability >= SURE else f"{i} nothing"
-            for i, probability in enumerate(best.values.tolist())
+            for i, probability in enumerate(scores.tolist())
         ]
         return {
             "boxes": [[round(side, 2) for side in box] for box in boxes.tolist()],
-            "scores": [round(one, 4) for one in best.values.tolist()], "row": int(best.values.argmax()),
+            "scores": [round(score, 4) for score in scores.tolist()], "row": int(scores.argmax()),
         }  # fmt: skip
 
     prepared.answers, prepared.row_sequence = "boxes", len(prepared.sequences)

@@ -14,9 +14,8 @@ from torch import Tensor
 from regard.inside.capture.weights import Layers, look, matching
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
-from regard.nn.heads import split_predictions
 from regard.nn.weights import find_kernels
-from regard.objectives.matching import corners
+from regard.objectives.matching import best_objects
 from regard.tasks.prepared import SURE, Prepared
 
 At = tuple[int, int]
@@ -156,16 +155,13 @@ def query_objects(
     assert prepared.image is not None and cells is not None
     names = [name for name in parts.attention_layers(model) if name.endswith(".cross")]
     with look(model, layers=matching(layer, names), heads=head) as seen:
-        logits, boxes = split_predictions(model(**prepared.inputs)[0])
+        scores, indices, boxes = best_objects(model(**prepared.inputs)[0], prepared.image.shape[:2])
     weights = seen.of("cross")[0][0].mean(0)
-    best = logits.softmax(-1)[:, :-1].max(-1)  # the last column is for nothing
-    rows, columns = prepared.image.shape[:2]
-    in_pixels = corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
     return [
         QueryObject(
-            query, prepared.labels[int(best.indices[query])], float(best.values[query]),
-            tuple(in_pixels[query].tolist()), weights[query].unflatten(0, cells.grid).numpy(),
+            query, prepared.labels[int(indices[query])], float(scores[query]), tuple(boxes[query].tolist()),
+            weights[query].unflatten(0, cells.grid).numpy(),
         )
-        for query in best.values.argsort(descending=True, stable=True).tolist()
-        if best.values[query] >= least
+        for query in scores.argsort(descending=True, stable=True).tolist()
+        if scores[query] >= least
     ]  # fmt: skip
