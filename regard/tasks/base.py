@@ -131,6 +131,12 @@ def quoted(text: str) -> str:
     return shlex.quote(shortened(text))
 
 
+def check_list(name: str, items: Any) -> None:
+    """Raise an error for a single text where a list of them is expected."""
+    if isinstance(items, str):
+        raise ValueError(f"{name} is a list; put a single one in brackets: [{items!r}]")
+
+
 class Task:
     """A trained model with the readers of its inputs. Subclasses override what their task needs."""
 

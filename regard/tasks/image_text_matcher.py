@@ -17,7 +17,7 @@ from regard.data.sets.batches import bucket, pad
 from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, check_list, quoted, register_task
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
@@ -54,8 +54,7 @@ class ImageTextMatcher(ImageEncoder):
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each text, of length 1 if `normalize`; a text beyond the context is cut."""
-        if isinstance(texts, str):
-            raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
+        check_list("texts", texts)
         rows = [framed.ids for framed in self.tokenizer.frame(texts, max_len=self.model.config.max_len)]
         vectors = torch.empty(len(rows), self.width, dtype=next(self.model.parameters()).dtype)
         for group in bucket(np.array([[len(row)] for row in rows]), BATCH_TOKENS, None) if rows else ():

@@ -18,7 +18,7 @@ from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.engine_task import GENERATE, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
@@ -110,8 +110,7 @@ class LanguageModel(EngineTask, TextTask):
         """The continuation of each prompt: greedy, or sampled as `sampling` says. `propose` drafts tokens ahead
         (`regard.decode.speculative`); `each` is called with a prompt's index and text when it is ready; `first` is the
         index of the first prompt, which seeds its samples."""
-        if isinstance(prompts, str):
-            raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
+        check_list("prompts", prompts)
         most = count_or(NEW_TOKENS, max_new_tokens)
         encoded = [self.encode(prompt) for prompt in prompts]
         written: list[list[int]] = [[] for _ in prompts]

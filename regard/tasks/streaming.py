@@ -9,6 +9,7 @@ from torch import nn
 
 from regard import decode
 from regard.decode.requests import Candidates, Request, Ticket
+from regard.tasks.base import check_list
 
 BLOCK = 32
 """Tokens that are decoded together: decoding a text from its beginning for every token would take ever longer."""
@@ -91,8 +92,7 @@ class Engine(decode.Engine):
 
     def generate(self, prompts: Sequence[str], **options: Any) -> list[str]:
         """Return the generated text for each prompt; `options` are those of the task's `request`."""
-        if isinstance(prompts, str):
-            raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
+        check_list("prompts", prompts)
         tickets = self.serve(self.request(prompt, row=row, **options) for row, prompt in enumerate(prompts))
         return [TokenStream(one, self.task).text(one.result()[0].ids, whole=True) for one in tickets]
 

@@ -15,7 +15,7 @@ from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
-from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
 from regard.tokens import Framed, Tokenizer
@@ -93,8 +93,7 @@ class TextEncoder(TextTask):
         self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True, **options: Any
     ) -> list[Framed]:
         """Texts (or pairs of them) with their special tokens, cut to the model's context."""
-        if isinstance(texts, str):
-            raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
+        check_list("texts", texts)
         return self.tokenizer.frame(texts, seconds, max_len=self.context if cut else None, **options)
 
     def batches(self, framed: Sequence[Framed]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:

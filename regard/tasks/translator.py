@@ -16,7 +16,7 @@ from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
-from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Samples, Scored, Verb, check_list, quoted, register_task
 from regard.tasks.engine_task import BEAM_OPTIONS, GENERATE, EngineTask, count_or, render_texts, texts_as_json
 from regard.tasks.metrics import exact_match, summary_scores, translation_scores
 from regard.tasks.prepared_text import read_source
@@ -112,8 +112,7 @@ class Translator(EngineTask, TextTask):
         A blank text has a blank translation. `each` is called with a text's index and translations when they are ready;
         `first` is the index of the first text, which seeds its samples.
         """
-        if isinstance(texts, str):
-            raise ValueError(f"texts is a list; put a single one in brackets: [{texts!r}]")
+        check_list("texts", texts)
         if sampling and (n_best > 1 or (beams or 1) > 1):
             raise ValueError("sampling returns one translation of each text; leave out beams and n_best")
         sources = self.encode(texts, min(max_source, self.engine.runner.max_positions))
