@@ -81,7 +81,7 @@ def attention(config: ArchitecturesConfig, length: int, kernel: str) -> Layer:
 
 
 def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
-    """A GRU whose gate is open to the past, so that its gradient is not rounded to 0 on a long way."""
+    """Return a GRU whose update gate is open to the past, so that gradients over a long distance do not underflow."""
     gru: Any = nn.GRU(config.dim, config.dim, batch_first=True).to(dtype)
     with torch.no_grad():
         gru.bias_hh_l0[config.dim : 2 * config.dim] = 10.0
@@ -89,7 +89,7 @@ def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
 
 
 def convolution(config: ArchitecturesConfig, dilation: int, dtype: torch.dtype) -> Layer:
-    """A causal convolution, in which the path from first to last is the longest, as in a recurrence."""
+    """Return a causal convolution; its path from the first to the last position is as long as in a recurrence."""
     conv = nn.Conv1d(config.dim, config.dim, config.width, dilation=dilation).to(dtype)
     past = (config.width - 1) * dilation
     return lambda x: conv(F.pad(x.transpose(1, 2), (past, 0))).transpose(1, 2)
@@ -155,7 +155,7 @@ def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) ->
 
 @torch.no_grad()
 def time_layer(kind: Architecture, config: ArchitecturesConfig, length: int) -> Point:
-    """Seconds of a forward pass of one layer; not of the lowest, which is not dilated."""
+    """Return the seconds of a forward pass of one layer above the lowest, which is not dilated."""
     layer, x = kind.build(config, length, 1, torch.float32), torch.randn(1, length, config.dim)
     layer(x)
     times = timed(lambda: layer(x), repeats=config.repeats, budget=config.max_seconds)

@@ -123,7 +123,7 @@ def last_exponent(points: list[Point]) -> float | None:
 
 
 def grows(part: Mapping[str, Any], key: str) -> str:
-    """The exponent as `area^1.02`; of times also that between the last two."""
+    """Return a fitted exponent as `area^1.02`; for times also the one between the last two sizes."""
     if part.get(key) is None:
         return "too few points"
     last = f", at the end {part['last']:.2f}" if key == "seconds" else ""

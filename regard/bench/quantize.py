@@ -32,7 +32,7 @@ BYTES, PAIRS, SENTENCES = 100_000, 500, 200
 NEW_TOKENS = 48
 REPEATS = 3
 COUNTS = ("bytes", "examples", "sentences")
-"""Scores that count what was scored."""
+"""Names of scores that are counts of examples."""
 FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("data.text",),), "pairs": (("data.pairs",), ("data.source", "data.target")),
 }  # fmt: skip

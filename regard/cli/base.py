@@ -1,4 +1,4 @@
-"""The group that every command joins, and what commands share."""
+"""The command group, and options and helpers that commands share."""
 
 import importlib
 import json
@@ -18,10 +18,10 @@ PATH = click.Path(path_type=Path)
 
 
 class Commands(click.Group):
-    """Lists commands in the order of a journey, not of the alphabet; plugins may add some."""
+    """A group that lists commands in a fixed order instead of alphabetically; plugins may add commands."""
 
     find_own: Callable[[str], click.Command | None] = staticmethod(lambda name: None)
-    """The command of a name that a plugin brings, or None."""
+    """Return the command of a name, possibly one from a plugin, or None."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -110,7 +110,7 @@ def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]
 
 
 def leave_out(why: str, *names: str) -> None:
-    """An error if one of these options of the command was written, since nothing would come of it."""
+    """Raise an error if one of these options of the command was given, since it would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
         written = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
@@ -155,7 +155,7 @@ out_option = click.option(
 
 
 def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that draw tokens instead of searching for the best."""
+    """Add the options of sampling."""
     for option in reversed([
         click.option("--temperature", type=float, help="Draw tokens at this temperature instead of the best."),
         click.option("--top-k", type=int, help="Draw among the k best only."),
@@ -170,7 +170,7 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def sampling_of(
     temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int
 ) -> Any:
-    """How to draw, or None for the best tokens."""
+    """Return the sampling settings, or None for greedy or beam search."""
     from regard.decode.sample import Sampling
 
     if all(value is None for value in (temperature, top_k, top_p, min_p)):

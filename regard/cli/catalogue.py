@@ -1,4 +1,4 @@
-"""What can be trained, with which fields, and which configs have a name."""
+"""Lists of recipes, of their fields, and of named configs."""
 
 import json
 import sys

@@ -83,7 +83,7 @@ def kind_of(target: str) -> str:
 
 
 def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
-    """Prints what the doctor saw in a run; with `out` also writes it as a page."""
+    """Print the doctor's findings about a run; with `out` also write them as a page."""
     from regard.doctor.history import History, render
 
     history = History.read(run)

@@ -1,4 +1,4 @@
-"""A model's space of vectors: a map of examples, directions, dictionaries."""
+"""The command `latent`: a map of examples, directions, sparse dictionaries."""
 
 from pathlib import Path
 from typing import Any

@@ -65,7 +65,7 @@ def run_recipe(
     name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False,
     stored: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Trains, or goes on with it, and says what came of it."""
+    """Train or resume a run, and print its results."""
     from regard.eval.report import report
     from regard.recipes import Recipe, configure, fit, recipe
     from regard.runs.recipe import check_effect
@@ -236,7 +236,7 @@ def compare(
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
 def convert(run: str, out: Path, to: str) -> None:
-    """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
+    """Convert the model in RUN, with its tokenizer or image preprocessing, to a layout that other projects read."""
     from regard.tasks import load
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -25,7 +25,7 @@ from regard.cli.bulk import answer_file
 
 
 def load_task(verb: str, run: str, quantize: Any, options: dict[str, Any]) -> Any:
-    """The task in RUN, if it has the verb and takes these options."""
+    """Load the task in RUN; raise an error if it lacks the verb or does not take these options."""
     from regard.tasks import load_for
 
     task = load_for(verb, run, quantize)

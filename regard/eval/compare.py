@@ -72,7 +72,8 @@ def render_comparison(result: Mapping[str, Any]) -> str:
 
 
 def compare_by_time(runs: list[Path], limit: int | None, out: Path | None) -> dict[str, Any]:
-    """Language models on the same held-out text: size, minutes, bits per byte; and how they got there."""
+    """Compare language models on the same held-out text: size, training minutes, bits per byte, and the loss curve of
+    each."""
     if len({run.name for run in runs}) < len(runs):
         raise ValueError("runs to compare need different names")
     result: dict[str, Any] = {"by": "time", "runs": {}}

@@ -1,6 +1,6 @@
-"""The linear probe: what a classifier without hidden layers reads off every layer of a frozen encoder of pictures.
+"""Linear probe: a linear classifier on the features of every layer of a frozen image encoder, and of an untrained copy.
 
-Where its error is lowest, the network is best cut; beside it stands the same network before training.
+The layer with the lowest error has the features that suit the labels best.
 """
 
 import re
@@ -26,11 +26,12 @@ from regard.runs.recipe import Recipe
 from regard.tasks import ImageEncoder, load
 
 LABELS = 1000
-"""Labelled pictures that the classifier learns from, unless told otherwise."""
+"""Default number of labelled images that the classifier is trained on."""
 
 
 def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = None, limit: int | None = None) -> dict:
-    """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
+    """Return the test error of a linear classifier on each layer's features, for the trained and the untrained
+    model."""
     path = find(run)
     loaded = load(path)
     if "image" not in loaded.inputs or loaded.verb("embed") is None:
@@ -56,7 +57,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
 
 
 def check_labels(data: Any) -> None:
-    """An error if a recipe's pictures have no labels for a probe."""
+    """Raise an error if the images of a recipe's data have no labels."""
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
         raise ValueError("a probe is for encoders of images; leave out --probe")
     if data.images is not None and is_arrays(data.images):
@@ -68,7 +69,7 @@ def check_labels(data: Any) -> None:
 def labelled(
     loaded: ImageEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Pictures to learn from and others to be tested on, at the size that the model reads."""
+    """Return labelled training and test images at the model's input size."""
     stored, named = run / "recipe.toml", {key.removeprefix("data.") for key in changes}
     own = Recipe.load(stored).data if stored.exists() else None
     data = chosen_data(own if isinstance(own, ImagesConfig) else ImagesConfig(), None, changes)
@@ -88,14 +89,15 @@ def labelled(
 
 
 def fresh(model: Any) -> nn.Module:
-    """The same model before training."""
+    """Return an untrained model with the config of this one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return build(models.name_of(type(model)), model.config)
 
 
 def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
-    """A vector for each picture from every layer: the mean over its places; and the model's own."""
+    """Return the features of each image by layer, averaged over positions, and under "vector" the model's own
+    embedding."""
     model, found = loaded.model, dict[str, list[Tensor]]()
     hooks = []
     for path, layer in model.named_modules():
@@ -112,7 +114,7 @@ def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
-    """A hook that keeps the mean over places of what a layer gives."""
+    """Return a forward hook that stores a layer's output, averaged over positions."""
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
         x = out[0] if isinstance(out, tuple) else out.join() if isinstance(out, Streams) else out
@@ -126,7 +128,7 @@ def flat(pictures: LabelledImages) -> np.ndarray:
 
 
 def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:
-    """Width of the vectors, and the percentage of test pictures whose label a linear classifier gets wrong."""
+    """Return the width of the features, and the test error in percent of a linear classifier trained on them."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -137,7 +139,7 @@ def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: La
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """The table, the best layer marked."""
+    """Return the results as a table of layers, with the best one marked."""
     lines = [f"{'layer':12}{'width':>7}{'error':>10}{'untrained':>12}"]
     for row in found["probe"]:
         blank = f"{row['untrained']:10.2f} %" if "untrained" in row else ""

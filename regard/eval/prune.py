@@ -28,19 +28,20 @@ from regard.train.loop import evaluate
 from regard.train.progress import Line
 
 ROUNDS = 4
-"""In which heads are removed."""
+"""Number of rounds in which heads are removed; the remaining heads are scored again in each."""
 EXAMPLES = 256
-"""Of held-out data, about so many, that every head is tried on."""
+"""Approximate number of held-out examples that every head is scored on."""
 NOT_COPIED = ("config.json", "pruned.json")
 
 Head = tuple[str, int]
-"""An attention layer by its name, and a head."""
+"""The name of an attention layer, and the index of one of its heads."""
 
 
 def prune(
     run: str | Path, heads: int, out: Path, changes: Mapping[str, Any], *, seed: int | None = None, quiet: bool = False
 ) -> dict[str, Any]:
-    """A copy of a run without the heads that matter least (with `seed`: without some at random), and what it costs."""
+    """Save a copy of a run without its least important heads (with `seed`: without random ones) and return the change
+    of the loss."""
     run = find(run)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another --out")
@@ -65,7 +66,8 @@ def prune(
 
 
 def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], float]:
-    """The mean loss of a model on a bounded part of the held-out data of a run, or of what `changes` name."""
+    """Return a function that computes a model's mean loss on a bounded part of its held-out data, or of the data in
+    `changes`."""
     stored = run / "recipe.toml"
     if not stored.exists():
         raise ValueError(f"{run} has no recipe.toml, so what to test it on is not known; prune a run of regard train")
@@ -83,7 +85,7 @@ def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], floa
 
 
 def removable(model: Any) -> list[Head]:
-    """Every head that is all that some columns of an output projection read; a layer that is used again counts once.
+    """List the heads that can be removed by zeroing columns of an output projection; a shared layer is listed once.
 
     Where MViT adds its queries to what a head mixed, zeros would remove these as well.
     """
@@ -100,7 +102,7 @@ def removable(model: Any) -> list[Head]:
 
 
 def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = ()) -> dict[Head, float]:
-    """The loss without each head that is left, one forward sweep each, where some are gone already."""
+    """Return the loss without each remaining head in turn; the heads in `gone` are ablated as well."""
     kernels, found = find_kernels(model), dict[Head, float]()
     for one in removable(model):
         if one not in gone:
@@ -111,12 +113,12 @@ def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = 
 
 
 def least(losses: Mapping[Head, float], count: int) -> list[Head]:
-    """The heads that matter least."""
+    """Return the heads whose removal raises the loss least."""
     return sorted(losses, key=losses.__getitem__)[:count]
 
 
 def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple[list[Head], dict[Head, float]]:
-    """So many heads that can go, and what the loss is without each alone.
+    """Choose heads to remove, and return them with the loss without each one alone.
 
     They go in rounds, and those left are tried again: heads stand in for each other, and the second of two matters
     only when the first is gone.
@@ -133,7 +135,7 @@ def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple
 
 @torch.no_grad()
 def remove(model: Any, heads: Iterable[Head]) -> None:
-    """Zeros in place of what the output projection reads of some heads; the model is changed for good."""
+    """Zero the columns of the output projections that read these heads, in place."""
     kernels = find_kernels(model)
     for name, head in heads:
         layer = owner_of(model, kernels[name])
@@ -142,7 +144,7 @@ def remove(model: Any, heads: Iterable[Head]) -> None:
 
 
 def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> None:
-    """The weights in our own layout, beside a copy of everything small that the run needs."""
+    """Save the weights in our own layout, and copy the run's other small files."""
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(run.iterdir()):
         if path.suffix in (".json", ".toml", ".jinja", ".model", ".txt") and path.name not in NOT_COPIED:
@@ -154,7 +156,7 @@ def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> N
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """What went, and what it cost."""
+    """Return the removed heads and the change of the loss as text."""
     removed: dict[str, list[int]] = {}
     for one in found["removed"]:
         removed.setdefault(one["layer"], []).append(one["head"])

@@ -15,7 +15,7 @@ from regard.tasks.loading import Quantize
 from regard.tasks.metrics import label_scores
 
 TEST_EXAMPLES = 1000
-"""Examples that are classified by a prompt, by default."""
+"""Default number of examples that are classified by a prompt."""
 
 
 def evaluate(
@@ -52,7 +52,8 @@ def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None
 
 
 def chosen_data(own: Any, default: Any, changes: Mapping[str, Any]) -> Any:
-    """A data config with the user's changes; nothing that belongs to a run's own files stays where others are named."""
+    """Return a data config with the user's changes; if those name other files, fields about the run's own files are
+    reset."""
     given = {key.removeprefix("data.").replace("-", "_"): value for key, value in changes.items()}
     if default is not None and not given.keys() <= set(type(own).__dataclass_fields__):
         own = default
@@ -85,7 +86,7 @@ def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int |
 
 
 def pick(examples: list[Any], labels: tuple[str, ...], count: int) -> list[Any]:
-    """The first examples of each label in turn."""
+    """Return the first examples of each label, alternating between labels."""
     by_label = {label: [example for example in examples if example.label == label] for label in labels}
     rounds = range(max(map(len, by_label.values())))
     mixed = [by_label[label][i] for i in rounds for label in labels if i < len(by_label[label])]

@@ -21,7 +21,7 @@ from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
 HEAD = ("model_type", "family", "regard_version", "adapter")
-"""Keys of `config.json` that are not the config's own."""
+"""Keys of `config.json` that are not fields of the model's config."""
 LORA = (".narrow", ".wide")
 """Suffixes of the names of LoRA parameters."""
 
@@ -52,7 +52,8 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
 
 
 def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] | None) -> Tensor:
-    """A tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along axes."""
+    """Return a tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along
+    axes."""
     if grids and name in ("table", "encoder.position.table"):
         return resample(table.float(), *grids, first=len(table) - math.prod(grids[0]))
     if name.endswith((".offsets.rows", ".offsets.columns")):

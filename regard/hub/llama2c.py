@@ -79,7 +79,8 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _table(fields: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The names and shapes in the order of the file; with `{}`, one for each layer."""
+    """Return the names and shapes of the tensors in the order of the file; names with `{}` stand for one tensor per
+    layer."""
     dim, hidden, layers = fields["hidden_size"], fields["intermediate_size"], fields["num_hidden_layers"]
     wide, narrow = dim, fields["num_key_value_heads"] * fields["head_dim"]
     one = "model.layers.{}."
@@ -100,7 +101,7 @@ def _table(fields: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _halves(weight: Float[Tensor, "R D"], head_dim: int) -> Float[Tensor, "R D"]:
-    """Rows (0, 1), (2, 3), … of each head in the order of a rotation by halves."""
+    """Reorder the rows of each head from interleaved rotation pairs (0, 1), (2, 3), … to half-split ones."""
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 

@@ -11,7 +11,7 @@ from regard.nn.patches import sides
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 """The file for images, and the file of newer releases for images and texts, which holds it as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
-"""Their numbers of the filters."""
+"""Pillow's numbers of the resampling filters, with their names."""
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),

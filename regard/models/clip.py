@@ -165,7 +165,7 @@ class CLIP(nn.Module):
         return {"T": self.config.max_len}
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of the model's cost should know."""
+        """Return a remark on the model's cost, printed below the figures."""
         return f"texts of {self.config.max_len} tokens, one for each image"
 
     @property

@@ -15,9 +15,9 @@ from regard.native.program import Weight
 STRIP = 32
 """Rows of a matrix that are stored together, four columns at a time, after their sums."""
 GROUP = 32
-"""Columns are padded to a multiple of it."""
+"""Number that columns are padded to a multiple of."""
 MOST_COLUMNS = 1 << 17
-"""255 · 64 · columns stays below 2³¹."""
+"""The most columns: 255 · 64 · columns stays below 2³¹."""
 EXACT = 1024
 """Columns whose products float32 sums without rounding: 255 · 64 · 1024 < 2²⁴."""
 TINY = 1e-35

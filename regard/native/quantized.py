@@ -203,7 +203,7 @@ class QuantizedHead(QuantizedLinear, Head):  # type: ignore[misc]
 
 
 class QuantizedEmbedding(Quantized, Embedding):  # type: ignore[misc]
-    """Replaces an embedding; positions, types and norm are its own."""
+    """Replaces an embedding; its positions, token types and norm stay in floating point."""
 
     def __init__(self, embedding: Embedding, weight: Weight) -> None:
         nn.Module.__init__(self)

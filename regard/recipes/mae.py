@@ -57,7 +57,7 @@ def pretraining(model: Any) -> TrainConfig:
 
 
 def shaped(recipe: Recipe, images: Any) -> Recipe:
-    """The recipe with a model for the size of these images."""
+    """Return the recipe with a model config for images of this size."""
     return replace(recipe, model=replace(recipe.model, **image_fields(images.pixels.shape[1:])))
 
 

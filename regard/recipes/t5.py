@@ -40,7 +40,7 @@ TRAIN = TrainConfig(
     steps=2500, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=200, smoothing=0.0,
     eval_every=250, save_every=50, average=2,
 )  # fmt: skip
-"""The last weights are kept, not those of the lowest loss: of a few hundred summaries it soon rises again."""
+"""Training settings: the last weights are kept, since the validation loss of the few summaries soon rises again."""
 
 
 @register_recipe("t5")

@@ -30,7 +30,7 @@ MOST_COPIES = 4000
 
 
 class Looks:
-    """The latest passes, by a random name; as many as there is room for."""
+    """A cache of recorded forward passes by random id, limited by memory."""
 
     def __init__(self) -> None:
         self.pages: OrderedDict[str, Page] = OrderedDict()

@@ -33,10 +33,10 @@ NEW_TOKENS = 200
 TEST_EXAMPLES = 1000
 """Instructions that are scored, by default."""
 NEAR = 16
-"""Tokens before a text that its first characters may depend on."""
+"""Number of preceding tokens that the first characters of a text may depend on."""
 DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
 LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
-"""Its stories begin with <s>, and a second one begins the next story."""
+"""Decoding defaults of llama2.c models: <s> begins a text, and a second one ends it."""
 
 
 @register_task("generate")
@@ -172,8 +172,8 @@ class LanguageModel(EngineTask, TextTask):
         yield self.continuation(ids, until(self.ends, written))[shown:]
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
-        """The text of generated tokens after the first `before`; unless they are the `whole` text, without a character
-        whose bytes are not complete."""
+        """Return the text of generated tokens after the first `before`; unless the text is `whole`, without an
+        incomplete character at its end."""
         front, ids = self.near([*request.prompt, *ids[:before]]), until(self.ends, ids)[before:]
         return self.continuation(front, ids) if whole else self.settled(front, ids)
 
@@ -320,7 +320,8 @@ class LanguageModel(EngineTask, TextTask):
 
 
 def front_of(tokenizer: Tokenizer) -> list[int]:
-    """The special tokens that a published model begins every text with; models trained here have none."""
+    """Return the ids of the special tokens that a published model begins every text with; none for models trained
+    here."""
     if tokenizer.inner.post_processor is None:
         return []
     framed = tokenizer.frame(["a"])[0]

@@ -123,7 +123,7 @@ def detection_scores(
     found: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
     names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
+    """Return average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
 
     `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows; what is
     found in its `crowds`, labels and boxes too, counts neither way.

@@ -26,7 +26,7 @@ from regard.tasks.prepared import (
 from regard.tasks.prepared_text import Target, continued
 
 MOST_CELLS = 8192
-"""Cells of an image, with the tokens in front of them."""
+"""The most tokens of an image, its special tokens included."""
 
 
 def pixels_of(task: Any, image: Any) -> tuple[np.ndarray, Tensor]:
@@ -143,7 +143,8 @@ def read_captioned(
 def read_colours(
     task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """An image as the pixels that a model paints; `target` colours follow its upper half, then the model's own."""
+    """Prepare an image as a pixel model reads it; `target` colours replace its lower half, followed by generated
+    ones."""
     check_images(task, images, isinstance(target, str), kept)
     model, size = task.model, task.pixels
     ids = [size.start, *size.encode(task.fit(images))[0].tolist()]

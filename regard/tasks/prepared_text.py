@@ -23,7 +23,7 @@ from regard.tasks.prepared import (
 )
 
 LONGEST = 2048
-"""Tokens of a source, for a model that does not say."""
+"""The most tokens of a source text, for a model without a limit of its own."""
 Target = str | Sequence[int] | None
 
 

@@ -56,8 +56,8 @@ class TokenStream:
             yield Token(ids[index], log_probs[index], text, alternatives)
 
     def text(self, ids: list[int], *, whole: bool) -> str:
-        """Return the text of `ids` after the first `before`; unless that is the `whole`, only what later tokens cannot
-        change."""
+        """Return the text of `ids` after the first `before`; if they are not the `whole` output, only the part that
+        later tokens cannot change."""
         return "" if self.task is None else self.task.told(self.ticket.request, ids, whole=whole, before=self.before)
 
     def advance(self, written: list[int]) -> None:

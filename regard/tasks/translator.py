@@ -25,7 +25,7 @@ from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
 
 TEST_EXAMPLES = 1000
-"""Embedded pairs that are scored."""
+"""Number of embedded pairs that are scored."""
 LONGEST_SOURCE = 2048
 """The most tokens of a source text, by default."""
 
@@ -172,7 +172,7 @@ class Translator(EngineTask, TextTask):
         self.encode(texts, LONGEST_SOURCE)
 
     def told(self, request: Request, ids: list[int], *, whole: bool, before: int = 0) -> str:
-        """The text of generated tokens after the first `before`."""
+        """Return the text of generated tokens after the first `before`."""
         ids = until(request.ends, ids)
         front, both = self.tokenizer.decode_batch([ids[:before], ids])
         return both[len(front) :].rstrip("" if whole else "\ufffd")

@@ -34,18 +34,18 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """The settings of one kind of published models."""
+    """Tokenizer settings of a family of published models."""
 
     read: Callable[["Source"], tuple[tokenizers.Tokenizer, list[str]]]
-    """Builds the tokenizer from the files, with the names of its special tokens."""
+    """Function that builds the tokenizer from its files; returns it with the names of its special tokens."""
     names: Mapping[str, str]
-    """The special token of each role, where the settings name no other."""
+    """Default special token of each role."""
     single: str = "$A"
     """The frame of one text; a role in braces is its special token."""
     pair: str = "$A $B:1"
     """The frame of two texts; `:1` marks the second segment."""
     ends: tuple[bool, bool] | None = None
-    """Whether each text gets a `bos` and an `eos`, for models that leave it to the settings."""
+    """Whether BOS and EOS are added to each text, for families where `tokenizer_config.json` decides."""
     mask_strips: bool = False
     """Whether the mask token includes the space before it."""
 
@@ -57,7 +57,7 @@ class Source:
     directory: Path
     settings: Settings
     names: Mapping[str, str]
-    """The special token of each role."""
+    """The special token of each role, such as "bos" or "unk"."""
     target: bool = False
     """Whether the target language is read, where there are two."""
 

@@ -28,7 +28,7 @@ from regard.train.schedule import SCHEDULES, peak_rate
 
 @runtime_checkable
 class Stream(Protocol):
-    """An endless source of batches that can start at any batch of any epoch."""
+    """Interface of an endless source of batches that can start at any batch of any epoch."""
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]: ...
 

@@ -66,7 +66,7 @@ Spans = dict[str, tuple[int, int]]
 
 
 class _Story:
-    """Facts that share no value by chance, so that every question or comparison has one answer."""
+    """A set of facts without accidentally equal values, so that every question or comparison has one answer."""
 
     def __init__(self, split: str, rng: Sampler) -> None:
         self.split, self.rng = split, rng

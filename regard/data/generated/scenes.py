@@ -90,7 +90,7 @@ class Scene:
 
 
 def name_of_many(shape: str) -> str:
-    """The plural of a shape."""
+    """Return the plural of a shape's name."""
     return f"{shape}es" if shape.endswith("s") else f"{shape}s"
 
 

@@ -24,7 +24,7 @@ DECIDED = {
     "model.channels": "follows from the images; use --data.channels",
     "model.labels": "follows from the images; leave it out",
 }
-"""Fields of a model that its images decide, each with the rest of the error."""
+"""Model fields that follow from the images, each with the error message for a user who sets it."""
 NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave it out"}
 
 

@@ -17,7 +17,7 @@ from regard.data.sets.image_data import NO_LABELS, resized
 SINGLE = 1000
 """Scenes with one object each, for zero-shot classification."""
 LABELS = tuple(f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES)
-"""The labels of such scenes."""
+"""Labels of these scenes for zero-shot classification."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

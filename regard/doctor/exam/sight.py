@@ -12,7 +12,7 @@ NEAR, FAR = 16, 6
 """Positions that are examined: the first NEAR, and FAR spread over all."""
 
 Sight = Bool[Tensor, "T T"]
-"""Row: the output's position; column: the position that it depends on."""
+"""Boolean matrix of dependences: row is the output's position, column the position that it depends on."""
 
 
 # ---- the future -----------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def future(subject: Subject) -> str | Finding:
 
 
 def leak_rule(sight: Sight, examined: list[int]) -> tuple[str, str]:
-    """Which positions see which later ones, as a rule if there is one, and the cure."""
+    """Describe which positions depend on which later ones, as a rule if there is one, and return the cure."""
     later = sight & torch.ones_like(sight).triu(1)
     near = later[: min(NEAR, len(examined)), : min(NEAR, len(examined))]
     n = len(near)
@@ -140,7 +140,7 @@ def mixes(sight: Sight) -> bool:
 
 
 def part(subject: Subject, name: str) -> str | None:
-    """The submodule of a name, or its parent for layers that only pass on."""
+    """Return the submodule of a name, or its parent for layers such as dropout that only pass values on."""
     if not name:
         return None
     kind = type(subject.model.get_submodule(name))
@@ -148,7 +148,7 @@ def part(subject: Subject, name: str) -> str | None:
 
 
 def needs_sequence(subject: Subject) -> str:
-    """The input whose tokens have outputs; without one, the check does not apply."""
+    """Return the input whose tokens have outputs; raise an error that the check does not apply if there is none."""
     if subject.sequence is None:
         raise InapplicableError("it does not answer for each position of a sequence")
     return subject.sequence

@@ -11,11 +11,11 @@ from regard.nn.patches import sides
 
 CLASS = "CLIPModel"
 LARGEST = 2
-"""An EOS id of old files, with which they pool at the largest id of a text instead."""
+"""The EOS id of old config files, for which Hugging Face pools at the largest id of a text instead."""
 
 
 def tower(ours: str, stack: str, theirs: str, norm: str) -> tuple[Pair, ...]:
-    """A stack of blocks, the norm behind it, and its positions."""
+    """Return the pairs of tensor names of one tower: its blocks, its last norm and its positions."""
     block, layer = f"{ours}.{stack}.blocks.{{}}.", theirs + ".encoder.layers.{}."
     return (
         Pair(block + "attention.query.{}", layer + "self_attn.q_proj.{}"),
@@ -62,7 +62,7 @@ FIELDS = {
     "embedding_dim": Field("projection_dim", 512),
 }
 ALIKE = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "attention_dropout": 0.0}
-"""Settings that both parts have and our towers share, with their defaults."""
+"""Settings that are stored for both towers, and that ours share, with their defaults."""
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def check(ours: Any) -> list[str]:
 
 
 def marked(theirs: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """A text is pooled at its end, so they must know that token."""
+    """Return their config with the id of EOS, at which they pool a text; raise an error if there is none."""
     end = ids.get("eos_token_id")
     if end is None:
         raise ValueError("clip reads a text's vector at its end; give the id of that token: eos=…")

@@ -53,7 +53,7 @@ ROPES = {
         "slow": "low_freq_factor", "fast": "high_freq_factor",
     },
 }  # fmt: skip
-"""Ways to stretch positions to longer texts: our setting of `rotary`, their name of it."""
+"""Scalings of rotary positions for longer texts: our setting of `rotary`, and their name of it."""
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:

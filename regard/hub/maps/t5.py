@@ -99,7 +99,7 @@ def check(ours: Any) -> list[str]:
 
 
 def reword(ours: Any, tensors: Tensors) -> tuple[Any, Tensors]:
-    """Scores that are divided by √K are plain products with queries that are."""
+    """Return an equivalent model without scaled scores: the factor 1/√K is multiplied into the query matrices."""
     if ours.kernel != "full":
         return ours, tensors
     scale = ours.head_size**-0.5

@@ -9,7 +9,7 @@ from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
 
 
 def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
-    """A stack of blocks."""
+    """Return the pairs of tensor names of a stack of blocks."""
     ours, theirs = ours + ".blocks.{}.", theirs + ".{}."
     return (
         Pair(ours + "attention.query.{}", theirs + "attention.attention.query.{}"),
@@ -24,7 +24,7 @@ def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
 
 
 def body(ours: str, theirs: str, *tokens: str) -> tuple[Pair, ...]:
-    """An encoder with its patches and the tokens in front of them."""
+    """Return the pairs of tensor names of an encoder, its patch embedding and its special tokens."""
     embeddings = theirs + ".embeddings."
     return (
         *blocks(ours + "encoder", theirs + ".encoder.layer"),

@@ -64,7 +64,7 @@ def draw_figure(name: str, path: Target = None, **settings: Any) -> "matplotlib.
 
 
 def options_of(name: str) -> list[str]:
-    """A figure's settings, as options with what they are without being given."""
+    """Return a figure's settings as command-line options with their defaults."""
     known = inspect.signature(FIGURES[name]).parameters.values()
     simple = (one for one in known if one.name not in ("path", "position"))
     return [f"--{one.name.replace('_', '-')} {'' if one.default is None else one.default}".rstrip() for one in simple]
@@ -117,7 +117,7 @@ def _draw_turns(turned: Float[Tensor, "T K"], scheme: str) -> "matplotlib.figure
 def _draw_nearness(
     figure: "matplotlib.figure.Figure", similar: Float[Tensor, "T T"], title: str
 ) -> "matplotlib.figure.Figure":
-    """The mean over all pairs at one distance, and the spread where it is not the same for all."""
+    """Draw the mean similarity of all pairs at one distance, and its range where pairs differ."""
     reach = len(similar) * 3 // 4
     bands = [similar.diagonal(distance) for distance in range(reach)]
     axes = chart(figure, 6.2, 1, 3.6, 3, title=title, xlabel="distance")
@@ -132,7 +132,7 @@ def _draw_nearness(
 def _heat(
     figure: "matplotlib.figure.Figure", values: Float[Tensor, "T S"], *box: Number, title: str
 ) -> "matplotlib.axes.Axes":
-    """Signed values in two colours around white, with a scale."""
+    """Draw signed values in two colours around white, with a colour bar."""
     axes = place(figure, *box)
     top = float(values.abs().max()) or 1.0
     image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
@@ -146,7 +146,7 @@ def _heat(
 
 
 def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str, *, learned: bool) -> "matplotlib.figure.Figure":
-    """By distance for each head, and as the table that is added to the scores of one head."""
+    """Draw a position bias by distance for each head, and as the matrix that is added to one head's scores."""
     distance = torch.arange(-length, length + 1)
     by_head = values(torch.zeros(1, 1, dtype=torch.long), distance[None])[:, 0]
     figure, title, right = new_figure(11, 5), f"{scheme}: added to the scores", "distance, key − query"
@@ -249,7 +249,7 @@ def superscript(number: int) -> str:
 
 
 def write_legend(axes: "matplotlib.axes.Axes") -> None:
-    """In the emptiest corner; beside the axes where lines are too many for that."""
+    """Place the legend in the emptiest corner; beside the axes where there are many lines."""
     many = len(axes.lines) > 3
     spot: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
     axes.legend(frameon=False, prop={"size": 8, "family": pen()["fontfamily"]}, labelcolor=INK, **spot)
@@ -288,7 +288,7 @@ def draw_softmax(
 
 
 def saturation(size: int, keys: int, samples: int, scale: Number) -> tuple[Float[Tensor, "Q"], Float[Tensor, "Q"]]:
-    """The 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
+    """Return the 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
     draws = torch.Generator().manual_seed(size)
     q = torch.randn(samples, 1, size, generator=draws)
     k = torch.randn(samples, keys, size, generator=draws)

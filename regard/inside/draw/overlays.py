@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 SHARPEST = 256
-"""Pixels up to which a small image is enlarged: each of its pixels becomes a square."""
+"""Side in pixels up to which a small image is enlarged, without smoothing."""
 VEIL = 0.88
 """Opacity of the strongest weight over the image."""
 
 
 @cache
 def glow() -> "matplotlib.colors.Colormap":
-    """Colours from dark to bright, for weights over an image."""
+    """Return a colour map from dark to bright, for weights over an image."""
     from matplotlib import colormaps
 
     return colormaps["inferno"]
@@ -73,7 +73,7 @@ def on_image(
     cell: tuple[Number, Number] | None,
     smooth: bool,
 ) -> np.ndarray:
-    """The weight of every drawn pixel of an image of that size."""
+    """Return the weight at every pixel of an image of that size."""
     rows, columns = weights.shape
     high, wide = cell or (size[0] / rows, size[1] / columns)
     box = (0, 0, size[1] / wide, size[0] / high)  # in cells; it may end inside the last ones, or behind them

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 MOST_LETTERS, MOST_PATCHES = 48, 256
-"""The most that a slide has room for."""
+"""The most letters and patches that fit on a slide."""
 SCENE = 12
-"""A scene with three objects of three colours."""
+"""Number of a generated scene with three objects of three colours."""
 ACROSS, FLAT = 16, 32
 """Patches in a row, and patches up to which their vectors are drawn below them."""
 
@@ -76,7 +76,7 @@ def draw_bpe(
 
 
 def merged_rows(found: Trace) -> Iterator[tuple[str, Sequence[str], list[int], list[bool]]]:
-    """Behind each merge: what it was, all symbols, how many letters each spans, and which of them are new."""
+    """Return, after each merge: the pair, all symbols, the letters that each spans, and whether it is new."""
     symbols, widths = found.initial, [1] * len(found.initial)
     for step in found.steps:
         widths, new = grown(step, symbols, widths)
@@ -85,7 +85,7 @@ def merged_rows(found: Trace) -> Iterator[tuple[str, Sequence[str], list[int], l
 
 
 def grown(step: Step, before: Sequence[str], widths: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """The spans of symbols behind a merge, and whether each was made by it."""
+    """Return the spans of the symbols after a merge, and whether each was made by it."""
     spans: list[int] = []
     new: list[bool] = []
     place_of, left = 0, len(before) - len(step.symbols)
@@ -102,7 +102,7 @@ def write_boxes(
     axes: "matplotlib.axes.Axes", y: Number, cell: Number, symbols: Sequence[str], widths: Sequence[int],
     new: Sequence[bool],
 ) -> None:  # fmt: skip
-    """Symbols in boxes as wide as their letters; new ones in colour."""
+    """Draw symbols in boxes as wide as their letters; new ones in colour."""
     from matplotlib.patches import FancyBboxPatch
 
     left = 0
@@ -119,7 +119,7 @@ def write_boxes(
 
 
 def open_paper(figure: "matplotlib.figure.Figure", *box: Number) -> "matplotlib.axes.Axes":
-    """Axes without lines whose unit is an inch."""
+    """Return axes without lines whose unit is an inch."""
     axes = place(figure, *box)
     axes.set(xlim=(0, box[2]), ylim=(0, box[3]), autoscale_on=False)
     axes.axis("off")
@@ -180,7 +180,7 @@ def pixels_of(image: str | None) -> UInt8[np.ndarray, "Y X C"]:
 
 
 def whole_patches(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarray, "_ _ C"]:
-    """The middle of an image that whole patches cover."""
+    """Return the centre of an image that whole patches cover."""
     rows, columns = pixels.shape[:2]
     if not 1 <= patch <= min(rows, columns):
         raise ValueError(f"patch={patch} does not fit into {rows} × {columns} pixels; use 1 to {min(rows, columns)}")
@@ -188,7 +188,7 @@ def whole_patches(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.nd
 
 
 def patches_of(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarray, "N P P C"]:
-    """Row by row; each flattened is a token's vector."""
+    """Return the patches row by row; flattened, each is a token's vector."""
     rows, columns, channels = pixels.shape
     cut = pixels.reshape(rows // patch, patch, columns // patch, patch, channels).swapaxes(1, 2)
     return cut.reshape(-1, patch, patch, channels)

@@ -40,7 +40,7 @@ def steps_of(prepared: Prepared, seen: Seen | None = None) -> list[Step]:
 
 
 def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S"]:
-    """The share of each input token in each position behind the last layer.
+    """Return the share of each input token in each position after the last layer.
 
     Every layer passes on `stay` of what a position had and `go` of what it attends to. For a decoder with a source,
     the input tokens are those of the source.

@@ -23,7 +23,7 @@ NEIGHBOURS = 10
 MOST_NAMED = 24
 """Labels in a legend; what is rarer is grey."""
 SIGNS = ("o", "o-", "^")
-"""Of labels that share a colour: filled, hollow, and another shape."""
+"""Markers of labels that share a colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Space:
     examples: Examples
     x: Float[Tensor, "N D"]
     layer: int | None
-    """The block behind which they are means over tokens; None for the model's own."""
+    """Index of the block whose outputs are averaged over tokens; None for the model's own embedding."""
 
     @classmethod
     def of(cls, task: Any, examples: Examples, layer: int | None = None) -> "Space":
@@ -90,7 +90,7 @@ def by_chance(labels: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Points of a plane for the examples of a space and, of PCA, its axes and what they explain."""
+    """Two-dimensional points for the examples of a space and, for PCA, its axes and their explained variance."""
 
     space: Space
     points: Float[Tensor, "N 2"]
@@ -103,7 +103,7 @@ class Map:
         return cls(space, umap(space.x)) if method == "umap" else cls(space, *pca(space.x))
 
     def place(self, x: Float[Tensor, "S D"]) -> Float[Tensor, "S 2"]:
-        """The points of other vectors on the plane."""
+        """Project other vectors onto the plane."""
         assert self.axes is not None
         return (x.double() - self.space.x.double().mean(0)) @ self.axes.T
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 STEPS, BATCH, RATE = 2000, 512, 1e-2
 TRIES = 4
-"""Toys that are learned for each share: features that started alike may get into each other's way."""
+"""Toy models trained for each sparsity: some starts end in a poor local minimum."""
 
 
 def squeeze(
     features: int, dims: int, shares: tuple[float, ...], *, importance: float = 0.9, steps: int = STEPS, seed: int = 0
 ) -> tuple[Float[Tensor, "P M N"], Float[Tensor, "P N"]]:
-    """Learn ReLU(WᵀW x + b) ≈ x for each share of active features: W and b of the best of some tries.
+    """Train ReLU(WᵀW x + b) ≈ x for each sparsity; return W and b of the best of several tries.
 
     A feature is active with that probability, and then a number from 0 to 1; each matters `importance` times as
     much as the one before it.

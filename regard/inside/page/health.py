@@ -10,9 +10,9 @@ from regard.doctor.vitals import layer_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600
-"""Points of a curve; of more, medians of neighbours are drawn."""
+"""The most points of a curve; of more, medians of neighbours are drawn."""
 COLUMNS = 48
-"""Of the map of heads."""
+"""Number of columns in the figure of heads."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d5dbe3; --sheet: #ffffff; --back: #f4f6f9;
   --warn: #b3261e; --one: #1f6feb; --two: #c2410c; --deep: #14365f; }
@@ -38,7 +38,7 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 
 
 def page(history: History) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     title = f"{history.run.name}: its history"
     heading = render(history.as_dict()).partition("\n")[0]
     curves = {
@@ -116,7 +116,7 @@ def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], 
 
 
 def heads_panel(found: dict[str, Points]) -> str:
-    """A row for each head, a column for each sampled step: strong is sharp, faint is even."""
+    """Draw a row for each head and a column for each sampled step, dark where attention is concentrated."""
     steps = sorted({step for points in found.values() for step, _ in points})
     steps = steps[:: max(1, -(-len(steps) // COLUMNS))]
     wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(found)))
@@ -148,7 +148,7 @@ def heads_panel(found: dict[str, Points]) -> str:
 
 
 class Axes:
-    """Steps to the right, values upwards."""
+    """Maps steps and values to the coordinates of an SVG figure."""
 
     def __init__(self, points: Points, *, logarithmic: bool) -> None:
         values = [y for _, y in points if math.isfinite(y) and (y > 0 or not logarithmic)] or [1.0]

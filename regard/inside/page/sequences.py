@@ -11,11 +11,11 @@ from regard.tasks.prepared import Prepared, TokenSequence
 from regard.tokens.trace import trace
 
 MOST_TOKENS = 1024
-"""Of a text: a layer has their square of weights for each head."""
+"""The most tokens of a text, since attention weights grow with their square."""
 MOST_LETTERS = 160
-"""Of a text whose merges are shown one by one: every step has the whole of it."""
+"""The most characters of a text whose merges are shown: every step stores the whole text."""
 SMALLEST = 384
-"""Pixels of a side, at least, that an image is shown with: a browser would blur a small one."""
+"""Smallest side of a shown image in pixels; browsers blur enlarged images."""
 
 
 def image_uri(pixels: np.ndarray) -> str:

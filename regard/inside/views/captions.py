@@ -22,7 +22,7 @@ BATCH = 64
 LARGEST = 512
 """Pixels of a drawn image's longer side."""
 ROW = 7
-"""Images side by side."""
+"""Number of images in a row."""
 
 
 def word_maps(

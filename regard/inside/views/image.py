@@ -127,7 +127,7 @@ def head_data(weights: ImageWeights, layer: ImageLayer, patch: At | None) -> lis
 
 
 def strongest(weights: np.ndarray) -> dict[str, Any]:
-    """The cell with the strongest weight, that weight, and all weights."""
+    """Return the cell with the largest weight, that weight, and all weights."""
     row, column = divmod(int(weights.argmax()), weights.shape[1])
     rows = [[round(float(one), 6) for one in row] for row in weights]
     return {"strongest": [row, column], "weight": rows[row][column], "weights": rows}
@@ -200,7 +200,7 @@ def render_windows(data: Mapping[str, Any]) -> str:
 
 
 def shaded(weights: list[list[float]]) -> list[str]:
-    """Weights as shades, two characters a cell; nothing where they would not fit a terminal."""
+    """Return weights as shaded characters, two per cell; empty where they would not fit a terminal."""
     top = max(max(row) for row in weights) or 1.0
     if len(weights[0]) > MOST_COLUMNS:
         return []
@@ -242,7 +242,7 @@ def draw_heads(weights: ImageWeights, path: str | Path | None, patch: At | None,
 
 
 def lines_of(row: Sequence[Any], across: int) -> list[list[Any]]:
-    """A row cut into rows of at most `across`."""
+    """Split a row into rows of at most `across`."""
     return [list(row[i : i + across]) for i in range(0, len(row), across)]
 
 
@@ -328,7 +328,7 @@ def bordered(
 
 
 def both(cells: PatchGrid) -> tuple[int, int]:
-    """Height and width of a cell in pixels."""
+    """Return the height and width of a cell in pixels."""
     return cells.cell, cells.cell
 
 

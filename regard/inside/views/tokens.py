@@ -19,7 +19,7 @@ KINDS = ("cross", "encoder", "decoder")
 
 @torch.no_grad()
 def show_heads(prepared: Prepared, *, kind: str | None = None, lines: bool = False) -> Shown:
-    """The weights of every head: a row is a query, a column a key; `lines` is the last layer alone.
+    """Show the weights of every head: a row is a query, a column a key; `lines` shows the last layer alone.
 
     `kind` is that of a decoder with a source: cross (the default), encoder or decoder.
     """
