@@ -191,7 +191,7 @@ def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) ->
         reached = (gradient[0] != 0).any(-1, keepdim=True).double()
         if reached[0]:
             return depth + 1
-    raise AssertionError("no layer that reaches nowhere is among them")
+    raise AssertionError("every architecture reaches the first input after some number of layers")
 
 
 def growth(points: Sequence[Point], what: str, base: int) -> str:

@@ -49,7 +49,7 @@ def measure_quantize(
 ) -> dict[str, Any]:
     """Size, speed and scores of the model in `run` as it is, with int8 and with int4 weights.
 
-    Without `data` (or `changes`, fields such as data.text) it is scored on what was held out from its training.
+    Without `data` (or `changes`, fields such as data.text) it is scored on the data held out of its training.
     """
     path, line = find(run), Line(quiet)
     rows: dict[str, Any] = {}

@@ -39,7 +39,7 @@ class Commands(click.Group):
 @click.version_option(package_name="regard")
 @click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS",
-    help="Import a module of yours first, with what it registers (again for more; or REGARD_PLUGINS=\"a b\").",
+    help="Import a module of yours first, which registers classes (again for more; or REGARD_PLUGINS=\"a b\").",
 )  # fmt: skip
 def regard(plugins: tuple[str, ...]) -> None:
     """Every Transformer, from one attention core: train it, run it, look inside it, on your own machine."""
@@ -121,7 +121,7 @@ def leave_out(why: str, *names: str) -> None:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quantize_option = click.option(
     "--quantize", type=click.Choice(["none", "int8", "int4"]), default="none", show_default=True,
-    help="Weights as whole numbers: less memory, faster writing.",
+    help="Quantise the weights: less memory, faster decoding.",
 )  # fmt: skip
 beam_option = click.option("--beam", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
 penalty_option = click.option(
@@ -150,18 +150,20 @@ input_option = click.option(
 
 
 out_option = click.option(
-    "--out", type=PATH, help="Answer the texts of --input there (.jsonl, .txt), in order; stopped, it goes on later."
+    "--out",
+    type=PATH,
+    help="Write the answers to --input there (.jsonl, .txt), in order; an interrupted run is resumed.",
 )
 
 
 def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of sampling."""
     for option in reversed([
-        click.option("--temperature", type=float, help="Draw tokens at this temperature instead of the best."),
-        click.option("--top-k", type=int, help="Draw among the k best only."),
-        click.option("--top-p", type=float, help="Draw among the best that reach this probability."),
-        click.option("--min-p", type=float, help="Draw among those at least this fraction as probable as the best."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the draws."),
+        click.option("--temperature", type=float, help="Sample tokens at this temperature instead of taking the best."),
+        click.option("--top-k", type=int, help="Sample among the k best only."),
+        click.option("--top-p", type=float, help="Sample among the best that reach this probability."),
+        click.option("--min-p", type=float, help="Sample among those at least this fraction as probable as the best."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling."),
     ]):  # fmt: skip
         command = option(command)
     return command

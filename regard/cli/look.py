@@ -18,7 +18,11 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 @click.argument("text", nargs=-1, required=True)
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
-@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Of a translator.  [default: cross]")
+@click.option(
+    "--kind",
+    type=click.Choice(["cross", "encoder", "decoder"]),
+    help="Kind of attention of a translator.  [default: cross]",
+)
 @click.option(
     "--view",
     help="heads; lines between tokens; alignment of a translation; what an output depends on: rollout, gradient, "
@@ -27,11 +31,11 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 )
 @click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
 @click.option("--token", help="Explain this token, or label, not the model's own.")
-@click.option("--layer", type=int, help="Of an image: this layer alone, from 0 (-1: the last).")
-@click.option("--head", type=click.IntRange(0), help="Of an image: this head alone.")
+@click.option("--layer", type=int, help="For an image: this layer only, from 0 (-1: the last).")
+@click.option("--head", type=click.IntRange(0), help="For an image: this head only.")
 @click.option(
     "--at", metavar="POSITION",
-    help="Of an image: what the patch ROW,COLUMN attends to, not the class token or all; of a text: this output alone.",
+    help="For an image: attention of the patch ROW,COLUMN, not of the class token or all; for a text: this output.",
 )  # fmt: skip
 @click.option(
     "--out", type=PATH, help="A page of its own (.html) or a figure (.png .svg .pdf).  [default: a page opens]"

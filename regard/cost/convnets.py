@@ -47,7 +47,7 @@ class ConvNetConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={self.kernel_size} has no centre; use {self.kernel_size + 1}")
+            raise ValueError(f"kernel_size={self.kernel_size} must be odd; use {self.kernel_size + 1}")
         if min((*self.inner, *self.outer, *self.blocks, 1)) < 1:
             raise ValueError(f"inner={self.inner}, outer={self.outer}, blocks={self.blocks} must all be at least 1")
 

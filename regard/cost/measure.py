@@ -54,7 +54,7 @@ def cost(
         cache = count_cache(model, inputs, length)
     except (RuntimeError, NotImplementedError) as error:
         words = str(error).partition("\n")[0]
-        raise ValueError(f"{type(model).__name__} does not run on tensors without numbers: {words}") from None
+        raise ValueError(f"{type(model).__name__} does not run on the meta device: {words}") from None
     kept = Counter({"widest_layer": seen.peak}) if not training else Counter[str]()
     for path, numbers in seen.kept.items():
         kept[parts.module(path)] += numbers

@@ -63,7 +63,7 @@ def check_labels(data: Any) -> None:
     if data.images is not None and is_arrays(data.images):
         read_classes(Path(data.images))
     elif data.images is not None and len({one.label for one in list_labelled(data.images)}) < 2:
-        raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
+        raise ValueError(f"{data.images} has fewer than two classes; leave out --probe, or give a folder a class")
 
 
 def labelled(
@@ -84,7 +84,7 @@ def labelled(
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
     learn, test = learn.take(order), test.sample(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
-        raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
+        raise ValueError(f"the {len(learn)} labelled images are all of one class; raise --labels")
     return learn, test
 
 
@@ -145,5 +145,5 @@ def render(found: Mapping[str, Any]) -> str:
         blank = f"{row['untrained']:10.2f} %" if "untrained" in row else ""
         mark = "  cut here" if row["layer"] == found["best"] else ""
         lines.append(f"{row['layer']:12}{row['width']:7}{row['error']:8.2f} %{blank}{mark}")
-    lines.append(f"a linear classifier on {found['labels']:,} labels, {found['examples']:,} held-out pictures")
+    lines.append(f"a linear classifier on {found['labels']:,} labels, {found['examples']:,} held-out images")
     return "\n".join(lines)

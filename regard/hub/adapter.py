@@ -98,7 +98,7 @@ def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) ->
         tune(model, adapter["tune"], adapter["rank"])
     wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
     for odd in sorted(wanted.keys() ^ stored.keys()):
-        raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} is on one side only; not this base's adapter")
+        raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} does not match; this is the adapter of another base")
     for odd in [name for name in wanted if wanted[name].shape != stored[name].shape]:
         raise ValueError(f"{directory / ADAPTER}: {odd} has another shape than {CONFIG} asks for; save the run again")
     with torch.no_grad():
@@ -112,7 +112,7 @@ def find_base(directory: Path, adapter: Mapping[str, Any]) -> Path:
     """The base of an adapter; an error if it is gone or has changed."""
     base = Path(adapter["base"])
     if not base.exists():
-        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is gone; put it back")
+        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is missing; restore it")
     if fingerprint(base) != adapter["base_sha256"]:
         raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
     return base

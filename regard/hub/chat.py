@@ -175,7 +175,7 @@ def _compile(source: str) -> Any:
         def count_turn() -> None:
             _turns.set(_turns.get() + 1)
             if _turns.get() > TURNS:
-                raise jinja2.exceptions.SecurityError(f"it goes on after {TURNS:,} turns")
+                raise jinja2.exceptions.SecurityError(f"it loops more than {TURNS:,} times")
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             texts = [len(one) for one in (left, right) if isinstance(one, str | list | tuple)]

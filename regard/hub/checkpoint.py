@@ -113,7 +113,9 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | 
     for name, tensor in own.items():
         if tensors[name].shape != tensor.shape:
             got, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
-            raise ValueError(f"{name} has shape {got}, {CONFIG} asks for {wanted}; one of the two files is not its own")
+            raise ValueError(
+                f"{name} has shape {got}, {CONFIG} asks for {wanted}; the two files belong to different models"
+            )
     floats = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
     model.to(dtype or (floats[0] if floats else torch.float32))
     with torch.no_grad():

@@ -236,7 +236,9 @@ class Map:
         for name, tensor in wanted.items():
             pair, index, _, sources = self.find(name, config)
             if missing := [source for source in sources if source not in theirs]:
-                raise ValueError(f"no tensor {missing[0]!r}, which config.json asks for; one of the two is not its own")
+                raise ValueError(
+                    f"no tensor {missing[0]!r}, which config.json asks for; the two files belong to different models"
+                )
             try:
                 ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[index]
                 fits = ours[name].shape == tensor.shape
@@ -246,7 +248,7 @@ class Map:
                 shapes = " and ".join(str(tuple(theirs[source].shape)) for source in sources)
                 raise ValueError(
                     f"{' and '.join(sources)} has shape {shapes}, which does not give our {name} of "
-                    f"{tuple(tensor.shape)}, as config.json asks; one of the two files is not its own"
+                    f"{tuple(tensor.shape)}, as config.json asks; the two files belong to different models"
                 )
             left -= set(sources)
         for copy in left & self.copies.keys():

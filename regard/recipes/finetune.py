@@ -154,7 +154,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
     if len(tokenizer) > recipe.model.vocab_size:
         raise ValueError(
-            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; use its"
+            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; "
+            "use the model's own"
         )
     labels = labels_of(data.task, examples)
     if labels:

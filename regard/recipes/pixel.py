@@ -148,9 +148,9 @@ def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> 
         return
     smaller = smaller_size(max(shape), lambda side: hours(side, side) <= HOURS)
     raise ValueError(
-        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
+        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens an image, would take about "
         f"{needed:,.0f} hours, more than {HOURS}; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
-        "patches instead of pixels (regard train vit), or say how long it may take: --train.minutes"
+        "patches instead of pixels (regard train vit), or set a time limit: --train.minutes"
     )
 
 
@@ -165,7 +165,7 @@ def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
     held = sum(memory.attention_matrices.values())
     matrices = f" (attention matrices, if they were held: {binary_size(held)} more)" if held else ""
     raise ValueError(
-        f"training on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take "
+        f"training on {rows} × {columns} pixels, {rows * columns:,} tokens an image, would take "
         f"{binary_size(memory.total)}{matrices}, this machine has {binary_size(room)}; use {smaller}"
         "a smaller --model.depth or --model.dim, or patches instead of pixels: regard train vit"
     )

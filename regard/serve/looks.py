@@ -45,7 +45,9 @@ class Looks:
     def find(self, name: str, model: str) -> Page:
         page = self.pages.get(name)
         if page is None or page.name != model:
-            raise Refused(404, "the server has forgotten this look; look again", code="look_gone", param="look")
+            raise Refused(
+                404, "the server no longer stores this look; request it again", code="look_gone", param="look"
+            )
         self.pages.move_to_end(name)
         return page
 

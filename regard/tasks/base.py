@@ -177,7 +177,7 @@ class Task:
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """Return one input as a `Prepared`, from which views and explanations are computed."""
-        raise ValueError(f"the task {self.name!r} cannot be looked into; give its class a method `read`")
+        raise ValueError(f"the task {self.name!r} has no views; give its class a method `read`")
 
     def views(self, *inputs: Any) -> list[str]:
         """The names of the views of the model at work on an input."""

@@ -256,7 +256,7 @@ class Prepared:
         """This input with fewer outputs to explain: the one `at` a position, or the last for another token or label."""
         every = self.outputs
         if self.log_probabilities().isnan().any():
-            raise ValueError("the model's answer is no number: its weights are broken; train it again")
+            raise ValueError("the model's output is NaN: its weights are damaged; train it again")
         count = len(every.rows)
         if at is not None and not -count <= at < count:
             raise ValueError(f"no output {at}: there are {count}, 0 to {count - 1}")

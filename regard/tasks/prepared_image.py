@@ -39,9 +39,9 @@ def check_images(task: Any, images: tuple[Any, ...], target: Any = None, kept: i
     """Raise an error if this is not one image, or if there is more beside it than the task reads."""
     family = type(task.model).__name__
     if len(images) != 1:
-        raise ValueError(f"a {family} looks at one image at a time, got {len(images)}; call it once for each")
+        raise ValueError(f"a {family} reads one image at a time, got {len(images)}; call it once for each")
     if kept is not None:
-        raise ValueError(f"only the text of a language model is cut, and a {family} is none; leave out kept")
+        raise ValueError(f"kept is for language models, and a {family} is none; leave it out")
     if target:
         raise ValueError("only a translator has a --target; leave it out")
 
@@ -50,7 +50,7 @@ def image_sequence(size: tuple[int, ...], cells: PatchGrid, prefix: int, first: 
     """The tokens in front of an image's cells, and the cells."""
     rows, columns = cells.grid
     if prefix + len(cells) > MOST_CELLS:
-        raise ValueError(f"the image has {rows} × {columns} patches, too many to look at; give a smaller one")
+        raise ValueError(f"the image has {rows} × {columns} patches, too many to show; give a smaller one")
     front = [first, *(f"[{number}]" for number in range(2, prefix + 1))][:prefix]
     title = f"{rows} × {columns} patches of {cells.cell} × {cells.cell} pixels"
     return TokenSequence("image", title, [*front, *cells.labels], grid=cells, prefix=prefix)

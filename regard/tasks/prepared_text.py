@@ -32,13 +32,13 @@ def check_texts(task: Any, texts: Sequence[Any], most: int, target: Any = None, 
     family = type(task.model).__name__
     if not 1 <= len(texts) <= most:
         unit = "text or pair" if most > 1 else "text"
-        raise ValueError(f"a {family} looks at one {unit} at a time, got {len(texts)}; call it once for each")
+        raise ValueError(f"a {family} reads one {unit} at a time, got {len(texts)}; call it once for each")
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"a {family} reads texts, got an image; choose an image model, such as a vit")
     if target:
         raise ValueError("only a translator has a --target; leave it out")
     if kept is not None:
-        raise ValueError(f"only the text of a language model is cut, and a {family} is none; leave out kept")
+        raise ValueError(f"kept is for language models, and a {family} is none; leave it out")
 
 
 def read_encoder(

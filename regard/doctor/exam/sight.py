@@ -29,7 +29,7 @@ def future(subject: Subject) -> str | Finding:
     seen = last | by_gradient_too if by_gradient_too is not None else last
     later = torch.ones_like(seen).triu(1)
     if not (seen & later).any():
-        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position sees another one"
+        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position depends on another one"
     one_way = not (first & later).any() or not (first & later.T).any()
     if not subject.causal and seen.equal(seen.T) and (first.equal(first.T) or one_way):
         return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
@@ -150,7 +150,7 @@ def part(subject: Subject, name: str) -> str | None:
 def needs_sequence(subject: Subject) -> str:
     """Return the input whose tokens have outputs; raise an error that the check does not apply if there is none."""
     if subject.sequence is None:
-        raise InapplicableError("it does not answer for each position of a sequence")
+        raise InapplicableError("it has no output for each position of a sequence")
     return subject.sequence
 
 
@@ -163,7 +163,7 @@ def order(subject: Subject) -> str | Finding:
     names = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
     names += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
     if not names:
-        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
+        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes no tensors")
     known = []
     for name in names:
         result = order_of(subject, name)
@@ -171,7 +171,7 @@ def order(subject: Subject) -> str | Finding:
             return result
         known += [repr(name)] if result else []
     if not known:
-        raise InapplicableError("no position sees another one")
+        raise InapplicableError("no position depends on another one")
     return f"other orders of {' and '.join(known)} give other answers"
 
 
@@ -233,7 +233,7 @@ def batch(subject: Subject) -> str | Finding:
     """No row's output depends on other rows, in evaluation and in training mode."""
     out = subject.finite()
     if subject.rows < 2 or out.shape[0] != subject.rows:
-        raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
+        raise InapplicableError("the example has one row" if subject.rows < 2 else "it has no output for each row")
     if subject.compares():
         raise InapplicableError("it compares rows with each other")
     dependence = row_dependence(subject)

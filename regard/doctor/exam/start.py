@@ -59,7 +59,7 @@ def scale(subject: Subject) -> str | Finding:
     sizes = [(name, x.float().square().mean().sqrt().item()) for name, x in traced(subject)[0]
              if x.dim() > 1 and x.shape[0] == subject.rows and x.isfinite().all()]  # fmt: skip
     if not sizes:
-        raise InapplicableError("it has no parts")
+        raise InapplicableError("it has no submodules")
     where, most = max(sizes, key=lambda pair: pair[1])
     if most < LARGE:
         return f"activations stay below {max(most, 0.01):.2g} (root mean square, {where})"

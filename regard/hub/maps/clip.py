@@ -90,10 +90,10 @@ def marked(theirs: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return their config with the id of EOS, at which they pool a text; raise an error if there is none."""
     end = ids.get("eos_token_id")
     if end is None:
-        raise ValueError("clip reads a text's vector at its end; give the id of that token: eos=…")
+        raise ValueError("clip pools a text at EOS; give its id: eos=…")
     if end == LARGEST:
         raise ValueError(
-            f"clip takes the end of text {LARGEST} for the largest id of a text; use a tokenizer that gives it another"
+            f"clip pools at the largest id of a text if the id of EOS is {LARGEST}; use a tokenizer with another one"
         )
     shared = {field: theirs["vision_config"][field] for field in ALIKE}
     parts = {

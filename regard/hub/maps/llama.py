@@ -64,7 +64,7 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     if kind not in ROPES:
         raise ValueError(f"rope_type={kind!r} is not known; known: {', '.join(ROPES)}")
     if (rope | dict(theirs)).get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError("partial_rotary_factor is not 1; here all of a head is turned")
+        raise ValueError("partial_rotary_factor is not 1; here all dimensions of a head are rotated")
     told = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
     if missing := [name for name in ROPES[kind].values() if told.get(name) is None]:
         raise ValueError(f"rope_type={kind!r} needs {missing[0]}")

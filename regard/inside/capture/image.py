@@ -116,7 +116,7 @@ def image_layers(prepared: Prepared) -> list[str]:
     """Return the names of the attention layers of the model's image tower."""
     names = list(find_kernels(prepared.tower or prepared.model))
     if not prepared.grids:
-        raise ValueError(f"where a {type(prepared.model).__name__} attends on an image is not known; use regard.look")
+        raise ValueError(f"the image cells of a {type(prepared.model).__name__} are not known; use regard.look")
     return names
 
 

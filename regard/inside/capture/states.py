@@ -54,7 +54,7 @@ def block_at(blocks: Sequence[nn.Module], layer: int | None) -> int:
     last = len(blocks) - 1
     layer = -1 if layer is None else layer
     if not -len(blocks) <= layer <= last:
-        raise ValueError(f"no block {layer}: the model reads with {len(blocks)}, 0 to {last} (-1: the last)")
+        raise ValueError(f"no block {layer}: the model has {len(blocks)}, 0 to {last} (-1: the last)")
     return layer % len(blocks)
 
 

@@ -93,7 +93,9 @@ def draw_positions(
             return save(_draw_table(table, scheme), path)
         turned = position.rotate(torch.ones(1, 1, length, position.head_dim))[0, 0]
         if (turned == 1).all():
-            raise ValueError(f"scheme {scheme!r} leaves no trace of order to draw; choose another registered one")
+            raise ValueError(
+                f"scheme {scheme!r} has neither position vectors nor a bias to draw; choose another registered one"
+            )
         return save(_draw_turns(turned, scheme), path)
 
 
@@ -385,7 +387,7 @@ def _draw_growth(
 def training(path: Target = None, runs: str = "") -> "matplotlib.figure.Figure":
     """Loss and learning rate of runs over their steps; `--runs a,b` names their directories."""
     if not runs:
-        raise ValueError("which runs? name their directories: --runs runs/a,runs/b")
+        raise ValueError("no runs are given; name their directories: --runs runs/a,runs/b")
     found = {}
     for run in map(Path, runs.split(",")):
         if not (run / "metrics.jsonl").is_file():

@@ -19,7 +19,7 @@ def all_weights(prepared: Prepared) -> Seen:
     with look(prepared.model) as seen:
         prepared.run(prepared.inputs)
     if seen.names_of("recurrent"):
-        raise ValueError(f"{type(prepared.model).__name__} has a single attention; look at it with --view heads")
+        raise ValueError(f"{type(prepared.model).__name__} has a single attention layer; use --view heads")
     check_uniform(prepared)
     return seen
 

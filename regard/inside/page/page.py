@@ -54,7 +54,7 @@ class Page:
             with without(self.model, self.off), embedded(self.model, pixels) as self.strips:
                 self.logits, self.layers = record(self.model, self.run)
                 if self.logits.isnan().any() or (self.logits == torch.inf).any():
-                    raise ValueError("the model's answer is no number: its weights are broken; train it again")
+                    raise ValueError("the model's output is NaN: its weights are damaged; train it again")
                 self.details = self.prepared.details(self.logits)
                 self.ahead = self.written()
             self.whole, self.whole_ahead = self.logits, self.ahead
@@ -189,7 +189,7 @@ class Page:
             row = []
             for head in range(layer.heads):
                 if ended():
-                    raise ValueError("nobody waits for the answer any more")
+                    raise ValueError("the request was cancelled")
                 with without(self.model, [(layer.name, head)]):
                     row.append(round(self.change(self.run()), 6))
             effects.append(row)
