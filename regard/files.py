@@ -45,7 +45,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or a directory's list of names, is on the disk."""
+    """Flush a file, or a directory's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

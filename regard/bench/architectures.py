@@ -123,7 +123,7 @@ def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
 
 
 def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time, sequential steps and path length of each architecture; after Ctrl-C what was measured before."""
+    """Measure time, sequential steps and path length of each architecture; after Ctrl-C return the results so far."""
     line = Line(quiet)
     found: dict[str, Any] = {}
     result: dict[str, Any] = {

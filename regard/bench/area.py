@@ -71,7 +71,7 @@ class AreaConfig:
 
 
 def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time of a forward pass at each side, and its FLOPs by `regard cost`; after Ctrl-C what was measured before."""
+    """Measure the time of a forward pass at each image size, with its FLOPs; after Ctrl-C return the results so far."""
     line, threads = Line(quiet), torch.get_num_threads()
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {
@@ -95,7 +95,7 @@ def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
 
 
 def measure_side(config: AreaConfig, name: str, threads: int, line: Line, area: int) -> Point:
-    """The measurement of one image size, in a process of its own."""
+    """Measure one image size, in a separate process."""
     side = math.isqrt(area)
     model = config.models(side)[name]
     flops = cost(model, batch=config.batch).flops

@@ -92,7 +92,7 @@ class GrowthConfig:
 
 
 def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Points and fitted exponents of every kernel and pass; after Ctrl-C what was measured before."""
+    """Measure every kernel and pass at each length, and fit exponents; after Ctrl-C return the results so far."""
     line, threads = Line(quiet), torch.get_num_threads()
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {

@@ -34,7 +34,7 @@ OLD_KEY = "seconds_a_picture"
 Cell = dict[str, Any]
 """The results of one run: its model, number of examples or patch, seed, accuracy, time, …"""
 MODELS: dict[str, dict[str, Any]] = {"cnn": {"name": "cnn-attention", "model.attention": 0}}
-"""Names that stand for another recipe with overrides."""
+"""Additional model names: each is a recipe with overrides."""
 PLAIN: dict[str, Any] = {
     "data.shift": 0.0, "data.zoom": 0.0, "data.turn": 0.0, "data.flip": False, "data.colour": 0.0, "data.mixup": 0.0,
     "data.cutmix": 0.0,

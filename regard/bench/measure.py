@@ -1,4 +1,4 @@
-"""Time and peak memory of functions, each in a fresh process, so that nothing before it counts."""
+"""Time and peak memory of functions, each measured in a fresh process."""
 
 import contextlib
 import ctypes

@@ -130,7 +130,7 @@ penalty_option = click.option(
 
 
 def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
-    """TEXT, the lines of a file, or those of stdin."""
+    """Return TEXT, the lines of a file, or the lines of stdin."""
     from regard.data.readers.text_files import read_lines, split_lines
 
     if text and input_:

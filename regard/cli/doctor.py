@@ -108,7 +108,7 @@ def see_family(target: str, as_json: bool) -> int:
 
 
 def see_module(target: str, causal: bool, as_json: bool) -> int:
-    """Examines what MODULE:NAME returns; returns 1 if something is wrong."""
+    """Examine the module that MODULE:NAME returns; return 1 if something is wrong."""
     from regard.doctor.exam import examine_module, make
 
     name, _, attribute = target.partition(":")

@@ -1,4 +1,4 @@
-"""The verbs of image tasks that draw as commands: detect, complete, caption."""
+"""Commands of image tasks that write images: detect, complete, caption."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Looking into a model at work on one input: a page, a view of it in lines or as JSON, or a figure."""
+"""The command `look`: a page, a view as lines or JSON, or a figure of a model at work on one input."""
 
 import os
 import sys
@@ -148,7 +148,7 @@ def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as
 
 
 def best_aligners(prepared: Any) -> dict[str, Any]:
-    """The heads of a translator by how well they align; nothing for a recurrent one."""
+    """Return the cross-attention heads of a translator, sorted by how well they align; empty for a recurrent one."""
     from dataclasses import asdict
 
     from regard.inside.explain import aligners
@@ -192,7 +192,7 @@ def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> No
 
 
 def has_browser() -> bool:
-    """Whether there is a browser with windows: one for terminals would take this one."""
+    """Return whether there is a graphical browser; a text browser would occupy the terminal."""
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

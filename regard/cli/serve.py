@@ -52,7 +52,7 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
 
 
 def whole(size: float, unit: int) -> int:
-    """A size in bytes."""
+    """Return a size in megabytes or gigabytes as bytes."""
     if not math.isfinite(size):
         raise ValueError(f"{size} is no size; give a finite number")
     return int(size * unit)

@@ -1,4 +1,4 @@
-"""Train, fine-tune, score, compare, convert."""
+"""The commands train, finetune, recipes, eval, compare and convert."""
 
 import sys
 from pathlib import Path
@@ -139,7 +139,7 @@ def finetune(
 @regard.command()
 @json_option
 def recipes(as_json: bool) -> None:
-    """List what can be trained, with minutes and score."""
+    """List all recipes with their minutes and scores."""
     from regard.cli.catalogue import list_recipes
 
     click.echo(list_recipes(as_json))

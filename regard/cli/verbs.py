@@ -36,7 +36,7 @@ def load_task(verb: str, run: str, quantize: Any, options: dict[str, Any]) -> An
 def ask(
     verb: str, run: str, items: Sequence[str], quantize: Any, as_json: bool, options: dict[str, Any] | None = None
 ) -> Any:
-    """Ask the model in RUN, print its answer to each item, and return the task."""
+    """Run the verb on each item with the model in RUN, print the answers, and return the task."""
     options = options or {}
     task = load_task(verb, run, quantize, options)
     task.check_inputs(items)

@@ -32,9 +32,9 @@ class ConvNetConfig:
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     """Bottlenecks of each stage."""
     share: int = 8
-    """Channels that share a relation's weights, m."""
+    """Number of channels that share a relation's weights, m."""
     transform: Literal["after", "before", "none"] = "after"
-    """A relation's own 1 × 1 convolution: of what it mixed, of each value before that, or none."""
+    """The 1 × 1 convolution of a relation layer: on its output, on its values, or none."""
     side: int = 224
     """Pixels of a side of the image."""
     classes: int = 1000

@@ -2,14 +2,14 @@
 
 
 def attention_entries(tokens: int, *, window: int | None = None) -> int:
-    """Comparisons of one attention matrix: n², or n · window where each token sees only its window's tokens."""
+    """Return the entries of one attention matrix: n², or n · window where each token attends to its window only."""
     return tokens * (tokens if window is None else window)
 
 
 def attention_matrix_bytes(
     *, batch: int = 1, heads: int, queries: int, keys: int, layers: int = 1, bytes_per_number: int = 4
 ) -> int:
-    """Size of all attention matrices, if they were held: B · H · T · S · layers numbers."""
+    """Return the bytes of all attention matrices, if they were materialised: B · H · T · S · layers numbers."""
     return batch * heads * queries * keys * layers * bytes_per_number
 
 

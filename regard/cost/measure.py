@@ -150,7 +150,7 @@ def walk(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
 
 
 def single_pass(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
-    """Run a model once; for training, with all of its heads."""
+    """Run a model once, for training with all of its heads; return the counts and the shape of its first output."""
     inputs = inputs_of(model.train(setting.training), setting)
     seen = Walk(model, inputs)
     if features := getattr(model, "features", None):

@@ -1,4 +1,4 @@
-"""The figures as text: columns that line up, sizes in both units."""
+"""Costs as text: aligned tables, sizes in decimal and binary units."""
 
 from typing import TYPE_CHECKING
 

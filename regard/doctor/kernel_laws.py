@@ -54,7 +54,7 @@ def repeated(kernel: Kernel, tensors: Iterable[Tensor], rows: int) -> tuple[Tens
 
 
 def leaves(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
-    """The tensors that receive gradients, by letter."""
+    """Return the tensors that receive gradients, by name: q, k, v."""
     return {"q": q, "v": v} if k is q else {"q": q, "k": k, "v": v}
 
 

@@ -69,7 +69,7 @@ def peek_model(directory: str | Path) -> nn.Module:
 
 
 def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
-    """A new model for a `config.json`, and its config; a foreign one may depend on the stored tensors, too."""
+    """Return a new model for a `config.json`, and its config; for foreign ones the tensors may determine fields."""
     where = path if path.is_file() else path / CONFIG
     try:
         if known is None:

@@ -284,13 +284,13 @@ def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
 
 
 def settings_of(position: str) -> dict[str, Any]:
-    """The settings of a position by name, those it leaves out at their defaults."""
+    """Return all settings of a position scheme by name, defaults included."""
     known = inspect.signature(positions[position]).parameters.items()
     return {key: one.default for key, one in known if one.default is not one.empty} | positions.settings(position)
 
 
 def with_settings(position: str, **settings: Any) -> str:
-    """The position's name with the settings that are not the default."""
+    """Return the position scheme's name with the settings that differ from the defaults."""
     default = settings_of(position)
     text = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
     return f"{position}:{text}" if text else position

@@ -28,7 +28,7 @@ from regard.train.progress import Line
 
 @register_recipe("bert")
 def bert(data: Mapping[str, Any]) -> Recipe:
-    """A small BERT with both of its pre-training objectives."""
+    """Return the recipe of a small BERT with both of its pre-training objectives."""
     return Recipe(
         name="bert",
         family="bert",
@@ -43,7 +43,7 @@ def bert(data: Mapping[str, Any]) -> Recipe:
 
 @prepare.register
 def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Stretches of text, paired and masked differently in every epoch."""
+    """Prepare stretches of text, paired and masked differently in every epoch."""
     text, held_out = data.split()
     tokenizer = get_tokenizer(data, lambda: [text], out, resume, specials=("<mask>",))
     if tokenizer.mask is None:

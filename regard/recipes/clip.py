@@ -41,7 +41,7 @@ separate."""
 
 @register_recipe("clip")
 def clip(data: Mapping[str, Any]) -> Recipe:
-    """A small CLIP for images of the size that the data have."""
+    """Return the recipe of a small CLIP for images of the size that the data have."""
     config = override(PairedConfig(), data, under="data.")
     shape = config.shape()
     model = preset("clip", "tiny", **image_fields(shape), **stem(min(shape[:2])), max_len=max(64, config.max_len))

@@ -35,7 +35,7 @@ BATCH = 128
 
 @register_recipe("mae")
 def mae(data: Mapping[str, Any]) -> Recipe:
-    """A small masked autoencoder for images of the size that the data have."""
+    """Return the recipe of a small masked autoencoder for images of the size that the data have."""
     model = sized("mae", override(HiddenConfig(), data, under="data."))
     return Recipe(
         name="mae", family="mae", model=model, data=HiddenConfig(shift=0.1, zoom=0.1), train=pretraining(model)

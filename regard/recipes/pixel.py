@@ -76,7 +76,7 @@ class PixelConfig(GPTConfig):
 
 @register_recipe("pixel")
 def pixel(data: Mapping[str, Any]) -> Recipe:
-    """A small GPT on the pixels of images of the size that the data have."""
+    """Return the recipe of a small GPT on pixels, for images of the size that the data have."""
     config = override(PixelsConfig(), data, under="data.")
     pixels = PixelTokenizer.for_images(config.shape(), config.levels)
     sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many parameters as the LSTM

@@ -47,7 +47,7 @@ PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 
 @register_recipe("vit")
 def vit(data: Mapping[str, Any]) -> Recipe:
-    """A small ViT, or any image classifier that the data name as their base."""
+    """Return the recipe of a small ViT, or of the image classifier that the data name as their base."""
     return image_recipe("vit", "vit", data)
 
 

@@ -54,7 +54,7 @@ class Looks:
 
 @router.post("")
 async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
-    """A pass through a model: tokens, layers, and the answer."""
+    """Run a model on an input; return its tokens, layers and answer."""
     state = state_of(request)
     served = await state.store.take(body.model, "look")
     inputs: tuple[Any, ...]
@@ -83,7 +83,7 @@ def field_of(served: ServedModel) -> str:
 
 
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
-    """The inputs of a model, out of a request. Texts never name files."""
+    """Return the inputs of a model from a request. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
     if field_of(served) == "input":
         if body.image is not None:
@@ -97,14 +97,14 @@ def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
 
 @router.post("/layer")
 async def layer(body: schemas.LayerRequest, request: Request) -> dict[str, Any]:
-    """The weights of all heads of one layer."""
+    """Return the weights of all heads of one layer."""
     page = state_of(request).looks.find(body.look, body.model)
     return await run_in_worker(request, lambda: page.layer(body.layer))
 
 
 @router.post("/head")
 async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
-    """The numbers of one head."""
+    """Return q, k, v and the steps to the weights of one head."""
     page = state_of(request).looks.find(body.look, body.model)
     return await run_in_worker(request, lambda: page.head(body.layer, body.head, body.window))
 
@@ -134,7 +134,7 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
 
 @router.post("/view")
 async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
-    """An explanation of the outputs."""
+    """Return an explanation of the outputs."""
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:

@@ -189,7 +189,7 @@ class Task:
         return [dict(result) for result in getattr(self, verb)(inputs, **options)]
 
     def render(self, verb: str, answer: Mapping[str, Any]) -> str:
-        """An answer as lines for a terminal."""
+        """Return an answer as lines for a terminal."""
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:

@@ -125,8 +125,8 @@ def detection_scores(
 ) -> dict[str, Any]:  # fmt: skip
     """Return average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
 
-    `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows; what is
-    found in its `crowds`, labels and boxes too, counts neither way.
+    `labels` (indices into `names`) and `boxes` (left, top, right, bottom) are the true objects of each image;
+    detections inside its `crowds` (labels and boxes) are ignored.
     """
     try:
         from pycocotools.coco import COCO

@@ -1,4 +1,4 @@
-"""One input of a model, ready to be looked into: `task.read("a text")` returns it for every task.
+"""One input of a model, prepared for views and explanations: `task.read("a text")` returns it for every task.
 
 Views, explanations, the page and the latent space all work on a `Prepared` and know no family and no task: it has the
 tensors that the model takes, the token sequences that layers attend from and to, the rows of logits with the names of
@@ -82,7 +82,7 @@ class Generation:
 
     @torch.inference_mode()
     def write(self, model: Any, most: int | None = None) -> list[int]:
-        """Greedy tokens behind the prefix, an end among them; hooks on the model's layers are called."""
+        """Generate tokens greedily after the prefix, EOS included; hooks on the model's layers are called."""
         most = min(self.room, most or self.ahead or self.room)
         ids: list[int] = []
         if most < 1:

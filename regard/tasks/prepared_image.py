@@ -1,4 +1,4 @@
-"""Images as encoders, detectors, captioners, pixel models and matchers read them, ready to be looked into."""
+"""Prepared images for encoders, detectors, captioners, pixel models and image–text matchers."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def image_sequence(size: tuple[int, ...], cells: PatchGrid, prefix: int, first: 
 
 
 def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
-    """The fields of a `Prepared` that say how the layers of an image tower see an image of that size."""
+    """Return the fields of a `Prepared` that describe the grids of the layers of an image tower."""
     tower, patches = parts.image_tower(model), parts.patch_grid(model, (size[0], size[1]))
     own = set(parts.attention_layers(tower).values())
     names = [name for name, kernel in parts.attention_layers(model).items() if kernel in own]
@@ -70,7 +70,7 @@ def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
 def read_images(
     task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """An image as an encoder reads it: every grid that its layers see is a sequence."""
+    """Prepare an image for an encoder; every grid of its layers is a sequence."""
     check_images(task, images, target, kept)
     model, answers, (bytes_, pixels) = task.model, task.output, pixels_of(task, images[0])
 

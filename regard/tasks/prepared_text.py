@@ -1,4 +1,4 @@
-"""Texts as encoders, language models and translators read them, ready to be looked into."""
+"""Prepared texts for encoders, language models and translators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -121,7 +121,7 @@ def choose_of_encoder(prepared: Prepared, mask: int | None) -> Outputs:
 def read_prompt(
     task: Any, *texts: str, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """A text as a language model reads it, with `target` tokens behind it, or behind the first ones that are `kept`."""
+    """Prepare a text for a language model, followed by `target` tokens; `kept` cuts the text to its first tokens."""
     check_texts(task, texts, 1, isinstance(target, str))
     model, tokenizer, (text,) = task.model, task.tokenizer, texts
     front, target = list(task.front), check_tokens(model, list(target or ()))  # type: ignore[arg-type]
@@ -188,7 +188,8 @@ def continued(
     task: Any, context: dict[str, Tensor], read: TokenSequence, written: TokenSequence, start: Sequence[int],
     target: Target, *, most: int, own: Any, request: dict[str, Any], **fields: Any,
 ) -> Prepared:  # fmt: skip
-    """A context, and a decoder's output behind its `start`: the `target`, else its own, greedy or from `own()`."""
+    """Prepare a context and a decoder's output after `start`: the `target`, else its own output, greedy or from
+    `own()`."""
     model, tokenizer, forbidden = task.model, task.tokenizer, task.generation["forbidden"]
     ends = list(ends_of(task.generation["eos"]))
     given = tokenizer.encode(target) if isinstance(target, str) else target

@@ -81,8 +81,7 @@ def overlap(text: str, stop: str) -> int:
 
 
 class Engine(decode.Engine):
-    """An engine for what `regard.load` returns: prompts may be texts, and generated tokens have their text. Built with
-    a model alone, it knows token ids only."""
+    """An engine for the result of `regard.load`: prompts may be texts, and generated tokens have their text."""
 
     def __init__(self, task: Any, **options: Any) -> None:
         """`options` are those of `regard.decode.Engine`: max_batch, memory, page, chunk, queue, threads, fast."""

@@ -100,7 +100,7 @@ class Framer:
 
 
 def fit(parts: Sequence[Part], room: int | None) -> list[Part]:
-    """Parts that together have at most `room` tokens: the longer one is cut first, then both alike."""
+    """Cut parts to at most `room` tokens together: the longer one first, then both equally."""
     if room is None:
         return list(parts)
     if len(parts) == 1:

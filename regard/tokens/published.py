@@ -52,7 +52,7 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A directory with its settings, and the options of reading it."""
+    """A checkpoint directory with its tokenizer settings and the options for reading it."""
 
     directory: Path
     settings: Settings
@@ -73,7 +73,8 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 
 def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
-    """The tokenizer of a directory without `tokenizer.json`, and the settings with all that its family implies."""
+    """Build the tokenizer of a directory without `tokenizer.json`; return it with the settings that its family
+    implies."""
     settings = read_settings(directory)
     family = _family(directory, settings)
     given = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}

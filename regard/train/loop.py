@@ -215,7 +215,7 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """Every complete row; a run that was killed may have left half of one."""
+    """Return every complete row of metrics.jsonl; the last one may be cut short."""
     rows = []
     for text in path.read_text().splitlines():
         try:

@@ -35,7 +35,7 @@ SEEDS = {"train": 1, "valid": 2, "test": 3}
 
 @dataclass(frozen=True, slots=True)
 class SceneObject:
-    """One shape of a scene; its box is left, top, right, bottom in pixels, whatever hides it."""
+    """One shape of a scene; its box (left, top, right, bottom in pixels) includes hidden parts."""
 
     shape: str
     colour: str
@@ -65,7 +65,7 @@ class Scene:
     masks: np.ndarray
     """The visible pixels of each object (objects, rows, columns)."""
     ground: str
-    """One of GROUNDS."""
+    """The background, one of GROUNDS."""
 
     @property
     def caption(self) -> str:

@@ -1,4 +1,4 @@
-"""The contract of every data config: what training, evaluation and the command line may ask of it."""
+"""The interface of data configs that training, evaluation and the command line use."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -140,7 +140,7 @@ def mixes(sight: Sight) -> bool:
 
 
 def part(subject: Subject, name: str) -> str | None:
-    """Return the submodule of a name, or its parent for layers such as dropout that only pass values on."""
+    """Return a submodule's name, or its parent's for linear, dropout and norm layers."""
     if not name:
         return None
     kind = type(subject.model.get_submodule(name))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 Inputs = dict[str, Any]
 BESIDE = ("type", "segment", "position", "label", "size")
-"""Parts of the names of integer inputs that are no tokens."""
+"""Substrings of the names of integer inputs that are not tokens."""
 
 
 class InapplicableError(Exception):

@@ -79,7 +79,7 @@ def softmaxed(numbers: dict[str, Any]) -> Float[Tensor, "T S"]:
 
 
 def record(model: nn.Module, run: Callable[[], Result]) -> tuple[Result, list[Layer]]:
-    """Run a model, and return its attention layers that have weights, in the model's order."""
+    """Run a model; return its result, and the attention layers that have weights, in the model's order."""
     if not any(isinstance(module, Kernel) for module in model.modules()):
         return run(), []
     layers: dict[str, Layer] = {}

@@ -223,7 +223,7 @@ class Seen:
         self.calls.clear()
 
     def plot(self, path: str | Path | None = None, *, kind: str | None = None, row: int = 0, **labels: Any) -> Any:
-        """A grid of heads by layers for one row of the batch; `kind` where a model has several of different shape."""
+        """Draw a grid of heads by layers for one row of the batch; `kind` selects one kind of attention."""
         from regard.inside.draw.matrices import draw_heads
 
         kind = kind or ("cross" if self.names_of("cross") else "self")

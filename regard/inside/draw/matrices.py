@@ -239,7 +239,7 @@ def draw_lines(
     path: Target = None,
     title: str = "",
 ) -> "matplotlib.figure.Figure":
-    """Lines from each target token at the left to the source tokens that it sees; a colour for each head.
+    """Draw lines from each target token at the left to the source tokens that it attends to; a colour for each head.
 
     What gets less than an even share of many tokens is left out: hundreds of faint lines would hide the others.
     """

@@ -42,7 +42,7 @@ def pair(
     first: Prepared, other: Prepared, *, at: int | None = None, token: str | None = None
 ) -> tuple[Prepared, Prepared]:
     """Return two inputs with one output to explain: the one `at` a position; else the last, or the first in which two
-    translations differ. Each explains the model's own output there, the first `token` if it is given.
+    translations differ.
 
     Each is to explain the model's own output there, the first `token` if one is named.
     """
@@ -150,7 +150,7 @@ class Swap:
 
 
 def hooked(stack: Stack, depth: int, swap: Callable[[Tensor], Tensor], run: Callable[[], Tensor]) -> Tensor:
-    """Context manager: change a stack's input (depth 0) or a block's output (from 1; the last is the stack's
+    """Call `run` with a stack's input replaced (depth 0), or a block's output (from 1; the last is the stack's
     output)."""
     if depth == 0:
         handle = stack.register_forward_pre_hook(lambda module, args: (swap(args[0]), *args[1:]))

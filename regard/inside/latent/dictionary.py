@@ -32,7 +32,7 @@ REVIVALS = 8
 UNITS, SHOWN, AROUND = 10, 4, 7
 """Units that are printed, examples of each, and tokens on both sides of the strongest."""
 OFTEN = 0.03
-"""Frequency above which an active unit is considered uninformative."""
+"""Share of tokens above which a unit that is active on them counts as uninformative."""
 Tell = Callable[[str], Any]
 """Function that shows a progress message."""
 

@@ -31,9 +31,9 @@ class Direction:
     start: Float[Tensor, "D"]
     vector: Float[Tensor, "D"]
     accuracy: float
-    """The mean accuracy of both sides, on examples that the means were not computed from."""
+    """The mean accuracy of both sides, on examples that were not used for the means."""
     held: int
-    """The number of those examples."""
+    """The number of examples that the accuracy was measured on."""
 
     def report(self) -> dict[str, Any]:
         """The direction as plain data."""

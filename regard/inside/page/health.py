@@ -173,7 +173,7 @@ class Axes:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * max(0.0, min(1.0, share))
 
     def curve(self, points: Points, color: str, name: str, kind: str = "curve") -> str:
-        """A line; where a value is no number it has a gap."""
+        """Return a line as SVG, with gaps at values that are not finite."""
         wide = -(-len(points) // MOST) if points else 1
         groups = [points[i : i + wide] for i in range(0, len(points), wide)]
         thin = [(one[len(one) // 2][0], median(y for _, y in one)) for one in groups]
@@ -192,7 +192,7 @@ class Axes:
         )
 
     def draw(self, parts: Sequence[str], summary: str) -> str:
-        """The parts inside a frame with a few numbers."""
+        """Return SVG parts inside a frame with tick labels."""
         frame = []
         for i in range(5):
             value = self.low + (self.high - self.low) * i / 4

@@ -1,4 +1,4 @@
-"""All that the page shows of one input: `Page(task, "a text")`. In a notebook it shows itself; `save` makes one file.
+"""The data of a page about one input: `Page(task, "a text")`. In a notebook it displays itself; `save` writes one file.
 
 Everything is plain data that goes into JSON. Nothing is computed before it is needed, but the pass itself.
 """
@@ -133,7 +133,7 @@ class Page:
         return [{"token": token, "id": id} for token, id in zip(self.prepared.names(ids), ids, strict=True)]
 
     def layer(self, number: int) -> dict[str, Any]:
-        """The weights of all heads of a layer, of every window where there are some: heads after windows."""
+        """Return the weights of all heads of a layer; with windows, those of every window."""
         layer = self.at(number)
         T, S = self.lengths(layer)
         every = layer.weights()[:, :, :T, :S]
@@ -182,8 +182,8 @@ class Page:
 
     @torch.inference_mode()
     def effects(self, ended: Callable[[], bool] = lambda: False) -> list[list[float]]:
-        """Return, for each layer, the change of the answer when each head alone is ablated; stops when `ended` is
-        true."""
+        """Return, for each layer, the change of the answer when each head alone is ablated; raise an error once `ended`
+        is true."""
         effects = []
         for layer in self.layers:
             row = []

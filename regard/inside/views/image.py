@@ -35,7 +35,7 @@ MOST_COLUMNS = 64
 def show_heads(
     prepared: Prepared, *, layer: int | None = None, head: int | None = None, patch: At | None = None
 ) -> Shown:
-    """The weights of each head from a patch, or for the whole image."""
+    """Show the attention of each head from a patch, or for the whole image."""
     weights = image_weights(prepared, layers=layer, head=head)
     data: dict[str, Any] = header(weights) | {"query": list(patch) if patch is not None else query_name(weights, None)}
     data["layers"] = [layer_data(one) | {"heads": head_data(weights, one, patch)} for one in weights.layers]
@@ -44,7 +44,7 @@ def show_heads(
 
 
 def show_rollout(prepared: Prepared, *, layer: int | None = None, patch: At | None = None) -> Shown:
-    """Attention rollout from a patch, or for the whole image, through all layers up to one."""
+    """Show attention rollout from a patch, or for the whole image, up to a layer."""
     names = image_layers(prepared)
     last = len(names) - 1 if layer is None else names.index(matching(layer, names)[0])
     weights = image_weights(prepared, layers=range(last + 1))
@@ -54,14 +54,14 @@ def show_rollout(prepared: Prepared, *, layer: int | None = None, patch: At | No
 
 
 def show_windows(prepared: Prepared, *, layer: int | None = None) -> Shown:
-    """The windows that each layer's attention is limited to."""
+    """Show the windows that each layer's attention is limited to."""
     weights = image_weights(prepared, layers=layer)
     data = header(weights) | {"layers": [layer_data(one) for one in weights.layers]} | best_label(prepared)
     return data, lambda path: draw_windows(weights, path)
 
 
 def show_queries(prepared: Prepared, *, layer: int = -1, head: int | None = None) -> Shown:
-    """The objects that a detector's queries found, and what each query attended to."""
+    """Show the objects that a detector's queries found, and the attention of each query."""
     objects, cells, pixels = query_objects(prepared, layer=layer, head=head), prepared.sequences[0].grid, prepared.image
     assert cells is not None and pixels is not None
     rows = [object_data(one) | strongest(one.weights) for one in objects]
@@ -70,7 +70,7 @@ def show_queries(prepared: Prepared, *, layer: int = -1, head: int | None = None
 
 
 def show_boxes(prepared: Prepared) -> Shown:
-    """The objects that a detector found, as boxes on the image."""
+    """Show the objects that a detector found, as boxes on the image."""
     objects, cells, pixels = query_objects(prepared), prepared.sequences[0].grid, prepared.image
     assert cells is not None and pixels is not None
     data = header(ImageWeights(pixels, cells, [])) | {"objects": [object_data(one) for one in objects]}
