@@ -106,7 +106,7 @@ class Architecture:
 
 def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
     """The architectures of the lectures' table, and the dilated convolution that its log n needs."""
-    found = {
+    layers = {
         "self-attention": Architecture(("n²·d", "1", "1"), lambda c, n, depth, dtype: attention(c, n, "full")),
         f"restricted to ±{config.radius}": Architecture(
             ("r·n·d", "1", "n/r"), lambda c, n, depth, dtype: attention(c, n, f"window:radius={c.radius}")
@@ -119,31 +119,31 @@ def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
             ("k·n·d²", "1", "log_k n"), lambda c, n, depth, dtype: convolution(c, c.width**depth, dtype)
         ),
     }
-    return found if "window" in kernels else {name: a for name, a in found.items() if "restricted" not in name}
+    return layers if "window" in kernels else {name: a for name, a in layers.items() if "restricted" not in name}
 
 
 def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) -> dict[str, Any]:
     """Measure time, sequential steps and path length of each architecture; after Ctrl-C return the results so far."""
     line = Line(quiet)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     result: dict[str, Any] = {
         "dim": config.dim, "radius": config.radius, "width": config.width, "threads": torch.get_num_threads(),
-        "lengths": list(config.lengths), "architectures": found, "interrupted": False,
+        "lengths": list(config.lengths), "architectures": results, "interrupted": False,
     }  # fmt: skip
     narrow = replace(config, dim=8)  # dependences are equal at every width
     try:
         for name, kind in architectures(config).items():
             points: list[Point] = []
             stopped = climb(points, config.lengths, partial(time_layer, kind, config), config.max_seconds)
-            one, two = (chain_length(kind, narrow, n) for n in (1, 2))
+            first, two = (chain_length(kind, narrow, n) for n in (1, 2))
             for point in points:
                 n = point["length"]
                 # Each further position adds the operations of a step, where it must wait for the one before.
-                steps = 1 + (chain_length(kind, narrow, n) - one) // max(1, two - one)
+                steps = 1 + (chain_length(kind, narrow, n) - first) // max(1, two - first)
                 layers = path_length(kind, narrow, n)
                 point |= {"steps": steps, "layers": layers, "path": layers * steps}
                 line.say(f"{name}, {length_name(n)}: {show_seconds(point['seconds'])}, path {layers} × {steps}")
-            found[name] = {
+            results[name] = {
                 "stated": dict(zip(("operations", "steps", "path"), kind.stated, strict=True)),
                 "points": points, "stopped": stopped, "time": fit_exponent(points, "seconds"),
                 "steps": growth(points, "steps", config.width), "path": growth(points, "path", config.width),

@@ -89,20 +89,20 @@ def fail(text: str, code: int) -> int:
 
 def overrides(words: Iterable[str]) -> dict[str, Any]:
     """`--train.steps 100 --data.lowercase` as a dictionary; a name without a value is true, with several a list."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     name = None
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             name = name.replace("-", "_")
-            found[name] = value if equals else "true"
+            fields[name] = value if equals else "true"
             values = [value] if equals else []
         elif name is not None:
             values.append(word)
-            found[name] = values if len(values) > 1 else word
+            fields[name] = values if len(values) > 1 else word
         else:
             raise ValueError(f"{word!r} is not an option; fields are set as --train.steps 100")
-    return found
+    return fields
 
 
 def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], str]) -> None:

@@ -21,8 +21,8 @@ def answer_file(
 
     if input_ is None:
         raise ValueError("--out answers the texts of a file; name it with --input")
-    for name, given in others.items():
-        if given:
+    for name, setting in others.items():
+        if setting:
             raise ValueError(f"{name} does not go with --out; leave one of them out")
     if settings.get("n_best", 1) > 1 and out.suffix != ".jsonl":
         raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")

@@ -57,16 +57,16 @@ def drawing_paths(images: tuple[str, ...], out: Path | None) -> list[Path]:
     """The path of each image's drawing: the file itself or, for several images, files of a folder."""
     if out is None:
         return []
-    one = out.suffix and not out.is_dir()
-    if one and len(images) > 1:
+    is_file = out.suffix and not out.is_dir()
+    if is_file and len(images) > 1:
         raise ValueError(f"{out} is one file, but there are {len(images)} images; give a folder: --out {out.stem}")
-    found = [out] if one else [out / f"{Path(name).stem}.png" for name in images]
+    paths = [out] if is_file else [out / f"{Path(name).stem}.png" for name in images]
     for i, name in enumerate(images):
-        if found[i] in found[:i]:
-            first = images[found.index(found[i])]
-            raise ValueError(f"{name} and {first} would both be drawn to {found[i]}; rename one")
-        spare(found[i], images)
-    return found
+        if paths[i] in paths[:i]:
+            first = images[paths.index(paths[i])]
+            raise ValueError(f"{name} and {first} would both be drawn to {paths[i]}; rename one")
+        spare(paths[i], images)
+    return paths
 
 
 def spare(out: Path, images: tuple[str, ...]) -> None:

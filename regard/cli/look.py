@@ -64,17 +64,17 @@ def look(
 
     task = load(run, quantize)
     check_inputs(run, task, text)
-    given = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
-    given = {name: value for name, value in given.items() if value is not None}
-    bare = not given and word is None and target is None
+    written = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
+    written = {name: value for name, value in written.items() if value is not None}
+    bare = not written and word is None and target is None
     if bare if out is None else out.suffix.lower() == ".html":
-        leave_out("a page shows every kind, layer and head", given | ({} if word is None else {"--word": word}))
+        leave_out("a page shows every kind, layer and head", written | ({} if word is None else {"--word": word}))
         open_page(run, task, text, quantize) if out is None else save_page(run, task, text, target, out)
         return
     check_suffix(out)
     if word is not None:
-        given.pop("--json", None)
-        leave_out("--word compares one word's vectors", given | ({} if target is None else {"--target": target}))
+        written.pop("--json", None)
+        leave_out("--word compares one word's vectors", written | ({} if target is None else {"--target": target}))
         show_word(task, word, text, out, as_json)
         return
     show(task, text, target, view, options, out, as_json)
@@ -92,10 +92,10 @@ def check_inputs(run: str, task: Any, inputs: tuple[str, ...]) -> None:
         raise ValueError("the text is empty; give it some words")
 
 
-def leave_out(reason: str, given: dict[str, Any]) -> None:
+def leave_out(reason: str, options: dict[str, Any]) -> None:
     """Raise an error if there are options that would have no effect."""
-    if given:
-        raise ValueError(f"{reason}; leave out {next(iter(given))}")
+    if options:
+        raise ValueError(f"{reason}; leave out {next(iter(options))}")
 
 
 def show(
@@ -156,7 +156,7 @@ def best_aligners(prepared: Any) -> dict[str, Any]:
     if not prepared.uniform:
         return {}
     heads = aligners(prepared.select())
-    return {"aligners": [asdict(one) for one in heads], "alignment": heads[0].summary}
+    return {"aligners": [asdict(head) for head in heads], "alignment": heads[0].summary}
 
 
 def save_page(run: str, task: Any, inputs: tuple[str, ...], target: str | None, out: Path) -> None:

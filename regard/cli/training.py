@@ -49,9 +49,9 @@ def train(
         return
     from regard.config import dotted, read_toml
 
-    told = dotted(read_toml(config)) if config else {}
-    stored = told if "name" in told else {}  # a run's whole recipe, which says what followed from its data
-    changes = ({} if stored else told) | overrides(ctx.args)
+    fields = dotted(read_toml(config)) if config else {}
+    stored = fields if "name" in fields else {}  # a run's whole recipe, which says what followed from its data
+    changes = ({} if stored else fields) | overrides(ctx.args)
     if wants_help:
         from regard.cli.catalogue import show_fields
         from regard.recipes import recipe
@@ -120,14 +120,14 @@ def finetune(
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    boxes, pictures = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
-    if task is not None and (boxes or pictures and task != "classify"):
+    boxes, images = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
+    if task is not None and (boxes or images and task != "classify"):
         raise ValueError(f"--task {task} is for texts, and the data are images; leave out --task")
     if boxes and "data.tune" in changes:
         raise ValueError("a detector is always fine-tuned as a whole; leave out --tune")
     if boxes:
         task, place = "detr", "boxes"
-    elif pictures:
+    elif images:
         task, place = "vit", "pictures"
     elif task is None:
         raise ValueError("give --task classify, tag, answer, embed or instruct, or images: --data.images FOLDER")
@@ -187,12 +187,12 @@ def evaluate(
     from regard.eval import scores
     from regard.files import write_atomically
 
-    how: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
-    found = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **how)
+    settings: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
+    scored = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **settings)
     if out is not None:
-        lines = "".join(" ".join(text.split()) + "\n" for text in found.outputs)
+        lines = "".join(" ".join(text.split()) + "\n" for text in scored.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(found.scores, as_json, lambda _: found.render())
+    emit(scored.scores, as_json, lambda _: scored.render())
 
 
 @regard.command(context_settings=OVERRIDES)

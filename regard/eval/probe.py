@@ -40,7 +40,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     untrained = ImageEncoder(fresh(loaded.model), loaded.preparation)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
     trained, blank = (
-        [features(one, learn.pixels), features(one, test.pixels)] for one in (loaded, untrained)
+        [features(task, learn.pixels), features(task, test.pixels)] for task in (loaded, untrained)
     )  # fmt: skip
     for name in trained[0]:
         row = {"layer": name, **score(trained[0][name], trained[1][name], learn, test)}
@@ -62,7 +62,7 @@ def check_labels(data: Any) -> None:
         raise ValueError("a probe is for encoders of images; leave out --probe")
     if data.images is not None and is_arrays(data.images):
         read_classes(Path(data.images))
-    elif data.images is not None and len({one.label for one in list_labelled(data.images)}) < 2:
+    elif data.images is not None and len({image.label for image in list_labelled(data.images)}) < 2:
         raise ValueError(f"{data.images} has fewer than two classes; leave out --probe, or give a folder a class")
 
 
@@ -76,9 +76,9 @@ def labelled(
     if "images" not in named and isinstance(own, UnlabelledConfig):
         same = ("images", "valid", "test", "size", "channels")
         data = replace(data, **{name: getattr(own, name) for name in same if name not in named})
-    how = loaded.eval_preprocessing()
+    preprocessing = loaded.eval_preprocessing()
     try:
-        learn, test = data.split(how)[0], data.held_out(how)
+        learn, test = data.split(preprocessing)[0], data.held_out(preprocessing)
     except ValueError as error:
         raise ValueError(f"{error} (a probe needs labels: --data.images)") from None
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
@@ -98,33 +98,35 @@ def fresh(model: Any) -> nn.Module:
 def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
     """Return the features of each image by layer, averaged over positions, and under "vector" the model's own
     embedding."""
-    model, found = loaded.model, dict[str, list[Tensor]]()
+    model, outputs = loaded.model, dict[str, list[Tensor]]()
     hooks = []
     for path, layer in model.named_modules():
         if re.search(r"(^|\.)(patches|blocks\.\d+)$", path):
-            hooks.append(layer.register_forward_hook(keep(found, path)))
+            hooks.append(layer.register_forward_hook(keep(outputs, path)))
     try:
         own = loaded.outputs(model.embed, loaded.numbers(pixels))
     finally:
         for hook in hooks:
             hook.remove()
-    blocks = [path for path in found if not path.endswith("patches")]
-    names = {path: "patches" for path in found} | {path: f"block {i}" for i, path in enumerate(blocks, 1)}
-    return {names[path]: torch.cat(rows).numpy() for path, rows in found.items()} | {"vector": torch.stack(own).numpy()}
+    blocks = [path for path in outputs if not path.endswith("patches")]
+    names = {path: "patches" for path in outputs} | {path: f"block {i}" for i, path in enumerate(blocks, 1)}
+    return {names[path]: torch.cat(rows).numpy() for path, rows in outputs.items()} | {
+        "vector": torch.stack(own).numpy()
+    }
 
 
-def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
+def keep(outputs: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
     """Return a forward hook that stores a layer's output, averaged over positions."""
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
         x = out[0] if isinstance(out, tuple) else out.join() if isinstance(out, Streams) else out
-        found.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
+        outputs.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
 
     return hook
 
 
-def flat(pictures: LabelledImages) -> np.ndarray:
-    return pictures.pixels.reshape(len(pictures), -1) / 255.0
+def flat(images: LabelledImages) -> np.ndarray:
+    return images.pixels.reshape(len(images), -1) / 255.0
 
 
 def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:
@@ -134,16 +136,16 @@ def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: La
     from sklearn.preprocessing import StandardScaler
 
     reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    found = reader.fit(learn, known.labels).predict(test)
-    return {"width": learn.shape[1], "error": round(100 * float((found != wanted.labels).mean()), 2)}
+    predicted = reader.fit(learn, known.labels).predict(test)
+    return {"width": learn.shape[1], "error": round(100 * float((predicted != wanted.labels).mean()), 2)}
 
 
-def render(found: Mapping[str, Any]) -> str:
+def render(results: Mapping[str, Any]) -> str:
     """Return the results as a table of layers, with the best one marked."""
     lines = [f"{'layer':12}{'width':>7}{'error':>10}{'untrained':>12}"]
-    for row in found["probe"]:
+    for row in results["probe"]:
         blank = f"{row['untrained']:10.2f} %" if "untrained" in row else ""
-        mark = "  cut here" if row["layer"] == found["best"] else ""
+        mark = "  cut here" if row["layer"] == results["best"] else ""
         lines.append(f"{row['layer']:12}{row['width']:7}{row['error']:8.2f} %{blank}{mark}")
-    lines.append(f"a linear classifier on {found['labels']:,} labels, {found['examples']:,} held-out images")
+    lines.append(f"a linear classifier on {results['labels']:,} labels, {results['examples']:,} held-out images")
     return "\n".join(lines)

@@ -56,13 +56,13 @@ def prune(
     else:
         chosen, losses = sorted(random.Random(seed).sample(every, heads)), {}
     remove(model, chosen)
-    found = {
+    result = {
         "heads": len(every), "removed": [{"layer": name, "head": head} for name, head in chosen],
         "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
         "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
     }  # fmt: skip
-    save_pruned(model, run, out, found)
-    return found
+    save_pruned(model, run, out, result)
+    return result
 
 
 def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], float]:
@@ -90,26 +90,26 @@ def removable(model: Any) -> list[Head]:
     Where MViT adds its queries to what a head mixed, zeros would remove these as well.
     """
     kernels = {kernel: name for name, kernel in reversed(find_kernels(model).items())}
-    found = [
+    heads = [
         (name, head)
         for kernel, name in reversed(kernels.items())
         if (layer := owner_of(model, kernel)) is not None and not getattr(layer, "residual", False)
         for head in range(kernel.heads)
     ]
-    if not found:
+    if not heads:
         raise ValueError(f"{type(model).__name__} has no heads that can be removed alone; prune another Transformer")
-    return found
+    return heads
 
 
 def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = ()) -> dict[Head, float]:
     """Return the loss without each remaining head in turn; the heads in `gone` are ablated as well."""
-    kernels, found = find_kernels(model), dict[Head, float]()
-    for one in removable(model):
-        if one not in gone:
-            off = [(name, h) for layer, h in (*gone, one) for name in kernels if kernels[name] is kernels[layer]]
+    kernels, losses = find_kernels(model), dict[Head, float]()
+    for head in removable(model):
+        if head not in gone:
+            off = [(name, h) for layer, h in (*gone, head) for name in kernels if kernels[name] is kernels[layer]]
             with without(model, off):
-                found[one] = loss()
-    return found
+                losses[head] = loss()
+    return losses
 
 
 def least(losses: Mapping[Head, float], count: int) -> list[Head]:
@@ -143,7 +143,7 @@ def remove(model: Any, heads: Iterable[Head]) -> None:
         layer.out.weight[:, head * layer.head_dim : (head + 1) * layer.head_dim] = 0
 
 
-def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> None:
+def save_pruned(model: Any, run: Path, out: Path, result: Mapping[str, Any]) -> None:
     """Save the weights in our own layout, and copy the run's other small files."""
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(run.iterdir()):
@@ -151,15 +151,15 @@ def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> N
             if not path.name.endswith(".safetensors.index.json"):
                 shutil.copyfile(path, out / path.name)
     save_model(model, out)
-    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_atomically(out / "pruned.json", lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
-def render(found: Mapping[str, Any]) -> str:
+def render(result: Mapping[str, Any]) -> str:
     """Return the removed heads and the change of the loss as text."""
     removed: dict[str, list[int]] = {}
-    for one in found["removed"]:
-        removed.setdefault(one["layer"], []).append(one["head"])
-    lines = [f"{len(found['removed'])} of {found['heads']} heads removed:"]
+    for head in result["removed"]:
+        removed.setdefault(head["layer"], []).append(head["head"])
+    lines = [f"{len(result['removed'])} of {result['heads']} heads removed:"]
     lines += [f"  {layer:32}{' '.join(map(str, sorted(heads)))}" for layer, heads in sorted(removed.items())]
-    return "\n".join([*lines, f"held-out loss {found['loss_before']:.4f} before, {found['loss_after']:.4f} after"])
+    return "\n".join([*lines, f"held-out loss {result['loss_before']:.4f} before, {result['loss_after']:.4f} after"])

@@ -54,12 +54,12 @@ def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None
 def chosen_data(own: Any, default: Any, changes: Mapping[str, Any]) -> Any:
     """Return a data config with the user's changes; if those name other files, fields about the run's own files are
     reset."""
-    given = {key.removeprefix("data.").replace("-", "_"): value for key, value in changes.items()}
-    if default is not None and not given.keys() <= set(type(own).__dataclass_fields__):
+    fields = {key.removeprefix("data.").replace("-", "_"): value for key, value in changes.items()}
+    if default is not None and not fields.keys() <= set(type(own).__dataclass_fields__):
         own = default
-    if any(field in given and not same_file(given[field], getattr(own, field)) for field in own.own):
+    if any(field in fields and not same_file(fields[field], getattr(own, field)) for field in own.own):
         own = type(own)(**{field: getattr(own, field) for field in own.reading})
-    return override(own, given)
+    return override(own, fields)
 
 
 def same_file(first: Any, second: Any) -> bool:

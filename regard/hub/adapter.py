@@ -59,7 +59,7 @@ def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] |
     if name.endswith((".offsets.rows", ".offsets.columns")):
         return stretch(table.float(), len(wanted))
     if name.startswith("stages.") and name.endswith(".position.table"):
-        was, now = (math.isqrt(len(one)) for one in (table, wanted))
+        was, now = (math.isqrt(len(tensor)) for tensor in (table, wanted))
         return resample(table.float(), (was, was), (now, now))
     return table
 

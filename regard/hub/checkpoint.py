@@ -139,11 +139,13 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     refuse_quantized(model)
     directory, family = Path(directory), models.name_of(type(model))
     reworded = {
-        name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family
+        name: mapping.reword(model.config, own_tensors(model))
+        for name, mapping in MAPS.items()
+        if mapping.family == family
     }
     fitting = {name: MAPS[name].misfits(config) for name, (config, _) in reworded.items()}
     if not fitting:
-        expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
+        expressible = ", ".join(sorted({mapping.family for mapping in MAPS.values()}))
         raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")

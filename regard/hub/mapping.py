@@ -286,7 +286,9 @@ def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
 def settings_of(position: str) -> dict[str, Any]:
     """Return all settings of a position scheme by name, defaults included."""
     known = inspect.signature(positions[position]).parameters.items()
-    return {key: one.default for key, one in known if one.default is not one.empty} | positions.settings(position)
+    return {
+        key: parameter.default for key, parameter in known if parameter.default is not parameter.empty
+    } | positions.settings(position)
 
 
 def with_settings(position: str, **settings: Any) -> str:

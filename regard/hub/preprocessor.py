@@ -54,7 +54,7 @@ def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
         named.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
     )
     if kind not in KINDS:
-        known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
+        known = ", ".join(f"{processor}ImageProcessor" for processor in KINDS)
         raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
     settings = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
     if settings.get("do_pad") and kind != "Detr":  # there smaller images of a batch are padded, with a mask
@@ -88,8 +88,8 @@ def read_size(name: str, size: Any, known: tuple[tuple[str, ...], ...]) -> dict[
     pair = [size, size] if isinstance(size, int) else size
     if isinstance(pair, list) and len(pair) == 2:
         size = dict(zip(known[0], pair, strict=True))
-    given = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
-    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in given.items()}
+    stated = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
+    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in stated.items()}
     if set(lengths) not in map(set, known) or min(lengths.values()) < 1:
         options = ", or ".join(" and ".join(names) for names in known)
         raise ValueError(f"{name}={size} cannot be read here; give {options}, above 0")

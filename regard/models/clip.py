@@ -192,5 +192,5 @@ class CLIP(nn.Module):
         self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
     ) -> Float[Tensor, "B M"]:
         """Return the similarity of each image and each text: the cosine of their vectors over the temperature."""
-        pictures, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
-        return pictures @ texts.T / self.temperature
+        images, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
+        return images @ texts.T / self.temperature

@@ -56,6 +56,6 @@ def multiply_bytes(weight: Weight, x: Float[Tensor, "R K"]) -> Float[Tensor, "R 
     whole = ((x * inverse).round_() + zero).nan_to_num_(0.0).clamp_(0, 255) - zero
     matrix = whole_bytes(weight)[:, : weight.columns].to(x.dtype)
     sums = torch.zeros(len(x), weight.rows, dtype=torch.int32, device=x.device)
-    for some, columns in zip(whole.split(EXACT, 1), matrix.split(EXACT, 1), strict=True):
-        sums += (some @ columns.T).int()
+    for part, columns in zip(whole.split(EXACT, 1), matrix.split(EXACT, 1), strict=True):
+        sums += (part @ columns.T).int()
     return sums.to(x.dtype) * (span / 255) * weight.scales.to(x.dtype)

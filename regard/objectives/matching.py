@@ -40,13 +40,13 @@ def corners(boxes: Float[Tensor, "*N 4"]) -> Float[Tensor, "*N 4"]:
     return torch.cat([centre - size / 2, centre + size / 2], dim=-1)
 
 
-def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
+def generalized_iou(first: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
     """Return the generalised intersection over union of boxes as corners (Rezatofighi et al., 2019); axes broadcast."""
 
     def area(low: Tensor, high: Tensor) -> Tensor:
         return (high - low).clamp(min=0).prod(-1)
 
-    (a, b), (c, d) = one.split(2, dim=-1), other.split(2, dim=-1)
+    (a, b), (c, d) = first.split(2, dim=-1), other.split(2, dim=-1)
     common = area(torch.maximum(a, c), torch.minimum(b, d))
     union = area(a, b) + area(c, d) - common
     around = area(torch.minimum(a, c), torch.maximum(b, d))

@@ -173,7 +173,9 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     def epoch(number: int) -> Sequence[Any]:
         examples = first if number == 0 or not data.embedded else encode(data.generated("train", number))
         rng = np.random.default_rng((recipe.train.seed, number, 1))
-        return [mask_words(one, data.hidden, tokenizer.mask, rng) for one in examples] if data.hidden else examples
+        return (
+            [mask_words(example, data.hidden, tokenizer.mask, rng) for example in examples] if data.hidden else examples
+        )
 
     gather = collate_instructions if data.task == "instruct" else collate_texts
     collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)

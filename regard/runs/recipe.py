@@ -57,15 +57,15 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
     Defaults suit the data that `changes` name, or the embedded data. Fields of a `stored` recipe come first; they may
     hold what followed from its data, `changes` may not.
     """
-    asked = {key.replace("-", "_") for key in changes or {}}
+    keys = {key.replace("-", "_") for key in changes or {}}
     changes = {key.replace("-", "_"): value for key, value in {**(stored or {}), **(changes or {})}.items()}
     plan = recipes[name]({key[5:]: value for key, value in changes.items() if key.startswith("data.")})
     chosen = configure(plan, changes)
-    check_effect(plan, chosen, asked)
+    check_effect(plan, chosen, keys)
     return chosen
 
 
-def check_effect(before: Recipe, after: Recipe, asked: Collection[str]) -> None:
+def check_effect(before: Recipe, after: Recipe, keys: Collection[str]) -> None:
     """Raise an error if a field that the user set changes nothing: the data decide it, or another field."""
     idle = {f"model.{name}": f"model.{why}" for name, why in getattr(after.model, "idle", {}).items()}
     idle |= {f"data.{name}": f"data.{why}" for name, why in after.data.idle.items()}
@@ -73,7 +73,7 @@ def check_effect(before: Recipe, after: Recipe, asked: Collection[str]) -> None:
     for key, why in reasons.items():
         part, _, name = key.partition(".")
         values = [getattr(getattr(plan, part), name, None) for plan in (before, after)]
-        if key in asked and values[0] != values[1]:
+        if key in keys and values[0] != values[1]:
             raise ValueError(f"--{key.replace('_', '-')} {why}")
 
 

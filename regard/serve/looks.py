@@ -67,7 +67,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
             raise Refused(400, f"there is nothing to look at; send {field}", param=field)
         inputs = inputs if body.texts is None else (inputs[0], *body.texts)
 
-    off: list[Any] = [tuple(one) for one in body.off]
+    off: list[Any] = [tuple(head) for head in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
         page = Page(served.watched, *inputs, target=body.target, kept=body.kept, off=off, name=body.model)
@@ -120,7 +120,7 @@ async def probabilities(body: schemas.ProbabilitiesRequest, request: Request) ->
 async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, Any]:
     """The change of the answer when each head alone is ablated."""
     page = state_of(request).looks.find(body.look, body.model)
-    count = sum(one.heads for one in page.layers)
+    count = sum(layer.heads for layer in page.layers)
     if count > MOST_PASSES:
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
     gone = threading.Event()

@@ -46,17 +46,17 @@ class Answers:
         if source is not None and out.resolve() == source.resolve():
             raise ValueError(f"{out} is the file of the texts; choose another --out")
         digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
-        said = json.dumps({"texts": digest} | settings, sort_keys=True)
+        settings_text = json.dumps({"texts": digest} | settings, sort_keys=True)
         self.total, self.waiting = len(texts), dict[int, str]()
         if self.part.exists() and self.about.exists() and b"\n" in self.part.read_bytes():
-            if self.about.read_text() != said:
+            if self.about.read_text() != settings_text:
                 raise ValueError(f"{self.part} belongs to other texts or options; delete it, or choose another --out")
             whole = self.part.read_bytes().rpartition(b"\n")
             os.truncate(self.part, len(whole[0]) + len(whole[1]))  # a line that was cut off is written again
             self.done = whole[0].count(b"\n") + bool(whole[1])
         else:
             self.part.write_bytes(b"")
-            self.about.write_text(said)
+            self.about.write_text(settings_text)
             self.done = 0
         self.file = self.part.open("a", encoding="utf-8", newline="\n")
 

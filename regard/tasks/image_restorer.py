@@ -67,13 +67,13 @@ class ImageRestorer(ImageEncoder):
         hidden = self.model.order(noise)[1][:, :, None]
         guessed = torch.where(hidden, self.model.in_pixels(self.model(x, noise), x), patches)
         blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).numpy() > 0
-        seen, whole = (self.preparation.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
+        seen, whole = (self.preparation.bytes_of(image.numpy()) for image in (x, self.pasted(x, guessed)))
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
 
     def pasted(self, x: Float[Tensor, "B C Y X"], patches: Float[Tensor, "B T P"]) -> Float[Tensor, "B C Y X"]:
         """Images with these patches pasted in; rows and columns beyond the last whole patch stay as they are."""
         patch = self.model.config.patch
         rows, columns = grid_of(tuple(x.shape[2:]), patch)
-        found = x.clone()
-        found[:, :, : rows * patch, : columns * patch] = paste(patches, patch, (rows, columns))
-        return found
+        result = x.clone()
+        result[:, :, : rows * patch, : columns * patch] = paste(patches, patch, (rows, columns))
+        return result

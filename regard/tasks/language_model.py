@@ -254,7 +254,7 @@ class LanguageModel(EngineTask, TextTask):
         if not self.chats:
             raise ValueError("this model has no chat template, so it was not trained to answer; let it continue texts")
         ends = {"assistant": "\n"}
-        text = "".join(f"{one['content']}{ends.get(one['role'], self.prompt_end)}" for one in messages)
+        text = "".join(f"{message['content']}{ends.get(message['role'], self.prompt_end)}" for message in messages)
         return self.fitting([*self.front, *self.tokenizer.encode(text)])
 
     @torch.inference_mode()
@@ -269,11 +269,11 @@ class LanguageModel(EngineTask, TextTask):
             )
         totals = []
         for first in range(0, len(rows), 16):
-            some = slice(first, first + 16)
+            batch = slice(first, first + 16)
             targets = [
-                [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[some], backs[some], strict=True)
+                [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[batch], backs[batch], strict=True)
             ]
-            logits = self.model(pad([row[:-1] for row in rows[some]], 0)).transpose(1, 2)
+            logits = self.model(pad([row[:-1] for row in rows[batch]], 0)).transpose(1, 2)
             losses = F.cross_entropy(logits, pad(targets, IGNORE), ignore_index=IGNORE, reduction="none")
             totals += (-losses.sum(dim=1)).tolist()
         return totals

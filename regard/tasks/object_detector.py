@@ -120,7 +120,7 @@ class ObjectDetector(ImageEncoder):
 
 
 def detection_scores(
-    found: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
+    detections: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
     names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
@@ -146,27 +146,27 @@ def detection_scores(
         for label, box in zip(*rows, strict=True)
     ]
     place = {name: i for i, name in enumerate(names)}
-    said = [
-        record(image, place[one.label], one.box, score=one.score)
-        for image, rows in enumerate(found)
-        for one in rows
-        if one.label in place
+    predictions = [
+        record(image, place[detection.label], detection.box, score=detection.score)
+        for image, rows in enumerate(detections)
+        for detection in rows
+        if detection.label in place
     ]
     truth = COCO()
     truth.dataset = {
         "info": {},
-        "images": [{"id": image} for image in range(len(found))],
-        "annotations": [one | {"id": number} for number, one in enumerate(wanted, 1)],
+        "images": [{"id": image} for image in range(len(detections))],
+        "annotations": [detection | {"id": number} for number, detection in enumerate(wanted, 1)],
         "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
     }
     with contextlib.redirect_stdout(io.StringIO()):  # it tells what it does
         truth.createIndex()
-        judge = COCOeval(truth, truth.loadRes(said) if said else COCO(), "bbox")
-        if not said:
+        judge = COCOeval(truth, truth.loadRes(predictions) if predictions else COCO(), "bbox")
+        if not predictions:
             judge.cocoDt.dataset = truth.dataset | {"annotations": []}
             judge.cocoDt.createIndex()
         judge.evaluate()
         judge.accumulate()
         judge.summarize()
     ap, ap50, ap75 = (round(100 * max(0.0, float(value)), 2) for value in judge.stats[:3])
-    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(found)}
+    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(detections)}

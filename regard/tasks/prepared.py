@@ -155,7 +155,7 @@ class Prepared:
         """Return the indices in `sequences` of a layer's queries and keys; `kind` is that of `regard.look`."""
         if layer in self.grids:
             grids = self.grids[layer]
-            shapes = [(one.grid, one.prefix) for one in self.sequences]
+            shapes = [(sequence.grid, sequence.prefix) for sequence in self.sequences]
             return shapes.index((grids.queries, grids.prefix)), shapes.index((grids.keys, grids.prefix))
         own = len(self.sequences) - 1
         return {"encoder": (0, 0), "decoder": (own, own)}.get(kind, (own, 0))
@@ -163,17 +163,17 @@ class Prepared:
     @property
     def stacks(self) -> dict[str, Stack]:
         """The stacks of blocks of the model by name; the one that reads the tokens comes first."""
-        found = parts.stacks(self.model)
-        if not found:
+        stacks = parts.stacks(self.model)
+        if not stacks:
             raise ValueError(f"{type(self.model).__name__} has no stack of blocks for this view; use heads or ablation")
-        return found
+        return stacks
 
     @property
     def uniform(self) -> bool:
         """Whether every layer has the same tokens, so that their weights can be multiplied."""
         if self.grids:
             own = self.sequences[0].grid
-            return all(one.queries == one.keys == own and one.windows is None for one in self.grids.values())
+            return all(layer.queries == layer.keys == own and layer.windows is None for layer in self.grids.values())
         return bool(parts.stacks(self.model))
 
     @property
@@ -199,7 +199,7 @@ class Prepared:
             return ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
         boxes = ["queries", "boxes"] if self.answers == "boxes" else []
         own = boxes or (["words"] if self.generation and self.row_sequence else [])
-        windows = ["windows"] if any(one.windows is not None for one in self.grids.values()) else []
+        windows = ["windows"] if any(layer.windows is not None for layer in self.grids.values()) else []
         return list(dict.fromkeys([*own, *(["heads", "rollout"] if self.grids else []), *windows, *self.explanations]))
 
     # ---- outputs -------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         ]
         return {
             "boxes": [[round(side, 2) for side in box] for box in boxes.tolist()],
-            "scores": [round(one, 4) for one in best.values.tolist()], "row": int(best.values.argmax()),
+            "scores": [round(score, 4) for score in best.values.tolist()], "row": int(best.values.argmax()),
         }  # fmt: skip
 
     prepared.answers, prepared.row_sequence = "boxes", len(prepared.sequences)
@@ -165,7 +165,7 @@ def read_colours(
     return Prepared(
         model=model, inputs={"ids": torch.tensor([ids])}, sequences=[sequence], image=bytes_, fixed=fixed,
         run=lambda inputs: model(**inputs)[:, :-1],  # behind the last pixel nothing comes
-        labels=grey if size.channels == 1 else ["#" + bytes(one).hex() for one in colours],
+        labels=grey if size.channels == 1 else ["#" + bytes(colour).hex() for colour in colours],
         forbidden=(size.start,), details=lambda logits: {"row": fixed - 1}, request={"target": ids[fixed:]},
         generation=Generation(prefix=ids, room=0), grids=dict.fromkeys(parts.attention_layers(model), grids),
     )  # fmt: skip
@@ -176,13 +176,13 @@ def read_matched(
 ) -> Prepared:  # fmt: skip
     """An image and texts that it is compared with, or either alone; of several texts the first is looked into."""
     model, tokenizer = task.model, task.tokenizer
-    images = [one for one in inputs[:1] if not isinstance(one, str) or is_image(one)]
+    images = [item for item in inputs[:1] if not isinstance(item, str) or is_image(item)]
     texts = list(inputs[len(images) :])
     tokens: dict[str, Tensor] = {}
     if texts:
         framed = tokenizer.frame(texts, max_len=model.config.max_len)
-        tokens = {"ids": pad([one.ids for one in framed], tokenizer.pad or 0)}
-        tokens["lengths"] = torch.tensor([len(one) for one in framed])
+        tokens = {"ids": pad([item.ids for item in framed], tokenizer.pad or 0)}
+        tokens["lengths"] = torch.tensor([len(item) for item in framed])
         ids = framed[0].ids
         text = TokenSequence("text", "Text", tokenizer.pieces(ids), ids, text=texts[0])
     if not images and texts:

@@ -192,16 +192,16 @@ def continued(
     `own()`."""
     model, tokenizer, forbidden = task.model, task.tokenizer, task.generation["forbidden"]
     ends = list(ends_of(task.generation["eos"]))
-    given = tokenizer.encode(target) if isinstance(target, str) else target
-    prefix = [*start, *check_tokens(model, given or ())]
+    output = tokenizer.encode(target) if isinstance(target, str) else target
+    prefix = [*start, *check_tokens(model, output or ())]
     check_length(model, len(prefix))
     generation = Generation(
         prefix=prefix, room=most - len(prefix), ends=ends, forbidden=forbidden, inputs=context,
         decode=lambda new: tokenizer.decode([id for id in new if id not in ends]),
     )  # fmt: skip
-    if given is None:
-        given = own() if own is not None else [id for id in generation.write(model) if id not in ends]
-    ids = [*start, *given]
+    if output is None:
+        output = own() if own is not None else [id for id in generation.write(model) if id not in ends]
+    ids = [*start, *output]
     written.tokens, written.ids = tokenizer.pieces(ids), ids
 
     def choose(prepared: Prepared) -> Outputs:
@@ -210,5 +210,5 @@ def continued(
     return Prepared(
         model=model, inputs=context | {"target": torch.tensor([ids])}, run=lambda inputs: model(**inputs),
         sequences=[read, written], row_sequence=1, choose=choose, tokenizer=tokenizer, forbidden=forbidden,
-        fixed=len(start), generation=generation, request=request | {"target": list(given)}, **fields,
+        fixed=len(start), generation=generation, request=request | {"target": list(output)}, **fields,
     )  # fmt: skip

@@ -93,7 +93,7 @@ class Engine(decode.Engine):
         if isinstance(prompts, str):
             raise ValueError(f"prompts is a list; put a single one in brackets: [{prompts!r}]")
         tickets = self.serve(self.request(prompt, row=row, **options) for row, prompt in enumerate(prompts))
-        return [TokenStream(one, self.task).text(one.result()[0].ids, whole=True) for one in tickets]
+        return [TokenStream(ticket, self.task).text(ticket.result()[0].ids, whole=True) for ticket in tickets]
 
     def write(self, request: Request) -> Iterator[Token]:
         """Yield the tokens of one request as they are generated."""

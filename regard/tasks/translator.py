@@ -129,7 +129,7 @@ class Translator(EngineTask, TextTask):
                 return
             row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
             pairs = zip(written, ticket.hypotheses, strict=True)
-            results[row] = [Translation(text, one.score, tuple(one.ids)) for text, one in pairs]
+            results[row] = [Translation(text, hypothesis.score, tuple(hypothesis.ids)) for text, hypothesis in pairs]
             if each is not None:
                 each(row, results[row])
 
@@ -181,11 +181,11 @@ class Translator(EngineTask, TextTask):
         """Token ids with EOS at the end, framed as a published tokenizer frames them; an error names a text that is too
         long."""
         if self.tokenizer.inner.post_processor is None:
-            found = self.tokenizer.encode_batch(texts)
+            encoded = self.tokenizer.encode_batch(texts)
         else:
-            found = [framed.ids for framed in self.tokenizer.frame(texts)]
+            encoded = [framed.ids for framed in self.tokenizer.frame(texts)]
         eos = self.generation["eos"]
-        sources = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in found]
+        sources = [ids if ids[-1:] == [eos] else [*ids, eos] for ids in encoded]
         for number, ids in enumerate(sources, 1):
             if len(ids) > max_source:
                 raise ValueError(

@@ -75,7 +75,7 @@ class Framer:
         spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
         if self.splits:
             return Part(encoding.ids, spans, [word or 0 for word in encoding.word_ids])
-        ends = [found.end() for found in re.finditer(r"\S+", text)]
+        ends = [piece.end() for piece in re.finditer(r"\S+", text)]
         return Part(encoding.ids, spans, [bisect_right(ends, start) for start, _ in spans])
 
     def room(self, sides: int, max_len: int | None) -> int | None:

@@ -77,10 +77,10 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
     implies."""
     settings = read_settings(directory)
     family = _family(directory, settings)
-    given = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
-    source = Source(directory=directory, settings=settings, names={**family.names, **given}, target=target)
+    named = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
+    source = Source(directory=directory, settings=settings, names={**family.names, **named}, target=target)
     inner, special = family.read(source)
-    _add_tokens(inner, source, [*special, *given.values()], source.names.get("mask") if family.mask_strips else None)
+    _add_tokens(inner, source, [*special, *named.values()], source.names.get("mask") if family.mask_strips else None)
     single, pair = family.single, family.pair
     if family.ends:
         bos, eos = (

@@ -42,9 +42,9 @@ class PairedConfig(CaptionsConfig):
         """Test scenes of one object each, captioned by its label, and all labels."""
         preprocessing = preprocessing or self.preprocessing
         assert preprocessing.target is not None
-        found = scenes("test", min(SINGLE, limit or SINGLE), preprocessing.target[0], 1)
-        pixels = resized(np.stack([scene.pixels for scene in found]), preprocessing)
-        return CaptionedImages(pixels, [(label_of(scene.objects[0]),) for scene in found]), LABELS
+        single = scenes("test", min(SINGLE, limit or SINGLE), preprocessing.target[0], 1)
+        pixels = resized(np.stack([scene.pixels for scene in single]), preprocessing)
+        return CaptionedImages(pixels, [(label_of(scene.objects[0]),) for scene in single]), LABELS
 
 
 def texts_of(scene: Scene) -> list[str]:

@@ -41,9 +41,9 @@ def loss(subject: Subject) -> str | Finding:
     if not gives_logits(subject) or subject.compares():
         raise InapplicableError("its outputs are no logits of tokens or classes")
     V = out.shape[-1]
-    value, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)
-    result = f"the loss at the start is {value:.2f}, guessing among {V} is ln {V} = {chance:.2f}"
-    if value - chance < EXCESS:
+    value, expected = -out.float().log_softmax(-1).mean().item(), math.log(V)
+    result = f"the loss at the start is {value:.2f}, guessing among {V} is ln {V} = {expected:.2f}"
+    if value - expected < EXCESS:
         return result
     spread = out.float().std(-1).mean().item()
     return Finding(

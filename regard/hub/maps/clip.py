@@ -75,9 +75,9 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
             if field in part and part[field] != value:
                 raise ValueError(f"{name}_dict and {name} give two values of {field}; remove the wrong one")
     for field, usual in ALIKE.items():
-        one, other = (usual if part.get(field) is None else part[field] for part in parts.values())
-        if one != other:
-            raise ValueError(f"{field} is {one!r} for images and {other!r} for texts; only one for both can be read")
+        first, other = (usual if part.get(field) is None else part[field] for part in parts.values())
+        if first != other:
+            raise ValueError(f"{field} is {first!r} for images and {other!r} for texts; only one for both can be read")
     return {}
 
 

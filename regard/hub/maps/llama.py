@@ -65,11 +65,11 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
         raise ValueError(f"rope_type={kind!r} is not known; known: {', '.join(ROPES)}")
     if (rope | dict(theirs)).get("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError("partial_rotary_factor is not 1; here all dimensions of a head are rotated")
-    told = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
-    if missing := [name for name in ROPES[kind].values() if told.get(name) is None]:
+    scaling = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
+    if missing := [name for name in ROPES[kind].values() if scaling.get(name) is None]:
         raise ValueError(f"rope_type={kind!r} needs {missing[0]}")
     base = rope.get("rope_theta", theirs.get("rope_theta", 10000.0))
-    settings = {ours: told[name] for ours, name in ROPES[kind].items()}
+    settings = {ours: scaling[name] for ours, name in ROPES[kind].items()}
     tie = theirs.get("tie_word_embeddings", False) and tied(tensors, *HEAD)
     return {"dropout": 0.0, "tie": tie, "position": with_settings("rotary", base=base, **settings)}
 

@@ -92,10 +92,10 @@ def write(ours: Any) -> dict[str, Any]:
 
 
 def check(ours: Any) -> list[str]:
-    found = [] if ours.tie in ("all", "inputs") else [f"tie={ours.tie!r} would have to be 'all' or 'inputs'"]
+    misfits = [] if ours.tie in ("all", "inputs") else [f"tie={ours.tie!r} would have to be 'all' or 'inputs'"]
     if ours.position.startswith("relative") and settings_of(ours.position)["inside_scale"]:
-        found.append(f"position={ours.position!r} would have to be without inside_scale")
-    return found
+        misfits.append(f"position={ours.position!r} would have to be without inside_scale")
+    return misfits
 
 
 def reword(ours: Any, tensors: Tensors) -> tuple[Any, Tensors]:

@@ -73,8 +73,8 @@ def read_labels(theirs: Mapping[str, Any], classes: Mapping[str, Any]) -> tuple[
         raise ValueError(f"architectures={built!r} is not known; known: {', '.join(classes)}")
     if not built.removesuffix("WithTeacher").endswith("ForImageClassification"):
         return classes[built], ()
-    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    return classes[built], tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+    names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    return classes[built], tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
 
 
 def write_labels(ours: Any, built: str) -> dict[str, Any]:

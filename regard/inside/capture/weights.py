@@ -103,10 +103,10 @@ def matching(layer: int | str, names: list[str]) -> list[str]:
         if not -len(names) <= layer < len(names):
             raise ValueError(f"no attention layer {layer}: the model has {len(names)}, 0 to {len(names) - 1}")
         return [names[layer]]
-    found = [name for name in names if name == layer or fnmatchcase(name, layer)]
-    if not found:
+    matches = [name for name in names if name == layer or fnmatchcase(name, layer)]
+    if not matches:
         raise ValueError(f"no attention layer {layer!r}; {nearest(layer, [*names, *KINDS])}")
-    return found
+    return matches
 
 
 def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
@@ -129,9 +129,9 @@ class _Spy:
         self.crosses: dict[Kernel, bool] = {}
 
     def before_attention(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = dict(zip(("x", "context"), args, strict=False)) | kwargs
-        context, cache = given.get("context"), given.get("cache")
-        other = context is not None and context is not given["x"]
+        inputs = dict(zip(("x", "context"), args, strict=False)) | kwargs
+        context, cache = inputs.get("context"), inputs.get("cache")
+        other = context is not None and context is not inputs["x"]
         self.crosses[layer.kernel] = other or cache is not None and cache.fixed
 
     def after_kernel(self, name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:

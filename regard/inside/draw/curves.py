@@ -144,8 +144,8 @@ def draw_by_length(
     axes = chart(figure, 1, 1, max(3.6, 0.62 * len(counts)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
     ends = []
     for color, (name, points) in zip(colors(len(runs)), runs.items(), strict=True):
-        found = [points.get(bucket, (None, 0))[0] for bucket in counts]
-        heights = [math.nan if value is None else value for value in found]
+        values = [points.get(bucket, (None, 0))[0] for bucket in counts]
+        heights = [math.nan if value is None else value for value in values]
         axes.plot(range(len(counts)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
         known = [(i, y, name, color) for i, y in enumerate(heights) if not math.isnan(y)]
         ends += known[-1:]
@@ -160,10 +160,10 @@ def numbered(
     points: Sequence[tuple[str, Number | None, int]],
 ) -> dict[tuple[str, int], tuple[Number | None, int]]:
     """Return value and count by label; repeated labels stay separate buckets."""
-    found: dict[tuple[str, int], tuple[Number | None, int]] = {}
+    buckets: dict[tuple[str, int], tuple[Number | None, int]] = {}
     for label, value, count in points:
-        found[label, sum(known == label for known, _ in found)] = (value, count)
-    return found
+        buckets[label, sum(known == label for known, _ in buckets)] = (value, count)
+    return buckets
 
 
 def draw_training(

@@ -55,11 +55,11 @@ def draw_figure(name: str, path: Target = None, **settings: Any) -> "matplotlib.
     figure = FIGURES[ALIASES.get(name, name)]
     check_suffix(path)
     known = {key: each.annotation for key, each in inspect.signature(figure).parameters.items() if key != "path"}
-    given = {key.replace("-", "_"): value for key, value in settings.items()}
-    for key in given:
+    options = {key.replace("-", "_"): value for key, value in settings.items()}
+    for key in options:
         if key not in known:
             raise ValueError(f"figure {name!r} has no setting {key!r}; {nearest(key, known)}")
-    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in given.items()}
+    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in options.items()}
     return figure(path, **read)
 
 
@@ -273,9 +273,9 @@ def draw_softmax(
     largest_ends: list[tuple[Number, Number, str, Any]] = []
     gradient_ends: list[tuple[Number, Number, str, Any]] = []
     for color, (name, power) in zip(LINES, {"q·k": 0.0, "q·k / √d": -0.5}.items(), strict=False):
-        found = [saturation(size, keys, samples, size**power) for size in sizes]
+        percentiles = [saturation(size, keys, samples, size**power) for size in sizes]
         for axes, ends, which in ((largest, largest_ends, 0), (gradient, gradient_ends, 1)):
-            low, middle, high = torch.stack([each[which] for each in found]).T.tolist()
+            low, middle, high = torch.stack([each[which] for each in percentiles]).T.tolist()
             axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(sizes, middle, color=color, linewidth=1.6, marker="o", markersize=3)
             ends.append((float(sizes[-1]), middle[-1], name, color))
@@ -388,9 +388,9 @@ def training(path: Target = None, runs: str = "") -> "matplotlib.figure.Figure":
     """Loss and learning rate of runs over their steps; `--runs a,b` names their directories."""
     if not runs:
         raise ValueError("no runs are given; name their directories: --runs runs/a,runs/b")
-    found = {}
+    records = {}
     for run in map(Path, runs.split(",")):
         if not (run / "metrics.jsonl").is_file():
             raise ValueError(f"{run}: no metrics.jsonl; name directories of runs: --runs runs/a,runs/b")
-        found[run.name] = read_metrics(run / "metrics.jsonl")
-    return draw_training(found, path)
+        records[run.name] = read_metrics(run / "metrics.jsonl")
+    return draw_training(records, path)

@@ -79,9 +79,9 @@ def on_image(
     box = (0, 0, size[1] / wide, size[0] / high)  # in cells; it may end inside the last ones, or behind them
     below, right = (max(0, int(np.ceil(end - 1e-6)) - side) for end, side in ((box[3], rows), (box[2], columns)))
     weights = np.pad(weights, ((0, below), (0, right)))
-    how = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST
+    resampling = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST
     box = (0, 0, min(box[2], weights.shape[1]), min(box[3], weights.shape[0]))
-    return np.asarray(Image.fromarray(weights).resize((drawn[1], drawn[0]), how, box))
+    return np.asarray(Image.fromarray(weights).resize((drawn[1], drawn[0]), resampling, box))
 
 
 def grid_of_images(
@@ -122,8 +122,8 @@ def grid_of_images(
             if image is not None:
                 put(axes, image, labels[r][c] if labels is not None else "", (begin + c * step, bottom, side, height))
         if r < len(names):
-            how = pen(8.5, color=SOFT, rotation=90, ha="right", va="center", multialignment="center")
-            axes.text(begin - 0.06, bottom + height / 2, names[r], **how)
+            style = pen(8.5, color=SOFT, rotation=90, ha="right", va="center", multialignment="center")
+            axes.text(begin - 0.06, bottom + height / 2, names[r], **style)
     if top is not None:
         tall = min(1.5, height)
         add_glow(figure, 1 + wide + 0.12, 1 + high - tall, tall, top)

@@ -172,12 +172,12 @@ def study(
     return Learned(data, tops, tokens, examples)
 
 
-def shown(one: TokenStates, strength: Float[Tensor, "T"]) -> str:
+def shown(states: TokenStates, strength: Float[Tensor, "T"]) -> str:
     """Return the tokens around the strongest one, which is in brackets; for an image its cell."""
     best = int(strength.argmax())
-    if one.grid is not None:
-        return f"cell {one.labels[best]} of {one.grid[0]} × {one.grid[1]}"
-    pieces = [f"[{piece}]" if i == best else piece for i, piece in enumerate(one.labels)]
+    if states.grid is not None:
+        return f"cell {states.labels[best]} of {states.grid[0]} × {states.grid[1]}"
+    pieces = [f"[{piece}]" if i == best else piece for i, piece in enumerate(states.labels)]
     return " ".join(readable(pieces[max(0, best - AROUND) : best + AROUND + 1]))
 
 
@@ -207,9 +207,9 @@ def render(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def image_name(one: Mapping[str, Any]) -> str:
+def image_name(states: Mapping[str, Any]) -> str:
     """Return the name of an image after the cell in it."""
-    return f" in {one['name']}" if one["shown"].startswith("cell ") else ""
+    return f" in {states['name']}" if states["shown"].startswith("cell ") else ""
 
 
 def draw(task: Any, learned: Learned, path: str | Path | None = None) -> "matplotlib.figure.Figure":

@@ -93,8 +93,8 @@ def draw_superposition(
             top.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), xticks=[], yticks=[])
             top.set_ylabel("columns of W" if i == 0 else "", **pen(8.5, color=SOFT))
             for (x, y), hue in zip(weight.T.tolist(), hues, strict=True):
-                how = dict(arrowstyle="-|>", color=hue, linewidth=2, mutation_scale=11, shrinkA=0, shrinkB=0)
-                top.annotate("", (x, y), (0, 0), arrowprops=how)
+                style = dict(arrowstyle="-|>", color=hue, linewidth=2, mutation_scale=11, shrinkA=0, shrinkB=0)
+                top.annotate("", (x, y), (0, 0), arrowprops=style)
         there = "all features at once" if share == 1 else f"each there {100 * share:g} % of the time"
         top.set_title(f"{there}\n{int(represented(weight))} of {features} in {dims} dimensions", loc="left",
                       **pen(8.5, color=INK))  # fmt: skip

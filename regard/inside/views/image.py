@@ -133,10 +133,10 @@ def strongest(weights: np.ndarray) -> dict[str, Any]:
     return {"strongest": [row, column], "weight": rows[row][column], "weights": rows}
 
 
-def object_data(one: QueryObject) -> dict[str, Any]:
+def object_data(detected: QueryObject) -> dict[str, Any]:
     """The query, label, score and box of an object."""
-    return {"query": one.query, "label": one.label, "score": round(one.score, 4),
-            "box": [round(side, 2) for side in one.box]}  # fmt: skip
+    return {"query": detected.query, "label": detected.label, "score": round(detected.score, 4),
+            "box": [round(side, 2) for side in detected.box]}  # fmt: skip
 
 
 def render_size(data: Mapping[str, Any]) -> str:
@@ -279,8 +279,8 @@ def draw_windows(weights: ImageWeights, path: str | Path | None) -> Any:
         shift = f", shifted by {cut.shift}" if cut.shift else ""
         labels.append(f"{numbers}: {cut.size} × {cut.size} cells{shift}")
     across = min(4, len(panels))
-    how: dict[str, Any] = dict(side=2.6, title="Windows: only cells inside the same lines attend to each other")
-    return grid_of_images(lines_of(panels, across), lines_of(labels, across), path, **how)
+    layout: dict[str, Any] = dict(side=2.6, title="Windows: only cells inside the same lines attend to each other")
+    return grid_of_images(lines_of(panels, across), lines_of(labels, across), path, **layout)
 
 
 def window_numbers(layer: ImageLayer) -> np.ndarray:
@@ -305,8 +305,10 @@ def draw_queries(pixels: np.ndarray, cells: PatchGrid, objects: Sequence[QueryOb
     labels = [f"{one.label} {one.score:.2f}" for one in objects]
     if not objects:
         return grid_of_images([[whole]], [["nothing was found"]], path, side=2.2)
-    how: dict[str, Any] = dict(lead=(whole, "what was found"), side=2.2, title="What each query attends to for its box")
-    return grid_of_images(lines_of(panels, 4), lines_of(labels, 4), path, **how)
+    layout: dict[str, Any] = dict(
+        lead=(whole, "what was found"), side=2.2, title="What each query attends to for its box"
+    )
+    return grid_of_images(lines_of(panels, 4), lines_of(labels, 4), path, **layout)
 
 
 def marked(weights: ImageWeights, drawn: np.ndarray, patch: At | None) -> np.ndarray:
