@@ -1,4 +1,4 @@
-"""Runs side by side on the same held-out data."""
+"""Compares runs on the same held-out data."""
 
 import math
 from collections.abc import Mapping

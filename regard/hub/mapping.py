@@ -183,7 +183,7 @@ class Map:
             raise ValueError(f"{error} ({words} there)" if words else str(error)) from None
 
     def write_config(self, ours: Any) -> dict[str, Any]:
-        """Our config as theirs, for one without `misfits`."""
+        """Return our config in the foreign format; it must have no `misfits`."""
         theirs: dict[str, Any] = {"model_type": self.kind}
         for own, (name, _, values) in self.fields.items():
             value = getattr(ours, own)
@@ -230,7 +230,7 @@ class Map:
         return any(pattern(template).fullmatch(name) for template in templates)
 
     def to_ours(self, config: Any, wanted: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of our model, by name and shape, made of theirs (after `tidy`)."""
+        """Return the tensors of our model by name, converted from theirs (after `tidy`)."""
         left = {name for name in theirs if not any(fnmatchcase(name, ignored) for ignored in self.ignored)}
         ours = {}
         for name, tensor in wanted.items():

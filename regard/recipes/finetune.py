@@ -267,7 +267,7 @@ def encode_questions(examples: Examples, *, tokenizer: Tokenizer, config: Any, m
 
 
 def encode_similar(examples: Examples, *, tokenizer: Tokenizer, config: Any, max_len: int) -> list[TextExample]:
-    """Two texts with their similarity."""
+    """Encode pairs of texts, with their similarity as the target."""
     sides = [tokenizer.frame([getattr(e, side) for e in examples], max_len=max_len) for side in ("a", "b")]
     frames = zip(*sides, strict=True)
     return [TextExample(pair, e.score, i) for i, (e, pair) in enumerate(zip(examples, frames, strict=True), 1)]

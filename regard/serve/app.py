@@ -76,7 +76,7 @@ def add_models(app: FastAPI) -> None:
 
 
 def record(served: ServedModel) -> dict[str, Any]:
-    """A model as /v1/models lists it."""
+    """Return the description of a model that /v1/models lists."""
     return {
         "id": served.name, "object": "model", "created": served.created, "owned_by": "regard", "does": served.does,
         "inputs": list(served.inputs), "loaded": served.state == "loaded", "context": served.context,

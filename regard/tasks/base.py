@@ -78,7 +78,7 @@ class Scored:
     """The scores in a line for a terminal, where they are not all shares of examples."""
 
     def render(self) -> str:
-        """The scores in one line; all but a summary's own are percentages."""
+        """Return the scores in one line, as percentages unless there is a `summary`."""
         if self.summary:
             return self.summary
         numbers = "   ".join(

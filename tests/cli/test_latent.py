@@ -79,7 +79,7 @@ def test_dictionary(folder, tmp_path, capsys, monkeypatch):
         ("bert", ["--data", "none.csv"], "no such file or folder: none.csv"),
         ("bert", ["--data", "empty.txt"], "the file is empty"),
         ("bert", ["--data", "pictures"], "holds images, and the model reads texts"),
-        ("vit", ["--data", "one.txt"], "holds texts, and the model sees pictures"),
+        ("vit", ["--data", "one.txt"], "holds texts, and the model reads images"),
         ("bert", ["--data", "one.txt"], "a plane needs at least 3 examples, got 2"),
         ("bert", ["--data", "a.csv", "--layer", "2"], "no block 2: the model has 2, 0 to 1 (-1: the last)"),
         ("bert", ["--data", "a.csv", "--out", "x.gif"], "cannot draw to 'x.gif'"),

@@ -120,10 +120,10 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert len(lines) == 3 and lines[0].split("\t")[0] in NAMES and (tmp_path / "boxes.png").exists()
     assert said(capsys, "detect", run, one, "--threshold", "1") == ["(nothing)"]
     assert "no such image: nowhere.png" in fails(capsys, "detect", run, "nowhere.png")
-    assert "one file, but there are 2 pictures" in fails(capsys, "detect", run, one, two, "--out", tmp_path / "a.png")
+    assert "one file, but there are 2 images" in fails(capsys, "detect", run, one, two, "--out", tmp_path / "a.png")
     assert "would both be drawn to" in fails(capsys, "detect", run, one, one, "--out", tmp_path)
-    assert "would be drawn over" in fails(capsys, "detect", run, one, two, "--out", folder)
-    assert "no suffix of a picture" in fails(capsys, "detect", run, one, "--out", tmp_path / "boxes.txt")
+    assert "would be overwritten" in fails(capsys, "detect", run, one, two, "--out", folder)
+    assert "no suffix of an image" in fails(capsys, "detect", run, one, "--out", tmp_path / "boxes.txt")
     assert "it does not classify; choose another model" in fails(capsys, "classify", run, one)
     scores = rows(capsys, "eval", run, "--data.coco", folder)[0]
     assert scores["examples"] == 20

@@ -224,7 +224,7 @@ def padding_by(subject: Subject, name: str, sequence: str) -> Padding | None:
 
 
 def with_real(subject: Subject, padding: Padding, real: Tensor) -> Inputs:
-    """The input that specifies which tokens are real."""
+    """Return the input that specifies which tokens are not padding."""
     if padding.kind == "lengths":
         return {padding.argument: real.sum(1)}
     if padding.kind == "token":

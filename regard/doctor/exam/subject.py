@@ -36,7 +36,7 @@ class Padding:
     hidden: Any = False
     """The value of a mask at padding, or the padding token."""
     sure: bool = True
-    """Whether name or example determine which value is which."""
+    """Whether the name or the example determines which mask value stands for padding."""
 
     def __str__(self) -> str:
         if self.kind == "token":

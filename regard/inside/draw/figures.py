@@ -205,7 +205,7 @@ def draw_schedule(
     steps: int = 20_000,
     schedules: Mapping[str, Callable[[int], Number]] | None = None,
 ) -> "matplotlib.figure.Figure":
-    """Warm-up, then the inverse square root, by width and by warm-up; and the other schedules, or those given."""
+    """Draw learning rates: warm-up and inverse square root by width and by warm-up, and other schedules."""
     dim, warmup = dims[len(dims) // 2], warmups[len(warmups) // 2]
     figure = new_figure(15, 4)
     if schedules is None:

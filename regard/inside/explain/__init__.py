@@ -1,4 +1,4 @@
-"""Attention is not explanation: what an output depends on, by methods that can be compared."""
+"""Explanations of outputs by several methods, and their agreement: attention alone is no explanation."""
 
 from regard.inside.explain.agreement import agree, aligners
 from regard.inside.explain.effects import ablation, erasure, head_effects

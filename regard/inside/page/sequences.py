@@ -28,7 +28,7 @@ def image_uri(pixels: np.ndarray) -> str:
 
 
 def sequence_data(prepared: Prepared, sequence: TokenSequence, task: Any) -> dict[str, Any]:
-    """A sequence of tokens, or the grid of an image; too many tokens are an error."""
+    """Return a sequence of tokens, or the grid of an image, as data; raise an error if there are too many tokens."""
     data: dict[str, Any] = {"name": sequence.name, "title": sequence.title}
     if sequence.grid is not None:
         assert prepared.image is not None
