@@ -152,6 +152,8 @@ class Task:
     """The kinds of training data that it can be scored on; the first is the default."""
     learns: ClassVar[tuple[str, ...]] = ()
     """Verbs that fine-tuning with another head teaches it."""
+    streams: ClassVar[bool] = False
+    """Whether it generates texts by the engine that a server gives it."""
     model: Any
 
     @classmethod
