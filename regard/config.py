@@ -103,7 +103,7 @@ def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any
 
 
 def parse(value: Any, kind: Any, name: str) -> Any:
-    """`value` as the annotated type `kind`; what is no string is only checked."""
+    """Return `value` parsed as the annotated type `kind`; a value that is not a string is only checked."""
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
         if type(None) in options:

@@ -30,7 +30,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
-    """A safetensors file; what the disk refuses is an OSError here as everywhere."""
+    """Write a safetensors file; errors of the file system are raised as OSError."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -50,7 +50,7 @@ def same_file(first: Any, second: Any) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or a directory's list of names, is on the disk."""
+    """Flush a file, or a directory's entries, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -60,7 +60,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Keeps other trainings out of a directory; whoever dies lets go of it."""
+    """Context manager: lock a directory against other training processes; the lock ends with the process."""
     if fcntl is None:
         yield
         return
@@ -82,7 +82,7 @@ def _lock(handle: int, directory: Path) -> None:
 
 
 def own_tensors(model: Any) -> dict[str, Any]:
-    """Parameters and kept buffers by name, each once: of tied ones only the first name."""
+    """Return parameters and persistent buffers by name; tied tensors are listed once, under their first name."""
     names: dict[int, str] = {}
     state = model.state_dict(keep_vars=True)
     for name, tensor in state.items():
@@ -91,6 +91,6 @@ def own_tensors(model: Any) -> dict[str, Any]:
 
 
 def trained_tensors(model: Any) -> dict[str, Any]:
-    """Those of `own_tensors` that learn; all of them unless some are frozen."""
+    """Return those of `own_tensors` that are trained; all of them unless some are frozen."""
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     return {name: tensor for name, tensor in own_tensors(model).items() if name not in frozen}

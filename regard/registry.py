@@ -1,4 +1,5 @@
-"""Names for models, kernels, positions, recipes, tasks and modalities. Registering enrols in the laws."""
+"""Registries of models, kernels, positions, recipes, tasks and modalities by name. The doctor's laws test every
+entry."""
 
 import importlib
 import inspect
@@ -20,7 +21,7 @@ class Registry:
         self._complete = package is None
 
     def entries(self) -> dict[str, Any]:
-        """All entries; our own package is imported when they are first asked for."""
+        """Return all entries by name; our own package is imported on first use."""
         if not self._complete:
             self._complete = True
             importlib.import_module(str(self.package))

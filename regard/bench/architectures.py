@@ -81,7 +81,7 @@ def attention(config: ArchitecturesConfig, length: int, kernel: str) -> Layer:
 
 
 def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
-    """A GRU whose gate is open to the past, so that its gradient is not rounded to 0 on a long way."""
+    """Return a GRU whose update gate is open to the past, so that gradients over a long distance do not underflow."""
     gru: Any = nn.GRU(config.dim, config.dim, batch_first=True).to(dtype)
     with torch.no_grad():
         gru.bias_hh_l0[config.dim : 2 * config.dim] = 10.0
@@ -89,7 +89,7 @@ def recurrence(config: ArchitecturesConfig, dtype: torch.dtype) -> Layer:
 
 
 def convolution(config: ArchitecturesConfig, dilation: int, dtype: torch.dtype) -> Layer:
-    """A causal convolution, in which the path from first to last is the longest, as in a recurrence."""
+    """Return a causal convolution; its path from the first to the last position is as long as in a recurrence."""
     conv = nn.Conv1d(config.dim, config.dim, config.width, dilation=dilation).to(dtype)
     past = (config.width - 1) * dilation
     return lambda x: conv(F.pad(x.transpose(1, 2), (past, 0))).transpose(1, 2)
@@ -106,7 +106,7 @@ class Architecture:
 
 def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
     """The architectures of the lectures' table, and the dilated convolution that its log n needs."""
-    found = {
+    layers = {
         "self-attention": Architecture(("n²·d", "1", "1"), lambda c, n, depth, dtype: attention(c, n, "full")),
         f"restricted to ±{config.radius}": Architecture(
             ("r·n·d", "1", "n/r"), lambda c, n, depth, dtype: attention(c, n, f"window:radius={c.radius}")
@@ -119,31 +119,31 @@ def architectures(config: ArchitecturesConfig) -> dict[str, Architecture]:
             ("k·n·d²", "1", "log_k n"), lambda c, n, depth, dtype: convolution(c, c.width**depth, dtype)
         ),
     }
-    return found if "window" in kernels else {name: a for name, a in found.items() if "restricted" not in name}
+    return layers if "window" in kernels else {name: a for name, a in layers.items() if "restricted" not in name}
 
 
 def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time, sequential steps and path length of each architecture; after Ctrl-C what was measured before."""
+    """Measure time, sequential steps and path length of each architecture; after Ctrl-C return the results so far."""
     line = Line(quiet)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     result: dict[str, Any] = {
         "dim": config.dim, "radius": config.radius, "width": config.width, "threads": torch.get_num_threads(),
-        "lengths": list(config.lengths), "architectures": found, "interrupted": False,
+        "lengths": list(config.lengths), "architectures": results, "interrupted": False,
     }  # fmt: skip
     narrow = replace(config, dim=8)  # dependences are equal at every width
     try:
         for name, kind in architectures(config).items():
             points: list[Point] = []
             stopped = climb(points, config.lengths, partial(time_layer, kind, config), config.max_seconds)
-            one, two = (chain_length(kind, narrow, n) for n in (1, 2))
+            first, two = (chain_length(kind, narrow, n) for n in (1, 2))
             for point in points:
                 n = point["length"]
                 # Each further position adds the operations of a step, where it must wait for the one before.
-                steps = 1 + (chain_length(kind, narrow, n) - one) // max(1, two - one)
+                steps = 1 + (chain_length(kind, narrow, n) - first) // max(1, two - first)
                 layers = path_length(kind, narrow, n)
                 point |= {"steps": steps, "layers": layers, "path": layers * steps}
                 line.say(f"{name}, {length_name(n)}: {show_seconds(point['seconds'])}, path {layers} × {steps}")
-            found[name] = {
+            results[name] = {
                 "stated": dict(zip(("operations", "steps", "path"), kind.stated, strict=True)),
                 "points": points, "stopped": stopped, "time": fit_exponent(points, "seconds"),
                 "steps": growth(points, "steps", config.width), "path": growth(points, "path", config.width),
@@ -155,7 +155,7 @@ def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) ->
 
 @torch.no_grad()
 def time_layer(kind: Architecture, config: ArchitecturesConfig, length: int) -> Point:
-    """Seconds of a forward pass of one layer; not of the lowest, which is not dilated."""
+    """Return the seconds of a forward pass of one layer above the lowest, which is not dilated."""
     layer, x = kind.build(config, length, 1, torch.float32), torch.randn(1, length, config.dim)
     layer(x)
     times = timed(lambda: layer(x), repeats=config.repeats, budget=config.max_seconds)
@@ -191,7 +191,7 @@ def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) ->
         reached = (gradient[0] != 0).any(-1, keepdim=True).double()
         if reached[0]:
             return depth + 1
-    raise AssertionError("no layer that reaches nowhere is among them")
+    raise AssertionError("every architecture reaches the first input after some number of layers")
 
 
 def growth(points: Sequence[Point], what: str, base: int) -> str:

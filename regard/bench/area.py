@@ -71,7 +71,7 @@ class AreaConfig:
 
 
 def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Time of a forward pass at each side, and its FLOPs by `regard cost`; after Ctrl-C what was measured before."""
+    """Measure the time of a forward pass at each image size, with its FLOPs; after Ctrl-C return the results so far."""
     line, threads = Line(quiet), torch.get_num_threads()
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {
@@ -95,7 +95,7 @@ def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
 
 
 def measure_side(config: AreaConfig, name: str, threads: int, line: Line, area: int) -> Point:
-    """The measurement of one image size, in a process of its own."""
+    """Measure one image size, in a separate process."""
     side = math.isqrt(area)
     model = config.models(side)[name]
     flops = cost(model, batch=config.batch).flops
@@ -123,7 +123,7 @@ def last_exponent(points: list[Point]) -> float | None:
 
 
 def grows(part: Mapping[str, Any], key: str) -> str:
-    """The exponent as `area^1.02`; of times also that between the last two."""
+    """Return a fitted exponent as `area^1.02`; for times also the one between the last two sizes."""
     if part.get(key) is None:
         return "too few points"
     last = f", at the end {part['last']:.2f}" if key == "seconds" else ""

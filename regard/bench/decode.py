@@ -40,7 +40,7 @@ class DecodeConfig:
     beams: int = 1
     """Beams of each text; 1 is greedy."""
     rounds: int = 3
-    """Times that everything is measured; figures are medians."""
+    """Number of repeated measurements; their medians are reported."""
     quantize: Quantize = "none"
     """Kind of weights."""
 
@@ -98,7 +98,7 @@ def open_model(source: str, quantize: Quantize) -> Any:
 
 
 def speed(engine: Engine, batch: int, config: DecodeConfig, noise: np.random.Generator) -> tuple[float, float]:
-    """Tokens per second after the first ones, and the seconds until those. Every prompt is new."""
+    """Return tokens per second after the first tokens, and the seconds until those. Every prompt is new."""
     words = engine.model.config.vocab_size
     prompts = noise.integers(words, size=(batch, config.prompt)).tolist()
     if engine.model.reads:

@@ -92,7 +92,7 @@ class GrowthConfig:
 
 
 def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any]:
-    """Points and fitted exponents of every kernel and pass; after Ctrl-C what was measured before."""
+    """Measure every kernel and pass at each length, and fit exponents; after Ctrl-C return the results so far."""
     line, threads = Line(quiet), torch.get_num_threads()
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {
@@ -177,7 +177,7 @@ def one_pass(config: GrowthConfig, name: str, length: int, which: Pass) -> Calla
 
 
 def show_point(point: Mapping[str, Any]) -> str:
-    """A measurement in a few words."""
+    """Return a measurement as a short text."""
     size = decimal_size(point["memory"])
     return f"{length_name(point['length'])}: {show_seconds(point['seconds'])}, {size} above its inputs"
 
@@ -216,7 +216,7 @@ def render_growth(result: Mapping[str, Any]) -> str:
 
 
 def draw_result(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """Time left, memory right; a row for each pass that was measured."""
+    """Draw time on the left and memory on the right, a row for each measured pass."""
     rows = []
     for which, title in (("forward", "forward"), ("training", "forward and backward")):
         ladders = {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}

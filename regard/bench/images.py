@@ -34,12 +34,12 @@ OLD_KEY = "seconds_a_picture"
 Cell = dict[str, Any]
 """The results of one run: its model, number of examples or patch, seed, accuracy, time, …"""
 MODELS: dict[str, dict[str, Any]] = {"cnn": {"name": "cnn-attention", "model.attention": 0}}
-"""Names that stand for another recipe with overrides."""
+"""Additional model names: each is a recipe with overrides."""
 PLAIN: dict[str, Any] = {
     "data.shift": 0.0, "data.zoom": 0.0, "data.turn": 0.0, "data.flip": False, "data.colour": 0.0, "data.mixup": 0.0,
     "data.cutmix": 0.0,
 }  # fmt: skip
-"""No augmentation: moved images would teach a ViT the bias that the others start with."""
+"""Overrides without augmentation: shifted images would teach a ViT the inductive bias of the other models."""
 MOST = 256
 """The most patches of an image among the default values."""
 
@@ -176,7 +176,7 @@ def train_one(plan: Mapping[str, Any], out: Path, threads: int) -> dict[str, Any
 
 
 def show_cell(cell: Mapping[str, Any]) -> str:
-    """A result in a few words."""
+    """Return a result as a short text."""
     return cell["failed"] if "failed" in cell else f"{cell['accuracy']:.2f} % in {show_seconds(cell['seconds'])}"
 
 

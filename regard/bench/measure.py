@@ -1,4 +1,4 @@
-"""Time and peak memory of functions, each in a fresh process, so that nothing before it counts."""
+"""Time and peak memory of functions, each measured in a fresh process."""
 
 import contextlib
 import ctypes
@@ -160,8 +160,8 @@ def climb(
     max_seconds: float,
     say: Callable[[Point], None] = lambda point: None,
 ) -> str | None:
-    """Measures length after length and adds points, until a process dies or the next pass would take too long; returns
-    the reason of such an end."""
+    """Measure increasing lengths and append the points, until a process fails or the next pass would take too long;
+    return the reason."""
     for length in lengths:
         if points and (expected := expect(points, length)) > max_seconds:
             return f"stopped before {length_name(length)}: about {expected:.0f} s a pass expected"
@@ -215,7 +215,7 @@ def line_up(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun in singular or plural."""
+    """Return a number with its noun in singular or plural."""
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

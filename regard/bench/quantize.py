@@ -32,11 +32,11 @@ BYTES, PAIRS, SENTENCES = 100_000, 500, 200
 NEW_TOKENS = 48
 REPEATS = 3
 COUNTS = ("bytes", "examples", "sentences")
-"""Scores that count what was scored."""
+"""Names of scores that are counts of examples."""
 FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("data.text",),), "pairs": (("data.pairs",), ("data.source", "data.target")),
 }  # fmt: skip
-"""Data fields that one FILE or several stand for, by a field that such a data config has."""
+"""Data fields that one or more files are assigned to, by a field that identifies the data config."""
 
 
 def measure_quantize(
@@ -49,7 +49,7 @@ def measure_quantize(
 ) -> dict[str, Any]:
     """Size, speed and scores of the model in `run` as it is, with int8 and with int4 weights.
 
-    Without `data` (or `changes`, fields such as data.text) it is scored on what was held out from its training.
+    Without `data` (or `changes`, fields such as data.text) it is scored on the data held out of its training.
     """
     path, line = find(run), Line(quiet)
     rows: dict[str, Any] = {}
@@ -75,7 +75,8 @@ def main_verb(task: Any) -> str:
 
 
 def file_fields(task: Any, run: Path, data: Sequence[str | Path]) -> dict[str, str]:
-    """The data fields that FILEs stand for; none for text encoders, whose FILE holds sentences to compare."""
+    """Return the data fields that the user's files are assigned to; none for text encoders, which compare their
+    lines."""
     files = list(map(str, data))
     if not files or main_verb(task) == "embed":
         return {}
@@ -204,7 +205,7 @@ def rate(work: Callable[[], int]) -> float:
 
 
 def render_quantize(result: Mapping[str, Any]) -> str:
-    """A line for each kind of weights; behind each figure, the change against floating point."""
+    """Return a line for each kind of weights; each figure is followed by its change against floating point."""
     base = result["kinds"]["none"]
     names = [name for name in base["scores"] if name not in COUNTS]
     shown = [name.replace("_", " ") for name in names]

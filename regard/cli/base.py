@@ -1,4 +1,4 @@
-"""The group that every command joins, and what commands share."""
+"""The command group, and options and helpers that commands share."""
 
 import importlib
 import json
@@ -18,10 +18,10 @@ PATH = click.Path(path_type=Path)
 
 
 class Commands(click.Group):
-    """Lists commands in the order of a journey, not of the alphabet; plugins may add some."""
+    """A group that lists commands in a fixed order instead of alphabetically; plugins may add commands."""
 
     find_own: Callable[[str], click.Command | None] = staticmethod(lambda name: None)
-    """The command of a name that a plugin brings, or None."""
+    """Return the command of a name, possibly one from a plugin, or None."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -39,7 +39,7 @@ class Commands(click.Group):
 @click.version_option(package_name="regard")
 @click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS",
-    help="Import a module of yours first, with what it registers (again for more; or REGARD_PLUGINS=\"a b\").",
+    help="Import a module of yours first, which registers classes (again for more; or REGARD_PLUGINS=\"a b\").",
 )  # fmt: skip
 def regard(plugins: tuple[str, ...]) -> None:
     """Every Transformer, from one attention core: train it, run it, look inside it, on your own machine."""
@@ -110,7 +110,7 @@ def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]
 
 
 def leave_out(why: str, *names: str) -> None:
-    """An error if one of these options of the command was written, since nothing would come of it."""
+    """Raise an error if one of these options of the command was given, since it would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
         written = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
@@ -121,7 +121,7 @@ def leave_out(why: str, *names: str) -> None:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quantize_option = click.option(
     "--quantize", type=click.Choice(["none", "int8", "int4"]), default="none", show_default=True,
-    help="Weights as whole numbers: less memory, faster writing.",
+    help="Quantise the weights: less memory, faster decoding.",
 )  # fmt: skip
 beam_option = click.option("--beam", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
 penalty_option = click.option(
@@ -130,7 +130,7 @@ penalty_option = click.option(
 
 
 def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
-    """TEXT, the lines of a file, or those of stdin."""
+    """Return TEXT, the lines of a file, or the lines of stdin."""
     from regard.data.readers.text_files import read_lines, split_lines
 
     if text and input_:
@@ -150,18 +150,20 @@ input_option = click.option(
 
 
 out_option = click.option(
-    "--out", type=PATH, help="Answer the texts of --input there (.jsonl, .txt), in order; stopped, it goes on later."
+    "--out",
+    type=PATH,
+    help="Write the answers to --input there (.jsonl, .txt), in order; an interrupted run is resumed.",
 )
 
 
 def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that draw tokens instead of searching for the best."""
+    """Add the options of sampling."""
     for option in reversed([
-        click.option("--temperature", type=float, help="Draw tokens at this temperature instead of the best."),
-        click.option("--top-k", type=int, help="Draw among the k best only."),
-        click.option("--top-p", type=float, help="Draw among the best that reach this probability."),
-        click.option("--min-p", type=float, help="Draw among those at least this fraction as probable as the best."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of the draws."),
+        click.option("--temperature", type=float, help="Sample tokens at this temperature instead of taking the best."),
+        click.option("--top-k", type=int, help="Sample among the k best only."),
+        click.option("--top-p", type=float, help="Sample among the best that reach this probability."),
+        click.option("--min-p", type=float, help="Sample among those at least this fraction as probable as the best."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling."),
     ]):  # fmt: skip
         command = option(command)
     return command
@@ -170,7 +172,7 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def sampling_of(
     temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int
 ) -> Any:
-    """How to draw, or None for the best tokens."""
+    """Return the sampling settings, or None for greedy or beam search."""
     from regard.decode.sample import Sampling
 
     if all(value is None for value in (temperature, top_k, top_p, min_p)):

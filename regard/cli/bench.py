@@ -23,7 +23,7 @@ class Benchmarks(Commands):
 
 @regard.group(cls=Benchmarks)
 def bench() -> None:
-    """Measure on this machine: growth with length and area, other architectures, what is learned."""
+    """Measure on this machine: growth with length and area, other architectures, trained quality."""
 
 
 kernels_option = click.option(
@@ -88,9 +88,13 @@ def attention(
 @click.option("--lengths", default="256..4k", show_default=True, help="Doubling from..to, or a list: 1k,4k,16k.")
 @click.option("--dim", type=click.IntRange(1), default=256, show_default=True, help="Width of the layers.")
 @click.option(
-    "--radius", type=click.IntRange(1), default=64, show_default=True, help="What restricted attention sees each side."
+    "--radius",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Positions that restricted attention sees on each side.",
 )
-@click.option("--width", type=click.IntRange(2), default=3, show_default=True, help="Of the convolutions.")
+@click.option("--width", type=click.IntRange(2), default=3, show_default=True, help="Width of the convolutions.")
 @seconds_option
 @repeats_option
 @figure_option
@@ -118,8 +122,8 @@ def architectures(
 @bench.command(context_settings=OVERRIDES)
 @kernels_option
 @click.option("--model", type=click.Choice(["gpt", "bert"]), default="gpt", show_default=True)
-@click.option("--steps", type=click.IntRange(1), default=300, show_default=True, help="Of training, for each kernel.")
-@click.option("--out", type=PATH, help="Keep the runs there; what is finished is not trained again.")
+@click.option("--steps", type=click.IntRange(1), default=300, show_default=True, help="Training steps for each kernel.")
+@click.option("--out", type=PATH, help="Keep the runs there; finished runs are not trained again.")
 @quiet_option
 @json_option
 @click.pass_context
@@ -167,7 +171,7 @@ def error(draws: int, out: Path | None, as_json: bool) -> None:
 @bench.command(context_settings=OVERRIDES)
 @click.argument("run")
 @click.option("--data", type=PATH, multiple=True, help="Score on this text; for translations two files, again --data.")
-@click.option("--limit", type=click.IntRange(1), help="Only so many examples, sentences, or characters of a text.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many examples, sentences, or characters of a text.")
 @quiet_option
 @json_option
 @click.pass_context
@@ -195,7 +199,9 @@ def quantize(
 @click.option("--prompt", type=click.IntRange(1), default=32, show_default=True, help="Tokens of each prompt.")
 @click.option("--new", type=click.IntRange(2), default=128, show_default=True, help="Tokens generated after it.")
 @click.option("--beam", type=click.IntRange(1), default=1, show_default=True, help="Beams; 1 is greedy.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Figures are medians of so many.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Measurements; their median is reported."
+)
 @quantize_option
 @quiet_option
 @json_option
@@ -227,9 +233,9 @@ def decode(
     "--values", help="Numbers of images or patch sizes, as 100,1000.  [default: a ladder that suits the images]"
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
-@click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Of training, for each run.")
-@click.option("--minutes", type=float, help="Of training, for each run, instead of steps.")
-@click.option("--runs", type=PATH, help="Keep the runs there; what is finished is not trained again.")
+@click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Training steps of each run.")
+@click.option("--minutes", type=float, help="Training minutes of each run, instead of steps.")
+@click.option("--runs", type=PATH, help="Keep the runs there; finished runs are not trained again.")
 @figure_option
 @quiet_option
 @json_option
@@ -261,7 +267,9 @@ def images(
 
 
 @bench.command()
-@click.option("--sides", default="64..512", show_default=True, help="Of images: doubling from..to, or a list.")
+@click.option(
+    "--sides", default="64..512", show_default=True, help="Sides of the images: doubling from..to, or a list."
+)
 @click.option("--patch", type=click.IntRange(1), default=4, show_default=True, help="Pixels of a patch's side.")
 @click.option("--dim", type=click.IntRange(1), default=64, show_default=True, help="Width.")
 @click.option("--depth", type=click.IntRange(1), default=4, show_default=True, help="Blocks.")

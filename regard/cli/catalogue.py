@@ -1,4 +1,4 @@
-"""What can be trained, with which fields, and which configs have a name."""
+"""Lists of recipes, of their fields, and of named configs."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from regard.runs.recipe import Recipe, recipe
 
 
 def list_recipes(as_json: bool) -> str:
-    """Each recipe's own description: what, command, minutes, score."""
+    """Return the description of each recipe: command, minutes and score."""
     docs = {name: sys.modules[recipes[name].__module__].__doc__ or "" for name in recipes}
     if as_json:
         return json.dumps(docs, ensure_ascii=False)

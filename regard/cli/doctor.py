@@ -18,20 +18,20 @@ from regard.cli.base import PATH, emit, import_own, json_option, leave_out, rega
     help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")
-@click.option("--causal", is_flag=True, help="The module must not see later positions, even if it sees all of them.")
-@click.option("--out", type=PATH, help="The history of a run as one page that needs nothing else: page.html.")
+@click.option("--causal", is_flag=True, help="Require that the module does not depend on later positions.")
+@click.option("--out", type=PATH, help="Write the history of a run as a single-file page: page.html.")
 @json_option
 def doctor(
     target: str | None, names: tuple[str, ...], speed: bool, causal: bool, out: Path | None, as_json: bool
 ) -> None:
-    """Report what this machine has and misses; or what went wrong in the run TARGET; or run the laws on a registered
+    """Report what is installed on this machine; or what went wrong in the run TARGET; or run the laws on a registered
     family: does it leak, does padding change it, does its cache agree, does it learn? Or examine a module of yours, any
-    nn.Module: does it leak, mix rows, ignore order, start badly, learn? Or run the laws on a kernel: does it leak,
-    collapse, slow down, keep what it declares?
+    nn.Module: does it leak, mix rows, ignore order, have a bad initialisation, learn? Or run the laws on a kernel: does
+    it leak, collapse, scale as declared, support what it declares?
 
     \b
-    regard doctor                               is everything there that makes Regard fast?
-    regard doctor runs/lm --out page.html       what the doctor saw while that run was trained
+    regard doctor                               is everything installed that makes Regard fast?
+    regard doctor runs/lm --out page.html       the findings of the doctor in the training of that run
     regard --plugin my_family doctor mixer      the laws on a family that my_family.py registers, or on
                                                 one of Regard's: gpt, vit:tiny
     regard doctor my_module:make_model          a function in my_module.py that returns a module, or
@@ -83,7 +83,7 @@ def kind_of(target: str) -> str:
 
 
 def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
-    """Prints what the doctor saw in a run; with `out` also writes it as a page."""
+    """Print the doctor's findings about a run; with `out` also write them as a page."""
     from regard.doctor.history import History, render
 
     history = History.read(run)
@@ -108,7 +108,7 @@ def see_family(target: str, as_json: bool) -> int:
 
 
 def see_module(target: str, causal: bool, as_json: bool) -> int:
-    """Examines what MODULE:NAME returns; returns 1 if something is wrong."""
+    """Examine the module that MODULE:NAME returns; return 1 if something is wrong."""
     from regard.doctor.exam import examine_module, make
 
     name, _, attribute = target.partition(":")

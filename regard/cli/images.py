@@ -1,4 +1,4 @@
-"""The verbs of image tasks that draw as commands: detect, complete, caption."""
+"""Commands of image tasks that write images: detect, complete, caption."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,11 @@ from regard.cli.verbs import ask, load_task, show
 @click.argument("image", nargs=-1, required=True)
 @click.option("--out", type=PATH, help="Draw the boxes there (.png); for several images, a folder.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Least probability of an object."
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Lowest probability of a reported object.",
 )
 @quantize_option
 @json_option
@@ -78,8 +82,10 @@ def spare(out: Path, images: tuple[str, ...]) -> None:
 @click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the images there.")
 @click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each image.")
-@click.option("--temperature", type=click.FloatRange(0), help="Of sampling; 0 takes the most probable.  [default: 1]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of sampling, or of the mask.")
+@click.option(
+    "--temperature", type=click.FloatRange(0), help="Temperature of sampling; 0 takes the most probable.  [default: 1]"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling, or of the mask.")
 @quantize_option
 def complete(
     run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float | None, seed: int,

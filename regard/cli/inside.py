@@ -50,16 +50,16 @@ def cost(
 
 @regard.command(context_settings=OVERRIDES)
 @click.argument("run")
-@click.option("--heads", type=int, required=True, help="How many to remove.")
+@click.option("--heads", type=int, required=True, help="Number of heads to remove.")
 @click.option("--out", type=PATH, help="Directory of the pruned run.  [default: RUN-pruned]")
-@click.option("--random", "seed", type=int, metavar="SEED", help="Remove some at random instead, to compare.")
+@click.option("--random", "seed", type=int, metavar="SEED", help="Remove random heads instead, for comparison.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @json_option
 @click.pass_context
 def prune(
     ctx: click.Context, run: str, heads: int, out: Path | None, seed: int | None, quiet: bool, as_json: bool
 ) -> None:
-    """Remove the attention heads of RUN that matter least, and say what that costs.
+    """Remove the least important attention heads of RUN, and print the change of the loss.
 
     Every head is switched off on held-out data; those without which the loss rises least go, a quarter at a time. What
     the output projection reads of them becomes zeros: shapes stay, every reader of the model still reads it, none gets

@@ -1,4 +1,4 @@
-"""A model's space of vectors: a map of examples, directions, dictionaries."""
+"""The command `latent`: a map of examples, directions, sparse dictionaries."""
 
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,26 @@ from regard.cli.base import PATH, emit, json_option, leave_out, regard
 @regard.command()
 @click.argument("run")
 @click.option("--data", type=PATH, help=".txt, .csv, .tsv, .jsonl, .npz or a folder.  [default: embedded examples]")
-@click.option("--layer", type=int, help="Vectors behind this block, from 0 (-1: the last), not the model's own.")
+@click.option(
+    "--layer", type=int, help="Use the outputs of this block, from 0 (-1: the last), not the model's embedding."
+)
 @click.option("--limit", type=click.IntRange(1), default=2000, show_default=True, help="Most examples to read.")
 @click.option("--project", type=click.Choice(["pca", "umap"]), default="pca", show_default=True)
 @click.option("--from", "from_", metavar="LABEL|FILE", help="Find the direction from these examples …")
 @click.option("--to", metavar="LABEL|FILE", help="… to these.")
-@click.option("--walk", metavar="TEXT|IMAGE", help="Go along the direction from here: what is near, what is generated.")
-@click.option("--reach", type=float, default=4.0, show_default=True, help="How far, in lengths of the direction.")
+@click.option(
+    "--walk", metavar="TEXT|IMAGE", help="Move along the direction from this example; show neighbours and outputs."
+)
+@click.option(
+    "--reach", type=float, default=4.0, show_default=True, help="Reach of the walk, in lengths of the direction."
+)
 @click.option("--dictionary", type=click.IntRange(2), metavar="UNITS", help="Learn a sparse dictionary of tokens.")
 @click.option(
-    "--active", type=click.IntRange(1), default=8, show_default=True, help="Units of it that a token may use."
+    "--active",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Units of the dictionary that are active for a token.",
 )
 @click.option("--out", type=PATH, help="Draw it there (.png .svg .pdf).")
 @json_option
@@ -28,7 +38,7 @@ def latent(
     run: str, data: Path | None, layer: int | None, limit: int, project: str, from_: str | None, to: str | None,
     walk: str | None, reach: float, dictionary: int | None, active: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Examples as the model in RUN holds them: a map of them, a direction between two kinds, a sparse dictionary.
+    """Vectors of examples in the model in RUN: a map, a direction between two sets, a sparse dictionary.
 
     \b
     regard latent RUN --data reviews.csv --out map.png
@@ -40,11 +50,11 @@ def latent(
     from regard.tasks import load
 
     if (from_ is None) != (to is None) or (walk is not None and to is None):
-        raise ValueError("a direction has two ends, and a walk goes along one; give --from and --to")
+        raise ValueError("a direction or a walk along it needs both ends; give --from and --to")
     if to is not None and from_ == to:
         raise ValueError(f"a direction has two ends, got {to} twice; give two labels, or two files")
     if dictionary is not None and to is not None:
-        raise ValueError("a dictionary and a direction are two questions; ask one at a time")
+        raise ValueError("--dictionary does not go with --from and --to; leave one of them out")
     if walk is None:
         leave_out("goes with --walk", "reach")
     if dictionary is None:

@@ -1,4 +1,4 @@
-"""Looking into a model at work on one input: a page, a view of it in lines or as JSON, or a figure."""
+"""The command `look`: a page, a view as lines or JSON, or a figure of a model at work on one input."""
 
 import os
 import sys
@@ -18,7 +18,11 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 @click.argument("text", nargs=-1, required=True)
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")
-@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Of a translator.  [default: cross]")
+@click.option(
+    "--kind",
+    type=click.Choice(["cross", "encoder", "decoder"]),
+    help="Kind of attention of a translator.  [default: cross]",
+)
 @click.option(
     "--view",
     help="heads; lines between tokens; alignment of a translation; what an output depends on: rollout, gradient, "
@@ -27,11 +31,11 @@ from regard.cli.base import PATH, emit, json_option, quantize_option, regard
 )
 @click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
 @click.option("--token", help="Explain this token, or label, not the model's own.")
-@click.option("--layer", type=int, help="Of an image: this layer alone, from 0 (-1: the last).")
-@click.option("--head", type=click.IntRange(0), help="Of an image: this head alone.")
+@click.option("--layer", type=int, help="For an image: this layer only, from 0 (-1: the last).")
+@click.option("--head", type=click.IntRange(0), help="For an image: this head only.")
 @click.option(
     "--at", metavar="POSITION",
-    help="Of an image: what the patch ROW,COLUMN attends to, not the class token or all; of a text: this output alone.",
+    help="For an image: attention of the patch ROW,COLUMN, not of the class token or all; for a text: this output.",
 )  # fmt: skip
 @click.option(
     "--out", type=PATH, help="A page of its own (.html) or a figure (.png .svg .pdf).  [default: a page opens]"
@@ -134,7 +138,7 @@ def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as
 
 
 def best_aligners(prepared: Any) -> dict[str, Any]:
-    """The heads of a translator by how well they align; nothing for a recurrent one."""
+    """Return the cross-attention heads of a translator, sorted by how well they align; empty for a recurrent one."""
     from dataclasses import asdict
 
     from regard.inside.explain import aligners
@@ -142,7 +146,7 @@ def best_aligners(prepared: Any) -> dict[str, Any]:
     if not prepared.uniform:
         return {}
     heads = aligners(prepared.select())
-    return {"aligners": [asdict(one) for one in heads], "alignment": heads[0].summary}
+    return {"aligners": [asdict(head) for head in heads], "alignment": heads[0].summary}
 
 
 def save_page(run: str, task: Any, inputs: tuple[str, ...], target: str | None, out: Path) -> None:
@@ -178,7 +182,7 @@ def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> No
 
 
 def has_browser() -> bool:
-    """Whether there is a browser with windows: one for terminals would take this one."""
+    """Return whether there is a graphical browser; a text browser would occupy the terminal."""
     return sys.platform in ("win32", "darwin") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

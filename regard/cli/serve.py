@@ -22,7 +22,9 @@ from regard.cli.base import quantize_option, regard
 )
 @click.option("--allow-host", "hosts", multiple=True, help="A host name that requests may use.")
 @click.option("--max-batch", type=click.IntRange(1), default=256, show_default=True, help="Texts generated at once.")
-@click.option("--memory-gb", type=float, default=1.0, show_default=True, help="For a model's key/value cache.")
+@click.option(
+    "--memory-gb", type=float, default=1.0, show_default=True, help="Gigabytes for a model's key/value cache."
+)
 @click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Requests that may wait.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one response.")
 @click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Largest size of a request.")
@@ -50,7 +52,7 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
 
 
 def whole(size: float, unit: int) -> int:
-    """A size in bytes."""
+    """Return a size in megabytes or gigabytes as bytes."""
     if not math.isfinite(size):
         raise ValueError(f"{size} is no size; give a finite number")
     return int(size * unit)

@@ -1,4 +1,4 @@
-"""Tokenizers: train them, use them, see how they arrive at their pieces."""
+"""The command `tokenizer`: train, encode, decode, and trace the merges of BPE."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from regard.cli.base import PATH, Commands, emit, json_option, regard
 
 @regard.group(cls=Commands)
 def tokenizer() -> None:
-    """Train a tokenizer, use it, and see how BPE arrives at its pieces."""
+    """Train a tokenizer, use it, and trace the merges of BPE."""
 
 
 @tokenizer.command("train")
@@ -61,7 +61,7 @@ def tokenizer_decode(file: Path, ids: tuple[int, ...]) -> None:
 @click.argument("text")
 @click.option("--tokenizer", "file", type=PATH, help="Show this tokenizer's merges; without, those of TEXT alone.")
 def tokenizer_trace(text: str, file: Path | None) -> None:
-    """Show, merge by merge and with counts, how BPE arrives at its pieces."""
+    """Show the merges of BPE on TEXT, with counts."""
     from regard.tokens import Tokenizer
     from regard.tokens.trace import trace
 

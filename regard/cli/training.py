@@ -1,4 +1,4 @@
-"""Train, fine-tune, score, compare, convert."""
+"""The commands train, finetune, recipes, eval, compare and convert."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ from regard.cli.base import (
 @click.option("--config", type=PATH, help="TOML file with fields to override.")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-@click.option("--probe", is_flag=True, help="Afterwards, a linear classifier on every layer (models that see).")
+@click.option("--probe", is_flag=True, help="Then train a linear classifier on every layer (image models).")
 @click.option("--help", "wants_help", is_flag=True, help="Show this message, or with NAME every field.")
 @json_option
 @click.pass_context
@@ -41,8 +41,8 @@ def train(
     regard train translate --data.source a.en --data.target a.de   your own pairs
     regard train lm --data.text book.txt --data.kind char          a language model
     regard train classify --data.train train.tsv                   labels of texts
-    regard train vit --data.images FOLDER                          labels of pictures
-    regard train detr --data.coco annotations.json                 things in pictures
+    regard train vit --data.images FOLDER                          labels of images
+    regard train detr --data.coco annotations.json                 objects in images
     """
     if name is None or wants_help and name.startswith("-"):
         click.echo(ctx.get_help())
@@ -65,7 +65,7 @@ def run_recipe(
     name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False,
     stored: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Trains, or goes on with it, and says what came of it."""
+    """Train or resume a run, and print its results."""
     from regard.eval.report import report
     from regard.recipes import Recipe, configure, fit, recipe
     from regard.runs.recipe import check_effect
@@ -99,9 +99,9 @@ def run_recipe(
 @click.option(
     "--task",
     type=click.Choice(["classify", "tag", "answer", "embed", "instruct"]),
-    help="What to learn; pictures (--data.images) need none.",
+    help="Task to fine-tune for; not needed for images (--data.images).",
 )
-@click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Of what.  [default: all]")
+@click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Weights to train.  [default: all]")
 @click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK, runs/pictures, runs/boxes]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -111,7 +111,7 @@ def finetune(
     ctx: click.Context, base: str, task: str | None, tune: str | None, out: Path | None, resume: bool, quiet: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Teach a trained model, BASE (a run, a checkpoint or a name on the Hub), a task.
+    """Fine-tune a trained model, BASE (a run, a checkpoint or a name on the Hub), for a task.
 
     \b
     regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
@@ -120,17 +120,17 @@ def finetune(
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    boxes, pictures = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
-    if task is not None and (boxes or pictures and task != "classify"):
-        raise ValueError(f"--task {task} is for texts, and the data are pictures; leave out --task")
+    boxes, images = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
+    if task is not None and (boxes or images and task != "classify"):
+        raise ValueError(f"--task {task} is for texts, and the data are images; leave out --task")
     if boxes and "data.tune" in changes:
-        raise ValueError("boxes are tuned whole; leave out --tune")
+        raise ValueError("a detector is always fine-tuned as a whole; leave out --tune")
     if boxes:
         task, place = "detr", "boxes"
-    elif pictures:
+    elif images:
         task, place = "vit", "pictures"
     elif task is None:
-        raise ValueError("give --task classify, tag, answer, embed or instruct, or pictures: --data.images FOLDER")
+        raise ValueError("give --task classify, tag, answer, embed or instruct, or images: --data.images FOLDER")
     else:
         place = task
     run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json)
@@ -139,7 +139,7 @@ def finetune(
 @regard.command()
 @json_option
 def recipes(as_json: bool) -> None:
-    """List what can be trained, with minutes and score."""
+    """List all recipes with their minutes and scores."""
     from regard.cli.catalogue import list_recipes
 
     click.echo(list_recipes(as_json))
@@ -150,13 +150,13 @@ def recipes(as_json: bool) -> None:
 @beam_option
 @penalty_option
 @click.option(
-    "--limit", type=click.IntRange(1), help="Only so many examples: the first; of pictures, with labels or not, a draw."
+    "--limit", type=click.IntRange(1), help="At most so many examples: the first ones, or a random sample of images."
 )
 @click.option("--lowercase", is_flag=True, help="BLEU without regard to case.")
 @click.option("--few-shot", type=click.IntRange(0), help="Classify by so many examples in a prompt.")
-@click.option("--probe", is_flag=True, help="Instead: a linear classifier on every layer of a model that sees.")
-@click.option("--labels", type=click.IntRange(2), help="Labelled pictures that it learns from.  [default: 1000]")
-@click.option("--out", type=PATH, help="Write what the model said there, one a line.")
+@click.option("--probe", is_flag=True, help="Instead: a linear classifier on every layer of an image model.")
+@click.option("--labels", type=click.IntRange(2), help="Labelled images to train it on.  [default: 1000]")
+@click.option("--out", type=PATH, help="Write the model's outputs there, one a line.")
 @quantize_option
 @json_option
 @click.pass_context
@@ -165,17 +165,17 @@ def evaluate(
     lowercase: bool, few_shot: int | None, probe: bool, labels: int | None, out: Path | None, quantize: Any,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Score the model in RUN on held-out data, by the measures of its task.
+    """Score the model in RUN on held-out data, by the metrics of its task.
 
     \b
-    regard eval RUN                                              what was held out from its training
+    regard eval RUN                                              the data held out of its training
     regard eval RUN --data.source test.en --data.target test.de  translations; or --data.pairs test.tsv
     regard eval RUN --data.train train.tsv --data.test test.tsv  labels, tags, answers
-    regard eval RUN --data.images FOLDER                         labels of pictures
-    regard eval RUN --data.coco annotations.json                 boxes in pictures; or --data.voc FOLDER
+    regard eval RUN --data.images FOLDER                         labels of images
+    regard eval RUN --data.coco annotations.json                 boxes in images; or --data.voc FOLDER
     regard eval RUN --data.text test.txt                         bits per byte, next to xz and bz2
     regard eval RUN --few-shot 8 --data.train train.tsv          labels by examples in the prompt
-    regard eval RUN --probe --data.images FOLDER                 where a model that sees is best cut
+    regard eval RUN --probe --data.images FOLDER                 a linear probe of every layer
     """
     if labels is not None and not probe:
         raise ValueError("--labels are for a linear classifier; add --probe")
@@ -198,7 +198,11 @@ def evaluate(
 @regard.command(context_settings=OVERRIDES)
 @click.argument("runs", type=PATH, nargs=-1, required=True)
 @click.option(
-    "--by", type=click.Choice(["length", "time"]), default="length", show_default=True, help="What to sort by."
+    "--by",
+    type=click.Choice(["length", "time"]),
+    default="length",
+    show_default=True,
+    help="Compare by source length, or by training time.",
 )
 @click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
 @click.option("--limit", type=click.IntRange(1), help="Only the first sentences.")
@@ -211,7 +215,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare RUNS on the same held-out data.
 
-    By source length, translators show the bottleneck of a fixed vector; by time, language models race.
+    By source length, translators show the bottleneck of a fixed vector; by time, language models their loss curves.
     """
     from regard.eval import compare as side_by_side
     from regard.inside.draw.canvas import check_suffix
@@ -236,7 +240,7 @@ def compare(
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
 def convert(run: str, out: Path, to: str) -> None:
-    """Write the model in RUN, with its tokenizer or how it prepares pictures, so that other projects can read it."""
+    """Convert the model in RUN, with its tokenizer or image preprocessing, to a layout that other projects read."""
     from regard.tasks import load
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

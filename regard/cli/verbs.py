@@ -25,7 +25,7 @@ from regard.cli.bulk import answer_file
 
 
 def load_task(verb: str, run: str, quantize: Any, options: dict[str, Any]) -> Any:
-    """The task in RUN, if it has the verb and takes these options."""
+    """Load the task in RUN; raise an error if it lacks the verb or does not take these options."""
     from regard.tasks import load_for
 
     task = load_for(verb, run, quantize)
@@ -36,7 +36,7 @@ def load_task(verb: str, run: str, quantize: Any, options: dict[str, Any]) -> An
 def ask(
     verb: str, run: str, items: Sequence[str], quantize: Any, as_json: bool, options: dict[str, Any] | None = None
 ) -> Any:
-    """Ask the model in RUN, print its answer to each item, and return the task."""
+    """Run the verb on each item with the model in RUN, print the answers, and return the task."""
     options = options or {}
     task = load_task(verb, run, quantize, options)
     task.check_inputs(items)
@@ -70,7 +70,7 @@ def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
         return {"propose": Lookup()}
     small = load_for("generate", str(draft))
     if small.tokenizer.inner.get_vocab() != task.tokenizer.inner.get_vocab():
-        raise ValueError(f"{draft} has another vocabulary than the model; its drafts would mean other words")
+        raise ValueError(f"{draft} has another vocabulary than the model; use a smaller model with the same tokenizer")
     return {"propose": Draft(small.model)}
 
 
@@ -117,8 +117,12 @@ def translate(
 @input_option
 @click.option("--max-new-tokens", type=click.IntRange(1), help="[default: 200; of an answer, what its prompt allows]")
 @sampling_options
-@click.option("--draft", metavar="RUN", help="A smaller model of the same vocabulary drafts tokens; same text, sooner.")
-@click.option("--lookup", is_flag=True, help="Draft tokens from the text itself, where it copies; same text, sooner.")
+@click.option(
+    "--draft", metavar="RUN", help="Let a smaller model with the same vocabulary draft tokens; same output, faster."
+)
+@click.option(
+    "--lookup", is_flag=True, help="Draft tokens from the text itself, where it repeats; same output, faster."
+)
 @out_option
 @quantize_option
 @json_option
@@ -221,7 +225,7 @@ def classify(
     regard classify RUN image.png --zero-shot "a red circle" "a blue square"
     """
     if not all(label.strip() for label in zero_shot):
-        raise ValueError("a label of --zero-shot is empty; say what an image may show")
+        raise ValueError("a label of --zero-shot is empty; give a text for each label")
     texts = read_texts(text, input_)
     options: dict[str, Any] = {"labels": list(zero_shot)} if zero_shot else {}
     if second is not None:
@@ -263,7 +267,7 @@ def answer(
 @click.argument("run")
 @click.argument("text", nargs=-1)
 @input_option
-@click.option("--search", "query", help="Instead: find what is most similar to this text, or image file.")
+@click.option("--search", "query", help="Instead: search for the items most similar to this text, or image file.")
 @click.option("--in", "corpus", type=PATH, help="Where to search: a file with a text a line, or a folder of images.")
 @click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines or images to find.")
 @click.option("--out", type=PATH, help="Write the vectors there (.npy).")

@@ -12,7 +12,7 @@ from regard.nn.convolution import LocalRelation
 from regard.nn.resnet import halved
 
 FIRST_SIZE = 7
-"""Of the neighbourhood in the first stage, in both networks."""
+"""Side of the neighbourhood in the first stage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,13 +28,13 @@ class ConvNetConfig:
     inner: tuple[int, ...] = (64, 128, 256, 512)
     """Channels inside the bottlenecks of each stage."""
     outer: tuple[int, ...] = (256, 512, 1024, 2048)
-    """Channels between them."""
+    """Channels between the bottlenecks of each stage."""
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     """Bottlenecks of each stage."""
     share: int = 8
-    """Channels that share a relation's weights, m."""
+    """Number of channels that share a relation's weights, m."""
     transform: Literal["after", "before", "none"] = "after"
-    """A relation's own 1 × 1 convolution: of what it mixed, of each value before that, or none."""
+    """The 1 × 1 convolution of a relation layer: on its output, on its values, or none."""
     side: int = 224
     """Pixels of a side of the image."""
     classes: int = 1000
@@ -47,13 +47,13 @@ class ConvNetConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={self.kernel_size} has no centre; use {self.kernel_size + 1}")
+            raise ValueError(f"kernel_size={self.kernel_size} must be odd; use {self.kernel_size + 1}")
         if min((*self.inner, *self.outer, *self.blocks, 1)) < 1:
             raise ValueError(f"inner={self.inner}, outer={self.outer}, blocks={self.blocks} must all be at least 1")
 
     @property
     def name(self) -> str:
-        """After its layers with weights, as these networks are named."""
+        """The network's name by its number of layers with weights, such as resnet-50."""
         return f"{'ResNet' if self.around == 'convolution' else 'LR-Net'}-{2 + 3 * sum(self.blocks)}"
 
 
@@ -65,11 +65,11 @@ CONVNETS = {
 
 
 Part = tuple[int, int]
-"""Of one layer, or several: parameters, and multiply–adds of one image."""
+"""Cost of one or several layers: number of parameters, and multiply–adds of one image."""
 
 
 def together(*parts: Part) -> Part:
-    """The sum of several parts."""
+    """Return the sum of several costs."""
     return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
 
@@ -90,9 +90,9 @@ class ConvNetCost:
     config: ConvNetConfig
     """The network that was counted."""
     batch: int
-    """Images at once."""
+    """Number of images in the batch."""
     stages: tuple[Stage, ...]
-    """From the pixels to the classes."""
+    """The stages from the pixels to the classes."""
 
     @property
     def parameters(self) -> int:
@@ -131,7 +131,7 @@ class ConvNetCost:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the figures as a dictionary for `--json`."""
         return {
             "model": self.config.name,
             "batch": self.batch,
@@ -143,7 +143,7 @@ class ConvNetCost:
 
 
 def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
-    """The cost of a forward pass, by arithmetic alone."""
+    """Return the cost of a forward pass, computed from the sizes without building the network."""
     if batch < 1:
         raise ValueError(f"batch={batch} must be at least 1")
     side = halved(config.side, 1)
@@ -167,7 +167,8 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
 
 
 def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
-    """From pixels to channels; a relation has as many out as in, so a 1 × 1 convolution comes before it."""
+    """Return the cost of the first stage; a relation layer is preceded by a 1 × 1 convolution from pixels to
+    channels."""
     width, side = config.first_dim, config.side
     layers, after = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2", halved(side, 1)
     if config.around == "convolution":
@@ -177,13 +178,13 @@ def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
 
 
 def convolution(inputs: int, outputs: int, size: int, side: int) -> Part:
-    """Without a bias, with a norm behind it; `side` is its output's."""
+    """Return the cost of a convolution without bias, followed by a norm; `side` is that of its output."""
     weights = inputs * outputs * size * size
     return weights + 2 * outputs, weights * side * side
 
 
 def around(config: ConvNetConfig, width: int, size: int, before: int, after: int) -> Part:
-    """The layer that reads a size × size neighbourhood and strides from one side to the other."""
+    """Return the cost of the layer that reads a size × size neighbourhood, from side `before` to side `after`."""
     if config.around == "convolution":
         return convolution(width, width, size, after)
     groups, hidden = -(-width // config.share), LocalRelation.prior_dim

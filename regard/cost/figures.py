@@ -1,4 +1,4 @@
-"""Parameters, FLOPs and memory of a model, as they are handed back and printed."""
+"""Records of the parameters, FLOPs and memory of a model."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -14,21 +14,22 @@ class Setting:
     batch: int
     """Sequences at once."""
     length: int
-    """Tokens of each; of the target, where there is a source as well."""
+    """Tokens of each sequence; of the target, where there is a source as well."""
     source_length: int
     """Tokens of each source, where there is one."""
     training: bool
-    """With gradients, or without."""
+    """Whether the cost is that of training rather than of inference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flops:
-    """Of a forward pass. A multiply–add is 2; only matrix products count."""
+    """FLOPs of a forward pass. A multiply–add counts as 2; only matrix products are counted."""
 
     matrices: int = 0
-    """Products with weights outside of kernels: their number for a token does not depend on the length."""
+    """FLOPs of products with weight matrices; for each token they do not depend on the length."""
     attention: int = 0
-    """Queries with keys and weights with values: grows with the length, unless the kernel reads a window."""
+    """FLOPs of queries with keys and weights with values; for each token they grow with the length, unless a kernel
+    limits it."""
 
     @property
     def forward(self) -> int:
@@ -36,7 +37,7 @@ class Flops:
 
     @property
     def training(self) -> int:
-        """Backward costs twice forward. What a kernel computes a second time, to keep less, is not counted."""
+        """FLOPs of forward and backward: three times the forward pass. Recomputation inside kernels is not counted."""
         return 3 * self.forward
 
     def __add__(self, other: "Flops") -> "Flops":
@@ -51,35 +52,35 @@ class Flops:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Bytes. In training everything has the same number format, AdamW's two moments included."""
+    """Memory in bytes. In training all tensors have the same dtype, AdamW's two moments included."""
 
     weights: int
     """The parameters."""
     gradients: int
-    """One a parameter; 0 without training."""
+    """Bytes of the gradients; 0 without training."""
     optimizer: int
-    """AdamW's two moments of each; 0 without training."""
+    """Bytes of AdamW's two moments; 0 without training."""
     activations: dict[str, int]
-    """Training: what autograd saves for the backward pass. Otherwise: the widest moment of one layer.
+    """Training: tensors that autograd saves for the backward pass. Otherwise: the peak of live activations.
 
     Counted as PyTorch on a CPU does (and tested against it): dropout keeps its noise in full numbers (a byte on a
     GPU), padding is hidden by a mask of numbers, the loss goes through the vocabulary in chunks. Token ids, yes/no
     masks and what lives only within one operation are left out.
     """
     cache: dict[str, int]
-    """Keys and values (a recurrent model: states) between the steps of decoding, a full cache."""
+    """Bytes of a full cache of keys and values (of a recurrent model: its state) in decoding."""
     attention_matrices: dict[str, int]
-    """If they were held in all layers at once."""
+    """Bytes of the attention matrices of all layers, if they were held at once."""
     scores: int
-    """Over the vocabulary, for every position at once, if they were held."""
+    """Bytes of the logits of all positions, if they were held at once."""
     matrices_held: tuple[str, ...]
-    """The kinds of attention whose matrices are really held (without training by one layer at a time)."""
+    """The kinds of attention whose matrices are actually materialised (without training one layer at a time)."""
     training: bool = field(repr=False)
     """Whether gradients, optimiser and kept activations belong to the total, or the cache."""
 
     @property
     def total(self) -> int:
-        """Training: weights, gradients, optimiser, activations. Otherwise: weights, activations, cache."""
+        """Total bytes. Training: weights, gradients, optimiser, activations. Otherwise: weights, activations, cache."""
         rest = self.gradients + self.optimizer if self.training else sum(self.cache.values())
         return self.weights + rest + sum(self.activations.values())
 
@@ -95,29 +96,29 @@ class Cost:
     model: str
     """The family's name."""
     setting: Setting
-    """Batch, lengths, training or not."""
+    """Batch size, lengths, and whether training is counted."""
     bytes_per_number: int
     """4 for float32, 2 for bfloat16."""
     parameters: dict[str, int]
-    """By part, and the `total`."""
+    """Number of parameters by part, and the `total`."""
     flops_per_token: dict[str, Flops]
-    """Of one `source` and of one `target` token, or of `any`. The last is also what a step of cached decoding costs, or
-    a little more than that where the kernel takes tokens in chunks."""
+    """FLOPs of one `source` and of one `target` token, or of `any` token. The last is also, at most, the cost of a step
+    of cached decoding."""
     flops_per_sequence: int
     """FLOPs of products that run once a sequence, as a pooler or a recurrent model's bridge."""
     flops: Flops
-    """Of the whole batch."""
+    """FLOPs of the whole batch."""
     memory: Memory
-    """In bytes."""
+    """Memory in bytes."""
     notes: tuple[str, ...]
-    """Remarks for a reader of the figures."""
+    """Remarks printed below the figures."""
 
     def render(self) -> str:
         """The figures as text, sizes in decimal and in binary units."""
         return render(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`: bytes and FLOPs as whole numbers."""
+        """Return the figures as a dictionary for `--json`: bytes and FLOPs as whole numbers."""
         setting = dataclasses.asdict(self.setting)
         if "source" not in self.flops_per_token:
             del setting["source_length"]

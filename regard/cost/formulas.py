@@ -1,15 +1,15 @@
-"""The arithmetic that lectures and papers quote, for models of any make: no config needed."""
+"""Cost formulas that lectures and papers quote; they need no config."""
 
 
 def attention_entries(tokens: int, *, window: int | None = None) -> int:
-    """Comparisons of one attention matrix: n², or n · window where each token sees only its window's tokens."""
+    """Return the entries of one attention matrix: n², or n · window where each token attends to its window only."""
     return tokens * (tokens if window is None else window)
 
 
 def attention_matrix_bytes(
     *, batch: int = 1, heads: int, queries: int, keys: int, layers: int = 1, bytes_per_number: int = 4
 ) -> int:
-    """Size of all attention matrices, if they were held: B · H · T · S · layers numbers."""
+    """Return the bytes of all attention matrices, if they were materialised: B · H · T · S · layers numbers."""
     return batch * heads * queries * keys * layers * bytes_per_number
 
 
@@ -21,17 +21,17 @@ def patches(side: int, patch: int) -> int:
 
 
 def patch_values(patch: int, channels: int = 3) -> int:
-    """Numbers in one patch."""
+    """Return the number of values in one patch."""
     return patch * patch * channels
 
 
 def forward_flops(parameters: int, tokens: int = 1) -> int:
-    """2 · N · D: each weight takes part in one multiply–add for each token; attention's own share is left out."""
+    """Return 2 · N · D: each weight takes part in one multiply–add per token; attention scores are left out."""
     return 2 * parameters * tokens
 
 
 def training_flops(parameters: int, tokens: int) -> int:
-    """6 · N · D: the backward pass costs twice the forward pass (Kaplan et al., 2020)."""
+    """Return 6 · N · D: the backward pass costs twice the forward pass (Kaplan et al., 2020)."""
     return 3 * forward_flops(parameters, tokens)
 
 
@@ -41,8 +41,8 @@ def hardware_flops(devices: int, flops_per_second: float, seconds: int | float) 
 
 
 def decoder_parameters(depth: int, dim: int, vocab_size: int, context: int) -> int:
-    """A decoder-only model as GPT-2 and GPT-3 are built: hidden width 4 · dim, all biases, learned positions,
-    the output tied to the embedding."""
+    """Return the parameters of a decoder-only model like GPT-2 and GPT-3: hidden width 4 · dim, all biases, learned
+    positions, the output tied to the embedding."""
     attention = 4 * dim * dim + 4 * dim
     feedforward = 8 * dim * dim + 5 * dim
     return depth * (attention + feedforward + 4 * dim) + (vocab_size + context) * dim + 2 * dim

@@ -1,4 +1,4 @@
-"""The figures of a config: its model is built on `meta` and runs once; what `walk.py` saw is put into a table.
+"""Computes the cost of a config: its model is built on `meta` and run once, and the counts of `walk.py` are summed up.
 
 Nothing here knows a family. What `forward` takes is read off its signature; parts are named after the model's modules.
 """
@@ -19,15 +19,15 @@ from regard.nn.patches import sides
 from regard.registry import models
 
 LENGTH = 1024
-"""Tokens, unless another number is asked for."""
+"""Default number of tokens."""
 STEPS = 64
-"""Tokens for which a loop over them is followed."""
+"""Number of tokens for which a model that loops over them is run."""
 AXES = {"ids": "B T", "source": "B S", "target": "B T", "lengths": "B", "pixels": "B C Y X"}
-"""Axes of the inputs that families share; of others the annotation states them."""
+"""Axes of inputs that several families have, by name; axes of other inputs are read from their annotation."""
 BLOCK = {"attention": "attention", "cross": "cross_attention", "feedforward": "feedforward", "norms": "norms"}
-"""Parts of a block, by the names of its modules."""
+"""Names of a block's parts in the table, by its attribute names."""
 CACHED = {"own": "self", "source": "cross", "keys": "source", "values": "source"}
-"""Names of what is cached, by the attribute of the cache that holds it."""
+"""Names of cached tensors in the table, by the attribute of the cache that holds them."""
 
 
 def cost(
@@ -54,7 +54,7 @@ def cost(
         cache = count_cache(model, inputs, length)
     except (RuntimeError, NotImplementedError) as error:
         words = str(error).partition("\n")[0]
-        raise ValueError(f"{type(model).__name__} does not run on tensors without numbers: {words}") from None
+        raise ValueError(f"{type(model).__name__} does not run on the meta device: {words}") from None
     kept = Counter({"widest_layer": seen.peak}) if not training else Counter[str]()
     for path, numbers in seen.kept.items():
         kept[parts.module(path)] += numbers
@@ -110,7 +110,7 @@ def build(config: Any) -> Any:
 
 
 def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
-    """Tensors without numbers for every argument of `forward` that has no default."""
+    """Return meta tensors for every argument of `forward` without a default."""
     config: Any = model.config
     axes = dict(B=setting.batch, M=setting.batch, T=setting.length, S=setting.source_length)
     if (image := getattr(config, "image", None)) is not None:
@@ -127,7 +127,8 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
 
 
 def walk(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
-    """One pass, and the shape of its first output.
+    """Run one pass, and return its counts and the shape of its first output. A model that loops over tokens is run on
+    two short inputs, from which the counts are extrapolated linearly.
 
     Of a model that loops over tokens two short passes show how each figure grows: all are linear in the length.
     """
@@ -171,7 +172,7 @@ def single_pass(model: Any, setting: Setting) -> tuple[Walk, torch.Size]:
 def flops_of(
     seen: Walk, inputs: dict[str, Tensor], setting: Setting, *, images: bool
 ) -> tuple[dict[str, Flops], int, Flops]:
-    """FLOPs of a token of each sequence, of what is computed once a sequence, and of everything.
+    """Return FLOPs per token of each sequence, FLOPs that are independent of the length, and the total.
 
     A matrix that meets fewer vectors than a batch has tokens is used once a sequence.
     """
@@ -201,7 +202,7 @@ def flops_of(
 
 
 def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str, int]:
-    """Numbers that a generative model keeps between the steps of decoding, with room for `length` tokens."""
+    """Count the values that a generative model caches between decoding steps, with room for `length` tokens."""
     if not hasattr(model, "new_cache"):
         return {}
     context, cache = dict(inputs), model.new_cache(length)
@@ -223,8 +224,8 @@ def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str,
 
 
 class Parts:
-    """Names for parts of a model: of its stacks what all blocks have, with the name in front where there are several;
-    otherwise its own modules."""
+    """Names the parts of a model for the table: the parts of blocks, prefixed by the stack where there are several;
+    otherwise the model's own modules."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -233,14 +234,14 @@ class Parts:
         self.crossed = {self.stack(path) for path in paths if "cross" in path.split(".")}
 
     def stack(self, path: str) -> str | None:
-        """The module whose list of blocks a path leads into."""
+        """Return the stack that the module at a path belongs to."""
         names = path.split(".")
         if not any(name.isdigit() and part in BLOCK for name, part in zip(names, names[1:], strict=False)):
             return None
         return ".".join(names[: names.index(next(filter(str.isdigit, names))) - 1])
 
     def module(self, path: str) -> str:
-        """The model's own module that a path leads into, or a name that a module on the way states."""
+        """Return the model's direct child that a path leads into, or the `part` name of a module on the path."""
         module: Any = self.model
         names = path.split(".")
         for name in names:
@@ -267,7 +268,7 @@ class Parts:
         return self.module(path)
 
     def parameters(self) -> dict[str, int]:
-        """Their numbers, by part; what two modules share belongs to the first."""
+        """Return the number of parameters by part; shared ones belong to the first."""
         sizes: Counter[str] = Counter()
         seen: set[int] = set()
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
@@ -276,7 +277,8 @@ class Parts:
         return dict(sorted(sizes.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
 
     def attention(self, path: str, crosses: bool) -> str:
-        """A kind of attention: self or cross, and the stack's name where there are several kinds."""
+        """Return the kind of attention of a layer: self or cross, with the stack's name where there are several
+        kinds."""
         stack, crosses = self.stack(path) or "", crosses or "cross" in path.split(".")
         if not crosses and not self.crossed and len(self.stacks) <= 1:
             return "self"

@@ -1,4 +1,4 @@
-"""The figures as text: columns that line up, sizes in both units."""
+"""Costs as text: aligned tables, sizes in decimal and binary units."""
 
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ def render(cost: "Cost") -> str:
 
 
 def notes(cost: "Cost") -> list[str]:
-    """The lines below the tables."""
+    """Return the remarks printed below the tables."""
     lines = ["FLOPs: matrix products only, a multiply–add is 2; training is three times forward", *cost.notes]
     if cost.memory.attention_matrices:
         held = ", ".join(words(kind) for kind in cost.memory.matrices_held)
@@ -89,7 +89,7 @@ def named(what: str, parts: dict[str, int]) -> dict[str, int]:
 
 
 def words(part: str) -> str:
-    """A part's name as a reader sees it."""
+    """Return the printed name of a part: "cross_attention" as "cross-attention"."""
     return part.replace("_attention", "-attention").replace("encoder-", "encoder ").replace("_", " ")
 
 

@@ -1,4 +1,5 @@
-"""Functions that `meta` runs otherwise than a CPU: fused attention, recurrent layers, questions about numbers.
+"""Replacements for functions that `meta` runs in another way than a CPU: fused attention, recurrent layers, tests of
+values.
 
 PyTorch chooses its kernels by device. A pass that is to count what a CPU does must choose for `meta` as for a CPU.
 """
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 UNITS = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 7, "lstm": 7}
-"""Numbers that a recurrent layer keeps of each unit: the gates, the new state and what lies between them."""
+"""Values that autograd saves per unit of a recurrent layer: gates, new state and intermediates."""
 META = torch.device("meta")
 
 
 class TorchFunctions(TorchFunctionMode):
-    """Answers calls that `meta` cannot, or would answer otherwise than a CPU."""
+    """Replaces PyTorch functions that `meta` lacks or computes in another way than a CPU."""
 
     def __init__(self, walk: "Walk | None" = None) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class TorchFunctions(TorchFunctionMode):
         self, name: str, x: Tensor, state: Any, weights: list[Tensor], biased: bool, depth: int, dropout: float,
         training: bool, both_ways: bool, batch_first: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """A recurrent network by PyTorch's loop over time steps, which is not run: its figures are stated.
+        """Compute the output shapes of a recurrent network and add its costs, without running its loop over time steps.
 
         oneDNN's LSTM, the default on a CPU, holds a workspace of two to ten times what is stated for training.
         """
@@ -70,7 +71,8 @@ class TorchFunctions(TorchFunctionMode):
 
 
 class Recurrence(torch.autograd.Function):
-    """Outputs and last states of recurrent layers, which keep input and first states, and `numbers` of their own."""
+    """Autograd function with the outputs of recurrent layers that saves the inputs, first states and `numbers` more
+    values."""
 
     @staticmethod
     def forward(

@@ -24,27 +24,27 @@ from regard.nn.reversible import recomputes, recomputing
 
 SOFTMAX = {torch.ops.aten._softmax, torch.ops.aten._safe_softmax}
 Names = frozenset[str]
-"""Inputs of the model from which something was computed."""
+"""Names of the model inputs that a tensor was computed from."""
 
 
 @dataclass(slots=True)
 class Storage:
-    """Memory of a tensor that is alive."""
+    """Record of the live memory of one tensor."""
 
     numbers: int
-    """Its size in numbers of four bytes."""
+    """Size in units of four bytes."""
     path: str
-    """The module that made it."""
+    """Path of the module that created it."""
     inputs: Names
     floating: bool
     index: bool
     """Whether it holds indices that a kernel made: of whole numbers, only those are counted."""
     alive: Any
-    """Weak reference, whose callback ends it."""
+    """Weak reference to the tensor, whose callback removes this record."""
 
 
 class Walk(TorchDispatchMode):
-    """Counts what a model does inside `with walk.watched():`."""
+    """Counts FLOPs and memory of a model's operations inside `with walk.watched():`."""
 
     def __init__(self, model: nn.Module, inputs: dict[str, Tensor]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Walk(TorchDispatchMode):
         self.saved: set[int] = set()  # storages that autograd keeps
         self.now, self.peak, self.ended = 0, 0, False
         self.flops: Counter[tuple[str, bool]] = Counter()
-        """Of the products in each module, those of attention apart."""
+        """FLOPs of the products in each module, with those of attention kept apart."""
         self.rows: Counter[str] = Counter()
         """Vectors that each module's matrices were multiplied with."""
         self.uses: dict[str, Names] = defaultdict(frozenset)
@@ -68,13 +68,13 @@ class Walk(TorchDispatchMode):
         self.crossing: set[str] = set()
         """Kernels whose queries and keys come from different inputs."""
         self.held: set[str] = set()
-        """Kernels that computed all entries at once."""
+        """Kernels that materialised all attention weights at once."""
         self.kept: Counter[str] = Counter()
-        """Numbers held after a training pass, or while a part is computed again, by the module that made them."""
+        """Values held after a training pass, or while a part is recomputed, by the module that created them."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Counts everything within, and attributes it to the module that runs."""
+        """Context manager: count all operations, and attribute them to the running module."""
         named = list(self.model.named_modules())
         hooks = [module.register_forward_pre_hook(partial(self.enter, name)) for name, module in named]
         hooks += [module.register_forward_hook(self.leave) for _, module in named]
@@ -107,7 +107,7 @@ class Walk(TorchDispatchMode):
         return self.living[key].inputs if key in self.living else frozenset()
 
     def save(self, tensor: Tensor) -> Tensor:
-        """Called with each tensor that autograd keeps."""
+        """Autograd's pack hook: record each tensor saved for the backward pass."""
         key = storage_key(tensor)
         if key in self.inputs and key not in self.saved and tensor.is_floating_point():
             self.kept[""] += self.inputs[key][1].numel()
@@ -132,7 +132,7 @@ class Walk(TorchDispatchMode):
         return out
 
     def multiply(self, flops: int, depends: list[Names], out: Tensor) -> None:
-        """Counts a product. Attention's are those in a kernel, and those of two tensors computed from inputs."""
+        """Count a matrix product. It belongs to attention inside a kernel, or if both factors depend on the inputs."""
         if recomputes():
             return
         path, attention = self.path[-1], bool(self.running) or sum(map(bool, depends)) > 1
@@ -141,7 +141,7 @@ class Walk(TorchDispatchMode):
         self.uses[path] = self.uses[path].union(*depends)
 
     def follow(self, tensor: Tensor, inputs: Names) -> None:
-        """Remembers the storage of a result until it dies."""
+        """Track the storage of a result until it is freed."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self.living:
@@ -160,13 +160,14 @@ class Walk(TorchDispatchMode):
         self.now -= storage.numbers if storage.floating else 0
 
     def until_features(self, features: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Runs `features`; the widest moment is one before its end, as few rows of logits are needed at once."""
+        """Run `features`, and stop measuring the peak memory after it: logits are only needed for few rows at a
+        time."""
         vectors = features(*args, **kwargs)
         self.ended = True
         return vectors
 
     def keep(self, loss: Tensor) -> None:
-        """Notes what is alive beside the loss, except masks and biases that are remembered for the next layer."""
+        """Record the tensors alive after the loss, except masks and biases that are cached for the next layer."""
         own = {storage_key(tensor) for tensor in (loss, *self.model.buffers())}
         for key, storage in self.living.items():
             computed = key in self.saved or storage.inputs - {"lengths"}
@@ -174,7 +175,7 @@ class Walk(TorchDispatchMode):
                 self.kept[storage.path] += storage.numbers
 
     def compute_again(self, output: Tensor) -> None:
-        """Runs each part of the reversible stack behind an output once more, as the backward pass does."""
+        """Recompute each part of the reversible stack that made `output`, as the backward pass does."""
         node: Any = output.grad_fn
         while type(node).__name__ != "_JoinBackward":
             node = node.next_functions[0][0]
@@ -192,5 +193,5 @@ class Walk(TorchDispatchMode):
 
 
 def storage_key(tensor: Tensor) -> int:
-    """A number that all tensors with one memory share, for as long as it lives."""
+    """Return a key that all tensors with the same storage share while it is alive."""
     return tensor.untyped_storage()._cdata

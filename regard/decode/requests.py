@@ -57,7 +57,9 @@ class Request:
         if not len(self.prompt):
             raise ValueError("the prompt has no tokens; begin with BOS")
         if self.beams > 1 and (self.sampling or self.propose or self.alternatives):
-            raise ValueError("beams take the best; leave out sampling, guesses and alternatives, or use one beam")
+            raise ValueError(
+                "beam search is deterministic; leave out sampling, guesses and alternatives, or use one beam"
+            )
 
     @property
     def sequences(self) -> dict[str, Tensor]:

@@ -64,7 +64,7 @@ class Signs:
 
     @property
     def since(self) -> int:
-        """Steps since the end of the warm-up."""
+        """Number of steps since the end of the warm-up."""
         return self.step - self.config.warmup
 
     @property
@@ -93,7 +93,7 @@ class Signs:
         return self.halves is not None and self.halves[0] > max(0.98 * self.halves[1], 0.6 * self.start)
 
     def lately(self, kind: str) -> Sequence[Mapping[str, Any]]:
-        """A figure by layer at the last SEVERAL sampled steps; empty before."""
+        """Return a figure by layer at the last SEVERAL sampled steps; empty before that many."""
         past = [figures.get(kind, {}) for figures in (*self.before, self.figures)][-SEVERAL:]
         return past if len(past) == SEVERAL else ()
 

@@ -73,7 +73,7 @@ class Case:
 
     @cached_property
     def model(self) -> Any:
-        """The model as built, for questions about what it declares; laws train and cast others."""
+        """The model as built, for reading its declarations; laws build others to train and cast."""
         return self.build()
 
     @cached_property

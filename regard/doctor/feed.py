@@ -11,7 +11,7 @@ from regard.data.sets.batches import IGNORE, Batch
 from regard.doctor.findings import Finding
 
 SURE = math.log(1e9)
-"""Log odds against a shuffle that by chance gave the observed order."""
+"""Log odds above which a repeated order is no coincidence of shuffling."""
 ENOUGH = 1 << 20
 """Targets that are counted to estimate their frequencies."""
 FIRST = 16

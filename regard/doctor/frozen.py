@@ -41,7 +41,7 @@ class Frozen:
         yield from self.named(odd, "need no gradient (requires_grad=False) while the rest learns")
 
     def named(self, names: list[str], why: str) -> Iterator[Finding]:
-        """Yields a finding about parameters, if there are any."""
+        """Yield a finding about these parameters, if there are any."""
         if names:
             layers = list(dict.fromkeys(map(layer_of, names)))
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

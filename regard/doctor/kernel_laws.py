@@ -54,7 +54,7 @@ def repeated(kernel: Kernel, tensors: Iterable[Tensor], rows: int) -> tuple[Tens
 
 
 def leaves(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
-    """The tensors that receive gradients, by letter."""
+    """Return the tensors that receive gradients, by name: q, k, v."""
     return {"q": q, "v": v} if k is q else {"q": q, "k": k, "v": v}
 
 
@@ -91,9 +91,9 @@ def reach(kernel: Kernel, n: int, mask: Mask | None, positions: list[int]) -> di
     q, k, v = repeated(kernel, sample(kernel, n), len(positions))
     out = kernel(q, k, v, mask=mask)[0]
     at = out[torch.arange(len(positions)), :, torch.tensor(positions)]  # of each row the output at its own position
-    found = leaves(q, k, v)
-    grads = torch.autograd.grad((at * direction(out)).sum(), list(found.values()))
-    return {letter: grad.abs().sum((1, 3)) for letter, grad in zip(found, grads, strict=True)}
+    tensors = leaves(q, k, v)
+    grads = torch.autograd.grad((at * direction(out)).sum(), list(tensors.values()))
+    return {letter: grad.abs().sum((1, 3)) for letter, grad in zip(tensors, grads, strict=True)}
 
 
 def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
@@ -101,14 +101,14 @@ def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> No
     kernel = made(build)
     for n in lengths:
         positions = cuts(n)
-        found = reach(kernel, n, causal(), positions)
+        gradients = reach(kernel, n, causal(), positions)
         later = torch.arange(n) > torch.tensor(positions)[:, None]
-        late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in found.items()}
+        late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in gradients.items()}
         worst = max(late, key=lambda letter: late[letter].max().item())
         row, s = divmod(int(late[worst].argmax()), n)
         size, t = late[worst][row, s].item(), positions[row]
         assert size == 0, f"of {n} positions, the output at {t} has a gradient of {size:.1e} from {worst} at {s}"
-        assert (found["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
+        assert (gradients["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
 
 
 def honours_masks(build: Build, n: int = 13) -> None:
@@ -119,9 +119,9 @@ def honours_masks(build: Build, n: int = 13) -> None:
     taken = [mask for mask in others if kernel.any_mask and (kernel.causal or not mask.hides_future)]
     for mask in [None, *taken]:
         allowed = allowed_pairs(kernel, mask, n, n)[0, 0]
-        for letter, found in reach(kernel, n, mask, positions).items():
+        for letter, gradient in reach(kernel, n, mask, positions).items():
             mine = torch.eye(n).bool() if letter == "q" else torch.zeros(n, n).bool()
-            seen = (found > 0) & ~allowed & ~mine
+            seen = (gradient > 0) & ~allowed & ~mine
             if kernel.shares or letter != "q":
                 assert not seen.any(), f"under {mask!r}, {first_pair(seen)} is hidden and has a gradient"
     refused = [] if kernel.any_mask else [packed]
@@ -150,8 +150,8 @@ def padding_changes_nothing(build: Build, lengths: Iterable[int] = LENGTHS) -> N
             example = sample(kernel, n, rows=3)
             out = kernel(*example, mask=mask)[0]
             seen = (out * direction(out)).masked_fill(hidden, 0.0).sum()
-            found = leaves(*example)
-            for letter, grad in zip(found, torch.autograd.grad(seen, list(found.values())), strict=True):
+            tensors = leaves(*example)
+            for letter, grad in zip(tensors, torch.autograd.grad(seen, list(tensors.values())), strict=True):
                 assert grad.masked_select(hidden).eq(0).all(), (
                     f"of {n} positions, a gradient flows into padded {letter}"
                 )

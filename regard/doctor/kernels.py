@@ -86,7 +86,7 @@ def first_answer(build: Build, name: str) -> Kernel:
     try:
         kernel_claims.answers(build)
     except AssertionError as error:
-        raise ValueError(f"{name} answers, but wrongly: {error}") from None
+        raise ValueError(f"{name} returns a wrong output: {error}") from None
     except Exception as error:
         raise ValueError(f"{name} fails in forward: {in_one_line(error)}") from None
     return kernel

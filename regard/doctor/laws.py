@@ -186,8 +186,8 @@ def starts_at_chance(model: Any, inputs: Inputs) -> None:
     """
     with torch.no_grad():
         logits = model(**inputs)
-    chance, loss = math.log(logits.shape[-1]), -logits.log_softmax(-1).mean().item()
-    assert abs(loss - chance) < 0.6, f"the loss starts at {loss:.2f}, chance is {chance:.2f}"
+    expected, loss = math.log(logits.shape[-1]), -logits.log_softmax(-1).mean().item()
+    assert abs(loss - expected) < 0.6, f"the loss starts at {loss:.2f}, chance is {expected:.2f}"
 
 
 def one_batch_can_be_overfitted(

@@ -11,7 +11,7 @@ Verdict = Literal["ok", "broken", "slow", "not claimed"]
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law, what its subject must declare for it to apply, and what it means if it is broken."""
+    """A law, the declarations that it needs to apply, and the consequence if it is broken."""
 
     name: str
     check: Callable[[Any], Any]
@@ -64,7 +64,7 @@ def judge(law: Law, subject: Any, missing: str | None) -> Outcome:
 
 
 def in_one_line(error: Exception) -> str:
-    """An error with the last line of the user's own code in its traceback: neither ours nor a library's."""
+    """Return an error in one line, with the last line of the user's own code in its traceback."""
     ours = str(Path(__file__).parents[1])
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
     frames = [frame for frame in frames if "site-packages" not in frame.filename] or frames

@@ -125,8 +125,9 @@ def untouched(model: nn.Module) -> Iterator[None]:
 
 
 def activations(model: nn.Module, objective: Callable[..., Any], batch: Batch) -> Figures:
-    """By layer: `scale` (root mean square) of its output, share of `dead` units, `entropy` of each head as a share of
-    the highest possible, `spread` of attention scores (standard deviation over keys) and `size` of its heads."""
+    """Return figures by layer: `scale` (root mean square) of its output, share of `dead` units, `entropy` of each head
+    as a share of the highest possible, `spread` of attention scores (standard deviation over keys) and `size` of its
+    heads."""
     scale: dict[str, list[float]] = {}
     dead: dict[str, float] = {}
     heads: dict[str, list[tuple[list[float], float]]] = {}

@@ -107,7 +107,7 @@ class Watch(Observer):
         return " and ".join(name for name, _ in self.batches)
 
     def blame(self, quantity: str, value: float, step: int, batch: Batch) -> Finding:
-        """The cause of a loss or gradient norm that is not finite: certain examples, or the weights."""
+        """Return the cause of a loss or gradient norm that is not finite: certain examples, or the weights."""
         broken, count = [], 0
         for each in [batch] if quantity == "loss" else [each for _, each in self.batches] or [batch]:
             names = each.examples or range(len(each.targets))

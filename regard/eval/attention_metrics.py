@@ -11,14 +11,14 @@ from regard.tasks import EvalSet, Scored
 
 
 def with_attention(task: Any, test: EvalSet, scored: Scored) -> Scored:
-    """The scores of a task, with those that its attention weights give."""
+    """Return a task's scores, extended by the metrics computed from its attention weights, if it has any."""
     add = METRICS.get(task.name)
     return scored if add is None else add(task, test, scored)
 
 
 def caption_gain(task: Any, test: EvalSet, scored: Scored) -> Scored:
-    """For captions of generated scenes, the gain of attention: how many times an object's share of the image the words
-    for its colour and shape put on it."""
+    """Add the attention gain to the scores of captions of generated scenes: the attention of colour and shape words on
+    their object, as a multiple of the object's share of the image."""
     scores = scored.scores
     if test.data.embedded:
         images = task.test_images(test)

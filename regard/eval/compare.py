@@ -34,7 +34,7 @@ def compare_by_length(
     for run, task in translators.items():
         if task.verb("translate") is None:
             raise ValueError(
-                f"{run} does not translate; language models race with --by time, others: regard eval {run}"
+                f"{run} does not translate; compare language models with --by time, others: regard eval {run}"
             )
     first = translators[runs[0]]
     pairs = sorted(first.test_pairs(eval_set(first, runs[0], changes, limit)), key=source_words)

@@ -1,6 +1,6 @@
-"""The linear probe: what a classifier without hidden layers reads off every layer of a frozen encoder of pictures.
+"""Linear probe: a linear classifier on the features of every layer of a frozen image encoder, and of an untrained copy.
 
-Where its error is lowest, the network is best cut; beside it stands the same network before training.
+The layer with the lowest error has the features that suit the labels best.
 """
 
 import re
@@ -26,11 +26,12 @@ from regard.runs.recipe import Recipe
 from regard.tasks import ImageEncoder, load
 
 LABELS = 1000
-"""Labelled pictures that the classifier learns from, unless told otherwise."""
+"""Default number of labelled images that the classifier is trained on."""
 
 
 def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = None, limit: int | None = None) -> dict:
-    """The error of a linear classifier on each layer's features, trained and untrained, by layer."""
+    """Return the test error of a linear classifier on each layer's features, for the trained and the untrained
+    model."""
     path = find(run)
     loaded = load(path)
     if "image" not in loaded.inputs or loaded.verb("embed") is None:
@@ -39,7 +40,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     untrained = ImageEncoder(fresh(loaded.model), loaded.preprocessing)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
     trained, blank = (
-        [features(one, learn.pixels), features(one, test.pixels)] for one in (loaded, untrained)
+        [features(task, learn.pixels), features(task, test.pixels)] for task in (loaded, untrained)
     )  # fmt: skip
     for name in trained[0]:
         row = {"layer": name, **score(trained[0][name], trained[1][name], learn, test)}
@@ -56,19 +57,19 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
 
 
 def check_labels(data: Any) -> None:
-    """An error if a recipe's pictures have no labels for a probe."""
+    """Raise an error if the images of a recipe's data have no labels."""
     if not isinstance(data, UnlabelledConfig | ImagesConfig):
         raise ValueError("a probe is for encoders of images; leave out --probe")
     if data.images is not None and is_arrays(data.images):
         read_classes(Path(data.images))
-    elif data.images is not None and len({one.label for one in list_labelled(data.images)}) < 2:
-        raise ValueError(f"{data.images} has no two classes to tell apart; leave out --probe, or give a folder a class")
+    elif data.images is not None and len({image.label for image in list_labelled(data.images)}) < 2:
+        raise ValueError(f"{data.images} has fewer than two classes; leave out --probe, or give a folder a class")
 
 
 def labelled(
     loaded: ImageEncoder, run: Path, changes: Mapping[str, Any], labels: int, limit: int | None
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Pictures to learn from and others to be tested on, at the size that the model reads."""
+    """Return labelled training and test images at the model's input size."""
     stored, named = run / "recipe.toml", {key.removeprefix("data.") for key in changes}
     own = Recipe.load(stored).data if stored.exists() else None
     data = chosen_data(own if isinstance(own, ImagesConfig) else ImagesConfig(), None, changes)
@@ -83,36 +84,39 @@ def labelled(
     order = np.random.default_rng(0).permutation(len(learn))[:labels]
     learn, test = learn.take(order), test.sample(limit or len(test), 0)
     if len(np.unique(learn.labels)) < 2:
-        raise ValueError(f"the {len(learn)} labelled pictures are all of one class; raise --labels")
+        raise ValueError(f"the {len(learn)} labelled images are all of one class; raise --labels")
     return learn, test
 
 
 def fresh(model: Any) -> nn.Module:
-    """The same model before training."""
+    """Return an untrained model with the config of this one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return build(models.name_of(type(model)), model.config)
 
 
 def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
-    """A vector for each picture from every layer: the mean over its places; and the model's own."""
-    model, found = loaded.model, dict[str, list[Tensor]]()
+    """Return the features of each image by layer, averaged over positions, and under "vector" the model's own
+    embedding."""
+    model, outputs = loaded.model, dict[str, list[Tensor]]()
     hooks = []
     for path, layer in model.named_modules():
         if re.search(r"(^|\.)(patches|blocks\.\d+)$", path):
-            hooks.append(layer.register_forward_hook(keep(found, path)))
+            hooks.append(layer.register_forward_hook(keep(outputs, path)))
     try:
         own = loaded.outputs(model.embed, loaded.numbers(pixels))
     finally:
         for hook in hooks:
             hook.remove()
-    blocks = [path for path in found if not path.endswith("patches")]
-    names = {path: "patches" for path in found} | {path: f"block {i}" for i, path in enumerate(blocks, 1)}
-    return {names[path]: torch.cat(rows).numpy() for path, rows in found.items()} | {"vector": torch.stack(own).numpy()}
+    blocks = [path for path in outputs if not path.endswith("patches")]
+    names = {path: "patches" for path in outputs} | {path: f"block {i}" for i, path in enumerate(blocks, 1)}
+    return {names[path]: torch.cat(rows).numpy() for path, rows in outputs.items()} | {
+        "vector": torch.stack(own).numpy()
+    }
 
 
-def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
-    """A hook that keeps the mean over places of what a layer gives."""
+def keep(outputs: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
+    """Return a forward hook that stores a layer's output, averaged over positions."""
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
         x = vectors_in(out)
@@ -121,27 +125,27 @@ def keep(found: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
     return hook
 
 
-def flat(pictures: LabelledImages) -> np.ndarray:
-    return pictures.pixels.reshape(len(pictures), -1) / 255.0
+def flat(images: LabelledImages) -> np.ndarray:
+    return images.pixels.reshape(len(images), -1) / 255.0
 
 
 def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:
-    """Width of the vectors, and the percentage of test pictures whose label a linear classifier gets wrong."""
+    """Return the width of the features, and the test error in percent of a linear classifier trained on them."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    found = reader.fit(learn, known.labels).predict(test)
-    return {"width": learn.shape[1], "error": round(100 * float((found != wanted.labels).mean()), 2)}
+    predicted = reader.fit(learn, known.labels).predict(test)
+    return {"width": learn.shape[1], "error": round(100 * float((predicted != wanted.labels).mean()), 2)}
 
 
-def render(found: Mapping[str, Any]) -> str:
-    """The table, the best layer marked."""
+def render(results: Mapping[str, Any]) -> str:
+    """Return the results as a table of layers, with the best one marked."""
     lines = [f"{'layer':12}{'width':>7}{'error':>10}{'untrained':>12}"]
-    for row in found["probe"]:
+    for row in results["probe"]:
         blank = f"{row['untrained']:10.2f} %" if "untrained" in row else ""
-        mark = "  cut here" if row["layer"] == found["best"] else ""
+        mark = "  cut here" if row["layer"] == results["best"] else ""
         lines.append(f"{row['layer']:12}{row['width']:7}{row['error']:8.2f} %{blank}{mark}")
-    lines.append(f"a linear classifier on {found['labels']:,} labels, {found['examples']:,} held-out pictures")
+    lines.append(f"a linear classifier on {results['labels']:,} labels, {results['examples']:,} held-out images")
     return "\n".join(lines)

@@ -28,19 +28,20 @@ from regard.train.loop import evaluate
 from regard.train.progress import Line
 
 ROUNDS = 4
-"""In which heads are removed."""
+"""Number of rounds in which heads are removed; the remaining heads are scored again in each."""
 EXAMPLES = 256
-"""Of held-out data, about so many, that every head is tried on."""
+"""Approximate number of held-out examples that every head is scored on."""
 NOT_COPIED = ("config.json", "pruned.json")
 
 Head = tuple[str, int]
-"""An attention layer by its name, and a head."""
+"""The name of an attention layer, and the index of one of its heads."""
 
 
 def prune(
     run: str | Path, heads: int, out: Path, changes: Mapping[str, Any], *, seed: int | None = None, quiet: bool = False
 ) -> dict[str, Any]:
-    """A copy of a run without the heads that matter least (with `seed`: without some at random), and what it costs."""
+    """Save a copy of a run without its least important heads (with `seed`: without random ones) and return the change
+    of the loss."""
     run = find(run)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another --out")
@@ -55,17 +56,18 @@ def prune(
     else:
         chosen, losses = sorted(random.Random(seed).sample(every, heads)), {}
     remove(model, chosen)
-    found = {
+    result = {
         "heads": len(every), "removed": [{"layer": name, "head": head} for name, head in chosen],
         "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
         "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
     }  # fmt: skip
-    save_pruned(model, run, out, found)
-    return found
+    save_pruned(model, run, out, result)
+    return result
 
 
 def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], float]:
-    """The mean loss of a model on a bounded part of the held-out data of a run, or of what `changes` name."""
+    """Return a function that computes a model's mean loss on a bounded part of its held-out data, or of the data in
+    `changes`."""
     stored = run / "recipe.toml"
     if not stored.exists():
         raise ValueError(f"{run} has no recipe.toml, so what to test it on is not known; prune a run of regard train")
@@ -83,40 +85,40 @@ def held_out_loss(run: Path, changes: Mapping[str, Any]) -> Callable[[Any], floa
 
 
 def removable(model: Any) -> list[Head]:
-    """Every head that is all that some columns of an output projection read; a layer that is used again counts once.
+    """List the heads that can be removed by zeroing columns of an output projection; a shared layer is listed once.
 
     Where MViT adds its queries to what a head mixed, zeros would remove these as well.
     """
     kernels = {kernel: name for name, kernel in reversed(find_kernels(model).items())}
-    found = [
+    heads = [
         (name, head)
         for kernel, name in reversed(kernels.items())
         if (layer := owner_of(model, kernel)) is not None and not getattr(layer, "residual", False)
         for head in range(kernel.heads)
     ]
-    if not found:
+    if not heads:
         raise ValueError(f"{type(model).__name__} has no heads that can be removed alone; prune another Transformer")
-    return found
+    return heads
 
 
 def head_losses(model: Any, loss: Callable[[], float], gone: Collection[Head] = ()) -> dict[Head, float]:
-    """The loss without each head that is left, one forward sweep each, where some are gone already."""
-    kernels, found = find_kernels(model), dict[Head, float]()
-    for one in removable(model):
-        if one not in gone:
-            off = [(name, h) for layer, h in (*gone, one) for name in kernels if kernels[name] is kernels[layer]]
+    """Return the loss without each remaining head in turn; the heads in `gone` are ablated as well."""
+    kernels, losses = find_kernels(model), dict[Head, float]()
+    for head in removable(model):
+        if head not in gone:
+            off = [(name, h) for layer, h in (*gone, head) for name in kernels if kernels[name] is kernels[layer]]
             with without(model, off):
-                found[one] = loss()
-    return found
+                losses[head] = loss()
+    return losses
 
 
 def least(losses: Mapping[Head, float], count: int) -> list[Head]:
-    """The heads that matter least."""
+    """Return the heads whose removal raises the loss least."""
     return sorted(losses, key=losses.__getitem__)[:count]
 
 
 def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple[list[Head], dict[Head, float]]:
-    """So many heads that can go, and what the loss is without each alone.
+    """Choose heads to remove, and return them with the loss without each one alone.
 
     They go in rounds, and those left are tried again: heads stand in for each other, and the second of two matters
     only when the first is gone.
@@ -133,7 +135,7 @@ def sift(model: Any, count: int, loss: Callable[[], float], line: Line) -> tuple
 
 @torch.no_grad()
 def remove(model: Any, heads: Iterable[Head]) -> None:
-    """Zeros in place of what the output projection reads of some heads; the model is changed for good."""
+    """Zero the columns of the output projections that read these heads, in place."""
     kernels = find_kernels(model)
     for name, head in heads:
         layer = owner_of(model, kernels[name])
@@ -141,23 +143,23 @@ def remove(model: Any, heads: Iterable[Head]) -> None:
         layer.out.weight[:, head * layer.head_dim : (head + 1) * layer.head_dim] = 0
 
 
-def save_pruned(model: Any, run: Path, out: Path, found: Mapping[str, Any]) -> None:
-    """The weights in our own layout, beside a copy of everything small that the run needs."""
+def save_pruned(model: Any, run: Path, out: Path, result: Mapping[str, Any]) -> None:
+    """Save the weights in our own layout, and copy the run's other small files."""
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(run.iterdir()):
         if path.suffix in (".json", ".toml", ".jinja", ".model", ".txt") and path.name not in NOT_COPIED:
             if not path.name.endswith(".safetensors.index.json"):
                 shutil.copyfile(path, out / path.name)
     save_model(model, out)
-    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_atomically(out / "pruned.json", lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
-def render(found: Mapping[str, Any]) -> str:
-    """What went, and what it cost."""
+def render(result: Mapping[str, Any]) -> str:
+    """Return the removed heads and the change of the loss as text."""
     removed: dict[str, list[int]] = {}
-    for one in found["removed"]:
-        removed.setdefault(one["layer"], []).append(one["head"])
-    lines = [f"{len(found['removed'])} of {found['heads']} heads removed:"]
+    for head in result["removed"]:
+        removed.setdefault(head["layer"], []).append(head["head"])
+    lines = [f"{len(result['removed'])} of {result['heads']} heads removed:"]
     lines += [f"  {layer:32}{' '.join(map(str, sorted(heads)))}" for layer, heads in sorted(removed.items())]
-    return "\n".join([*lines, f"held-out loss {found['loss_before']:.4f} before, {found['loss_after']:.4f} after"])
+    return "\n".join([*lines, f"held-out loss {result['loss_before']:.4f} before, {result['loss_after']:.4f} after"])

@@ -16,7 +16,7 @@ from regard.tasks.loading import Quantize
 from regard.tasks.metrics import label_scores
 
 TEST_EXAMPLES = 1000
-"""Examples that are classified by a prompt, by default."""
+"""Default number of examples that are classified by a prompt."""
 
 
 def evaluate(
@@ -81,7 +81,7 @@ def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int |
 
 
 def pick(examples: list[Any], labels: tuple[str, ...], count: int) -> list[Any]:
-    """The first examples of each label in turn."""
+    """Return the first examples of each label, alternating between labels."""
     by_label = {label: [example for example in examples if example.label == label] for label in labels}
     rounds = range(max(map(len, by_label.values())))
     mixed = [by_label[label][i] for i in rounds for label in labels if i < len(by_label[label])]

@@ -21,7 +21,7 @@ from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
 HEAD = ("model_type", "family", "regard_version", "adapter")
-"""Keys of `config.json` that are not the config's own."""
+"""Keys of `config.json` that are not fields of the model's config."""
 LORA = (".narrow", ".wide")
 """Suffixes of the names of LoRA parameters."""
 
@@ -52,13 +52,14 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
 
 
 def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] | None) -> Tensor:
-    """A tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along axes."""
+    """Return a tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along
+    axes."""
     if grids and name in ("table", "encoder.position.table"):
         return resample(table.float(), *grids, first=len(table) - math.prod(grids[0]))
     if name.endswith((".offsets.rows", ".offsets.columns")):
         return stretch(table.float(), len(wanted))
     if name.startswith("stages.") and name.endswith(".position.table"):
-        was, now = (math.isqrt(len(one)) for one in (table, wanted))
+        was, now = (math.isqrt(len(tensor)) for tensor in (table, wanted))
         return resample(table.float(), (was, was), (now, now))
     return table
 
@@ -97,7 +98,7 @@ def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) ->
         tune(model, adapter["tune"], adapter["rank"])
     wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
     for odd in sorted(wanted.keys() ^ stored.keys()):
-        raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} is on one side only; not this base's adapter")
+        raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} does not match; this is the adapter of another base")
     for odd in [name for name in wanted if wanted[name].shape != stored[name].shape]:
         raise ValueError(f"{directory / ADAPTER}: {odd} has another shape than {CONFIG} asks for; save the run again")
     with torch.no_grad():
@@ -111,7 +112,7 @@ def find_base(directory: Path, adapter: Mapping[str, Any]) -> Path:
     """The base of an adapter; an error if it is gone or has changed."""
     base = Path(adapter["base"])
     if not base.exists():
-        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is gone; put it back")
+        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is missing; restore it")
     if fingerprint(base) != adapter["base_sha256"]:
         raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
     return base

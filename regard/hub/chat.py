@@ -175,11 +175,11 @@ def _compile(source: str) -> Any:
         def count_turn() -> None:
             _turns.set(_turns.get() + 1)
             if _turns.get() > TURNS:
-                raise jinja2.exceptions.SecurityError(f"it goes on after {TURNS:,} turns")
+                raise jinja2.exceptions.SecurityError(f"it loops more than {TURNS:,} times")
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            texts = [len(one) for one in (left, right) if isinstance(one, str | list | tuple)]
-            numbers = [abs(one) for one in (left, right) if isinstance(one, int)]
+            texts = [len(operand) for operand in (left, right) if isinstance(operand, str | list | tuple)]
+            numbers = [abs(operand) for operand in (left, right) if isinstance(operand, int)]
             large = max(numbers, default=0) > (1000 if operator == "**" else 2**1000)
             if large or (operator == "*" and texts and math.prod(texts + numbers) > LONGEST):
                 raise jinja2.exceptions.SecurityError(f"it makes a value that is too large by {operator}")

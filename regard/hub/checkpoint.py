@@ -69,7 +69,7 @@ def peek_model(directory: str | Path) -> nn.Module:
 
 
 def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
-    """A new model for a `config.json`, and its config; a foreign one may depend on the stored tensors, too."""
+    """Return a new model for a `config.json`, and its config; for foreign ones the tensors may determine fields."""
     where = path if path.is_file() else path / CONFIG
     try:
         if known is None:
@@ -113,7 +113,9 @@ def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | 
     for name, tensor in own.items():
         if tensors[name].shape != tensor.shape:
             got, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
-            raise ValueError(f"{name} has shape {got}, {CONFIG} asks for {wanted}; one of the two files is not its own")
+            raise ValueError(
+                f"{name} has shape {got}, {CONFIG} asks for {wanted}; the two files belong to different models"
+            )
     floats = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
     model.to(dtype or (floats[0] if floats else torch.float32))
     with torch.no_grad():
@@ -137,11 +139,13 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     refuse_quantized(model)
     directory, family = Path(directory), models.name_of(type(model))
     reworded = {
-        name: one.reword(model.config, own_tensors(model)) for name, one in MAPS.items() if one.family == family
+        name: mapping.reword(model.config, own_tensors(model))
+        for name, mapping in MAPS.items()
+        if mapping.family == family
     }
     fitting = {name: MAPS[name].misfits(config) for name, (config, _) in reworded.items()}
     if not fitting:
-        expressible = ", ".join(sorted({one.family for one in MAPS.values()}))
+        expressible = ", ".join(sorted({mapping.family for mapping in MAPS.values()}))
         raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")

@@ -7,7 +7,7 @@ from typing import Any
 from regard.hub.files import CONFIG, GENERATION, read_json, write_json
 
 LENGTHS = ("max_len", "max_position_embeddings", "n_positions")
-"""Names of the longest sequence, ours and theirs."""
+"""Names of the field for the longest sequence, in our configs and in theirs."""
 
 
 def save_generation(

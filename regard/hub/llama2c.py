@@ -79,20 +79,21 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def _table(fields: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The names and shapes in the order of the file; with `{}`, one for each layer."""
+    """Return the names and shapes of the tensors in the order of the file; names with `{}` stand for one tensor per
+    layer."""
     dim, hidden, layers = fields["hidden_size"], fields["intermediate_size"], fields["num_hidden_layers"]
     wide, narrow = dim, fields["num_key_value_heads"] * fields["head_dim"]
-    one = "model.layers.{}."
+    layer = "model.layers.{}."
     yield "model.embed_tokens.weight", (fields["vocab_size"], dim)
-    yield one + "input_layernorm.weight", (layers, dim)
-    yield one + "self_attn.q_proj.weight", (layers, wide, dim)
-    yield one + "self_attn.k_proj.weight", (layers, narrow, dim)
-    yield one + "self_attn.v_proj.weight", (layers, narrow, dim)
-    yield one + "self_attn.o_proj.weight", (layers, dim, wide)
-    yield one + "post_attention_layernorm.weight", (layers, dim)
-    yield one + "mlp.gate_proj.weight", (layers, hidden, dim)
-    yield one + "mlp.down_proj.weight", (layers, dim, hidden)
-    yield one + "mlp.up_proj.weight", (layers, hidden, dim)
+    yield layer + "input_layernorm.weight", (layers, dim)
+    yield layer + "self_attn.q_proj.weight", (layers, wide, dim)
+    yield layer + "self_attn.k_proj.weight", (layers, narrow, dim)
+    yield layer + "self_attn.v_proj.weight", (layers, narrow, dim)
+    yield layer + "self_attn.o_proj.weight", (layers, dim, wide)
+    yield layer + "post_attention_layernorm.weight", (layers, dim)
+    yield layer + "mlp.gate_proj.weight", (layers, hidden, dim)
+    yield layer + "mlp.down_proj.weight", (layers, dim, hidden)
+    yield layer + "mlp.up_proj.weight", (layers, hidden, dim)
     yield "model.norm.weight", (dim,)
     yield ROTATIONS, (2, fields["max_position_embeddings"], fields["head_dim"] // 2)
     if not fields["tie_word_embeddings"]:
@@ -100,7 +101,7 @@ def _table(fields: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _halves(weight: Float[Tensor, "R D"], head_dim: int) -> Float[Tensor, "R D"]:
-    """Rows (0, 1), (2, 3), … of each head in the order of a rotation by halves."""
+    """Reorder the rows of each head from interleaved rotation pairs (0, 1), (2, 3), … to half-split ones."""
     return weight.unflatten(0, (-1, head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 

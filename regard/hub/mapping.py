@@ -16,7 +16,7 @@ from regard.registry import models, positions
 
 
 class Transform(NamedTuple):
-    """A conversion of their tensors into ours, and of ours into so many of theirs."""
+    """Functions that convert foreign tensors into ours, and ours into `count` foreign ones."""
 
     to_ours: Callable[[list[Tensor]], list[Tensor]]
     to_theirs: Callable[[list[Tensor], int], list[Tensor]]
@@ -56,7 +56,7 @@ def thirds(qkv: Tensor) -> list[Tensor]:
 
 @cache
 def pattern(template: str) -> re.Pattern[str]:
-    """A name with `{}` for its variable parts as a regular expression."""
+    """Compile a tensor name with `{}` as wildcards into a regular expression."""
     return re.compile(re.escape(template).replace(r"\{\}", r"([^.]+)"))
 
 
@@ -69,13 +69,14 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Our name and theirs, or several. Each `{}` of ours is one part of a dotted name, and fills the next of theirs."""
+    """Tensor names of ours and the corresponding foreign ones. Each `{}` in ours matches one part of a dotted name and
+    fills the next `{}` of theirs."""
 
     ours: str | tuple[str, ...]
     theirs: str | tuple[str, ...]
     transform: str = "same"
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Values that fields of our config must have for this pair to hold."""
+    """Values that fields of our config must have for this pair to apply."""
     written: bool = True
     """Whether it is written; otherwise it is only read, because their class for this task lacks the part."""
 
@@ -89,7 +90,8 @@ class Pair:
 
 
 class Field(NamedTuple):
-    """Their name of one of our fields, its value where config.json leaves it out, and their words for our values.
+    """The foreign name of one of our config fields, its default where config.json omits it, and the foreign words for
+    our values. A dot in the name leads into a nested object of config.json.
 
     A dot in the name leads into a part of config.json.
     """
@@ -104,7 +106,7 @@ ACTIVATIONS = {
     "quick_gelu": "quick-gelu", "gelu_python": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
     "swish": "silu",
 }  # fmt: skip
-"""Their name: ours. Of several for one of ours, the first is written."""
+"""Foreign names of activations mapped to ours; of several for one of ours, the first is written."""
 GATES = {"silu": "swiglu", "gelu": "geglu", "gelu_new": "geglu-tanh", "gelu_pytorch_tanh": "geglu-tanh"}
 
 RENAMED = {
@@ -116,42 +118,44 @@ RENAMED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Map:
-    """One foreign `model_type`: its names and its settings."""
+    """The mapping between one foreign `model_type` and a family of ours: tensor names and config fields."""
 
     kind: str
     """Their `model_type`."""
     family: str
-    """The family of ours that it is."""
+    """The name of our corresponding family."""
     pairs: tuple[Pair, ...]
-    """Names of tensors; of several that fit, the first holds."""
+    """Pairs of tensor names; the first one that matches is used."""
     prefix: str = ""
     """A prefix that the names of a model saved without a head may lack."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Tensors that may be stored in addition, and those that they repeat."""
+    """Tensors that may be stored redundantly, by the name of the tensor that they duplicate."""
     renamed: Callable[[str], str] = lambda name: name
-    """A name that other releases give to one of these tensors, as the table has it."""
+    """Alternative tensor names of other releases, mapped to the names in the table."""
     ignored: tuple[str, ...] = ()
     """Patterns of their names that are ignored: computed tables, leftovers."""
     fields: Mapping[str, Field]
-    """Our fields that are fields of theirs."""
+    """Fields of our config that correspond to one field of theirs."""
     fixed: Mapping[str, Any]
-    """Values of our fields that every such model has; a position without its settings."""
+    """Values of our fields that every such model has; a position scheme is given without its settings."""
     only: Mapping[str, Any] = field(default_factory=dict)
-    """Their settings that would change the result, with the one value that can be read and is written."""
+    """Foreign settings that would change the output, each with the only value that can be read and that is written."""
     pad: int | None = None
-    """The one padding token that it can have, if positions are counted from it."""
+    """The only padding id that such a model can have, if its positions are counted from it."""
     beside: tuple[str, ...] = ()
-    """Files with more settings that may lie beside config.json."""
+    """Names of optional files with more settings, beside config.json."""
     read: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Any]] = lambda theirs, tensors: {}
-    """Further fields of our config, from theirs and from the tensors; ValueError where we cannot express one."""
+    """Function that returns further fields of our config, from theirs and from the tensors; ValueError for unsupported
+    values."""
     write: Callable[[Any], Mapping[str, Any]] = lambda ours: {}
-    """Further fields of theirs, from our config."""
+    """Function that returns further fields of their config, from ours."""
     marked: Callable[[dict[str, Any], Mapping[str, int]], dict[str, Any]] = lambda theirs, ids: theirs | dict(ids)
-    """Their config.json with the ids of the special tokens; ValueError for one that would mean something else there."""
+    """Function that returns their config.json with the ids of the special tokens; ValueError for an id with another
+    meaning there."""
     check: Callable[[Any], Iterable[str]] = lambda ours: ()
-    """Further misfits of our config."""
+    """Function that lists further fields of our config that they cannot express."""
     reword: Callable[[Any, Tensors], tuple[Any, Tensors]] = lambda ours, tensors: (ours, tensors)
-    """An equivalent config and tensors of ours that they can express; for writing."""
+    """Function for writing that returns an equivalent config and tensors of ours that they can express."""
 
     def read_config(self, theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         """Their config.json, and their tensors, as our config."""
@@ -191,7 +195,7 @@ class Map:
         return theirs | dict(self.only) | dict(self.write(ours))
 
     def misfits(self, ours: Any) -> list[str]:
-        """Each field of our config that they cannot express, and what it would have to be."""
+        """List the fields of our config that they cannot express, each with the value that it would need."""
         heads = getattr(ours, "heads", None)  # stages have several numbers of them
         same = {"kv_heads": heads, "head_dim": ours.dim / heads if isinstance(heads, int) else None, "final_norm": None}
         problems = []
@@ -207,7 +211,7 @@ class Map:
         return [*problems, *self.check(ours)]
 
     def tidy(self, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Their tensors under the names that the table has."""
+        """Return their tensors under the names that the table uses."""
         renamed: dict[str, Tensor] = {}
         for name, tensor in theirs.items():
             for old, new in RENAMED.items():
@@ -232,7 +236,9 @@ class Map:
         for name, tensor in wanted.items():
             pair, index, _, sources = self.find(name, config)
             if missing := [source for source in sources if source not in theirs]:
-                raise ValueError(f"no tensor {missing[0]!r}, which config.json asks for; one of the two is not its own")
+                raise ValueError(
+                    f"no tensor {missing[0]!r}, which config.json asks for; the two files belong to different models"
+                )
             try:
                 ours[name] = TRANSFORMS[pair.transform].to_ours([theirs[source] for source in sources])[index]
                 fits = ours[name].shape == tensor.shape
@@ -242,7 +248,7 @@ class Map:
                 shapes = " and ".join(str(tuple(theirs[source].shape)) for source in sources)
                 raise ValueError(
                     f"{' and '.join(sources)} has shape {shapes}, which does not give our {name} of "
-                    f"{tuple(tensor.shape)}, as config.json asks; one of the two files is not its own"
+                    f"{tuple(tensor.shape)}, as config.json asks; the two files belong to different models"
                 )
             left -= set(sources)
         for copy in left & self.copies.keys():
@@ -265,7 +271,7 @@ class Map:
         return theirs
 
     def find(self, name: str, config: Any) -> tuple[Pair, int, list[str], list[str]]:
-        """The pair that holds our tensor `name`, its index there, and all names of ours and theirs in it."""
+        """Return the pair that contains our tensor `name`, its index there, and all names of ours and theirs in it."""
         for pair in self.pairs:
             if all(getattr(config, key) in values for key, values in pair.when.items()) and (hit := pair.match(name)):
                 return pair, *hit
@@ -278,13 +284,15 @@ def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:
 
 
 def settings_of(position: str) -> dict[str, Any]:
-    """The settings of a position by name, those it leaves out at their defaults."""
+    """Return all settings of a position scheme by name, defaults included."""
     known = inspect.signature(positions[position]).parameters.items()
-    return {key: one.default for key, one in known if one.default is not one.empty} | positions.settings(position)
+    return {
+        key: parameter.default for key, parameter in known if parameter.default is not parameter.empty
+    } | positions.settings(position)
 
 
 def with_settings(position: str, **settings: Any) -> str:
-    """The position's name with the settings that are not the default."""
+    """Return the position scheme's name with the settings that differ from the defaults."""
     default = settings_of(position)
     text = ",".join(f"{key}={value}" for key, value in settings.items() if value != default[key])
     return f"{position}:{text}" if text else position

@@ -11,7 +11,7 @@ from regard.nn.patches import sides
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 """The file for images, and the file of newer releases for images and texts, which holds it as a part."""
 NUMBERS = {name: int(value) for name, value in FILTERS.items()}
-"""Their numbers of the filters."""
+"""Pillow's numbers of the resampling filters, with their names."""
 HALF, CLIP_MEAN, CLIP_STD = (0.5,) * 3, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": dict(size=224, resample=2, image_mean=HALF, image_std=HALF),
@@ -54,7 +54,7 @@ def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
         named.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
     )
     if kind not in KINDS:
-        known = ", ".join(f"{one}ImageProcessor" for one in KINDS)
+        known = ", ".join(f"{processor}ImageProcessor" for processor in KINDS)
         raise ValueError(f"image_processor_type={named!r} is not known; known: {known}")
     settings = KINDS[kind] | {name: value for name, value in fields.items() if value is not None}
     if settings.get("do_pad") and kind != "Detr":  # there smaller images of a batch are padded, with a mask
@@ -88,8 +88,8 @@ def read_size(name: str, size: Any, known: tuple[tuple[str, ...], ...]) -> dict[
     pair = [size, size] if isinstance(size, int) else size
     if isinstance(pair, list) and len(pair) == 2:
         size = dict(zip(known[0], pair, strict=True))
-    given = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
-    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in given.items()}
+    stated = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
+    lengths = {key: parse(value, int, f"{name}.{key}") for key, value in stated.items()}
     if set(lengths) not in map(set, known) or min(lengths.values()) < 1:
         options = ", or ".join(" and ".join(names) for names in known)
         raise ValueError(f"{name}={size} cannot be read here; give {options}, above 0")

@@ -1,4 +1,4 @@
-"""Looking inside a model: weights and states recorded without a change to it, explanations, and figures.
+"""Looking inside a model: recorded attention weights and hidden states, explanations, and figures.
 
 The packages import only what stands before them: `draw` (figures) < `capture` (recording) < `explain` (what outputs
 depend on) < `latent` (spaces of vectors) < `views` (named views of one input) < `page` (all of them together). What is

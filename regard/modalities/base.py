@@ -1,4 +1,4 @@
-"""The modality seam: everything that others ask about one kind of input."""
+"""The interface of modalities: one record holds everything that other packages need to know about a kind of input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,17 +12,18 @@ class Modality:
 
     name: str
     suffixes: tuple[str, ...]
-    """Files that hold items of it."""
+    """File suffixes of such inputs."""
     file: str
-    """The file beside the weights that the reader is saved in."""
+    """Name of the file beside the weights that the reader is saved in."""
     load: Callable[[Path, Any], Any]
-    """The reader that lies beside a model, from the model's path and its config."""
+    """Function that loads the reader beside a model, from the model's path and its config."""
     save: Callable[[Any, Path], None]
     """Write a reader into the directory of a model."""
     read: Callable[[Any], Any]
-    """An item as a reader takes it, from an argument of the command line or of a method."""
+    """Function from an argument of the command line, or of a method, to an item that the reader takes."""
     receive: Callable[[Any], Any]
-    """An item as a reader takes it, from the JSON of a request; never a path of the server's machine."""
+    """Function from the JSON value in a request to an item that the reader takes; it never opens a path on the
+    server."""
     unit: str
     """The unit of counts, in the plural."""
     field: str
@@ -30,7 +31,7 @@ class Modality:
     widget: str
     """The control of the page that takes an item: "text" or "image"."""
     describe: Callable[[Any], str] = lambda reader: ""
-    """A few words about a reader, printed before training."""
+    """Function that describes a reader in a few words, printed before training."""
 
     def beside(self, path: Path) -> bool:
         """Whether a reader of this modality is saved beside a model."""

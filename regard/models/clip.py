@@ -165,7 +165,7 @@ class CLIP(nn.Module):
         return {"T": self.config.max_len}
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of the model's cost should know."""
+        """Return a remark on the model's cost, printed below the figures."""
         return f"texts of {self.config.max_len} tokens, one for each image"
 
     @property
@@ -192,5 +192,5 @@ class CLIP(nn.Module):
         self, pixels: Float[Tensor, "B C Y X"], ids: Int[Tensor, "M T"], lengths: Int[Tensor, "M"]
     ) -> Float[Tensor, "B M"]:
         """Return the similarity of each image and each text: the cosine of their vectors over the temperature."""
-        pictures, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
-        return pictures @ texts.T / self.temperature
+        images, texts = (F.normalize(x, dim=-1) for x in self.features(pixels, ids, lengths))
+        return images @ texts.T / self.temperature

@@ -84,6 +84,6 @@ def attention_layers(model: nn.Module) -> dict[str, Kernel]:
 def patch_vectors(
     model: Any, pixels: Float[Tensor, "B C Y X"]
 ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]] | None:
-    """The vectors of tokens without and with their positions; None where a family does not say."""
+    """Return the vectors of tokens without and with their positions; None for a family without this method."""
     tower = image_tower(model)
     return tower.patch_vectors(pixels) if hasattr(tower, "patch_vectors") else None

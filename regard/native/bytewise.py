@@ -15,9 +15,9 @@ from regard.native.program import Weight
 STRIP = 32
 """Rows of a matrix that are stored together, four columns at a time, after their sums."""
 GROUP = 32
-"""Columns are padded to a multiple of it."""
+"""Number that columns are padded to a multiple of."""
 MOST_COLUMNS = 1 << 17
-"""255 · 64 · columns stays below 2³¹."""
+"""The most columns: 255 · 64 · columns stays below 2³¹."""
 EXACT = 1024
 """Columns whose products float32 sums without rounding: 255 · 64 · 1024 < 2²⁴."""
 TINY = 1e-35
@@ -56,6 +56,6 @@ def multiply_bytes(weight: Weight, x: Float[Tensor, "R K"]) -> Float[Tensor, "R 
     whole = ((x * inverse).round_() + zero).nan_to_num_(0.0).clamp_(0, 255) - zero
     matrix = whole_bytes(weight)[:, : weight.columns].to(x.dtype)
     sums = torch.zeros(len(x), weight.rows, dtype=torch.int32, device=x.device)
-    for some, columns in zip(whole.split(EXACT, 1), matrix.split(EXACT, 1), strict=True):
-        sums += (some @ columns.T).int()
+    for part, columns in zip(whole.split(EXACT, 1), matrix.split(EXACT, 1), strict=True):
+        sums += (part @ columns.T).int()
     return sums.to(x.dtype) * (span / 255) * weight.scales.to(x.dtype)

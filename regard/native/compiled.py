@@ -227,7 +227,7 @@ class Compiled:
         begins = np.repeat(new, lengths).astype(np.int32)
         places = batch.positions - np.arange(len(begins))
         if (places != places[begins]).any():
-            raise ValueError("rows that see each other must have positions that follow each other")
+            raise ValueError("rows that attend to each other must have consecutive positions")
         return begins, np.repeat(new + lengths, lengths).astype(np.int32)
 
     def check(self, batch: ops.Batch) -> None:

@@ -116,7 +116,7 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """x = x / √(mean x² + ε), every head by itself."""
+    """Normalises every head separately: x = x / √(mean x² + ε)."""
 
     x: Columns
     head_dim: int

@@ -120,8 +120,8 @@ def _multiply(weight: Weight, x: Float[Tensor, "R K"]) -> Float[Tensor, "R M"]:
     sizes = x.abs().amax(dim=1, keepdim=True) / LEVELS
     whole = F.pad((x / _nonzero(sizes)).round_(), (0, -weight.columns % GROUP))
     y = whole.new_empty(len(whole), weight.rows)
-    for some, out in zip(whole.split(ROWS), y.split(ROWS), strict=True):
-        {"int8": _multiply_int8, "int4": _multiply_int4}[weight.format](weight, some, out)
+    for part, out in zip(whole.split(ROWS), y.split(ROWS), strict=True):
+        {"int8": _multiply_int8, "int4": _multiply_int4}[weight.format](weight, part, out)
     return y.mul_(sizes)
 
 
@@ -203,7 +203,7 @@ class QuantizedHead(QuantizedLinear, Head):  # type: ignore[misc]
 
 
 class QuantizedEmbedding(Quantized, Embedding):  # type: ignore[misc]
-    """Replaces an embedding; positions, types and norm are its own."""
+    """Replaces an embedding; its positions, token types and norm stay in floating point."""
 
     def __init__(self, embedding: Embedding, weight: Weight) -> None:
         nn.Module.__init__(self)
@@ -299,7 +299,7 @@ class QuantizedRecurrent(nn.Module):
                 outputs.append(state[0])
             else:
                 real = (t < lengths)[:, None]
-                state = [torch.where(real, one, old) for one, old in zip(new, state, strict=True)]
+                state = [torch.where(real, updated, old) for updated, old in zip(new, state, strict=True)]
                 outputs.append(state[0] * real)
         return torch.stack(outputs[::-1] if backwards else outputs, dim=1), state
 
@@ -314,7 +314,7 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
     merge_low_rank(model)
     model.eval().requires_grad_(False)
     packed: dict[int, Weight] = {}
-    pictures = any(isinstance(module, nn.Conv2d) for module in model.modules())
+    has_convolutions = any(isinstance(module, nn.Conv2d) for module in model.modules())
 
     def pack_once(matrix: Tensor, kind: Kind) -> Weight:
         """Quantise a matrix once: tied ones stay shared."""
@@ -337,7 +337,7 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
 
     def inside(module: nn.Module, causal: bool) -> Kind:
         """Return the kind for the matrices of a block or a cell."""
-        many = pictures and isinstance(module, Block) and not causal
+        many = has_convolutions and isinstance(module, Block) and not causal
         return "bytes" if many and kind == "int8" else cast(Kind, kind)
 
     def replace(parent: nn.Module, inner: Kind, causal: bool | None) -> None:

@@ -71,7 +71,7 @@ def record_encoder(parts: Parts, max_positions: int) -> Program:
 def record_block(
     program: Program, block: Block, x: Columns, *, layer: int | None, parts: Parts, max_positions: int
 ) -> None:
-    """Record one layer; without a number, one of the encoder, whose rows attend to each other."""
+    """Record one layer; without a `number` it is an encoder layer, whose rows attend to each other."""
     stack = parts.stack if layer is not None else cast(Any, parts.source)[1]
     own = block.attention
     normed = program.columns("normed", x.width)

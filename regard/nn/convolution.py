@@ -153,7 +153,7 @@ class LocalRelation(nn.Module):
     ) -> None:
         super().__init__()
         if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size={kernel_size} has no centre; use {kernel_size + 1}")
+            raise ValueError(f"kernel_size={kernel_size} must be odd; use {kernel_size + 1}")
         at_least(1, channels=channels, kernel_size=kernel_size, stride=stride, share=share)
         self.kernel_size, self.stride, self.share = kernel_size, stride, share
         self.groups = -(-channels // share)  # the last group is smaller where `share` does not divide `channels`

@@ -28,7 +28,7 @@ class PatchGrid:
         return [f"{row},{column}" for row in range(self.grid[0]) for column in range(self.grid[1])]
 
     def coarser(self, stride: int) -> "PatchGrid":
-        """The grid behind a pooling."""
+        """Return the grid after pooling with a stride."""
         return PatchGrid(pooled(self.grid, stride), self.cell * stride)
 
     def index_of(self, at: Grid, finer: "PatchGrid") -> int:

@@ -26,11 +26,11 @@ class MaskHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of this head's cost should know."""
+        """Return a remark on this head's cost, printed below the figures."""
         return "the head is counted for every token; in training only hidden tokens reach it" if training else ""
 
     def transform(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N E"]:
-        """Everything but the product with the vocabulary's matrix."""
+        """Apply the dense layer, activation and norm that precede the product with the vocabulary's matrix."""
         return self.norm(self.activation(self.dense(x)))
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:

@@ -9,7 +9,8 @@ from regard.config import at_least
 
 
 class LowRank(nn.Linear):
-    """x W + x A B · scale with A narrow; B is initialised to zero, so nothing changes before training."""
+    """A LoRA layer: x W + x A B · scale with A narrow; B is initialised to zero, so training starts from the base
+    model."""
 
     def __init__(self, frozen: nn.Linear, rank: int, *, scale: float) -> None:
         nn.Module.__init__(self)

@@ -1,4 +1,4 @@
-"""Position schemes: what order means. A scheme enters in one of three ways:
+"""Position schemes: the ways in which a model is given the order of its tokens.
 
 `embed` adds to the token vectors · `rotate` rotates q and k · `bias` is added to the attention scores.
 """
@@ -90,7 +90,7 @@ class Position(nn.Module):
         return x
 
     def rotations(self, T: int) -> Float[Tensor, "2 T K"]:
-        """Cosines and sines of positions 0 … T, by which `rotate` turns pairs (i, i + K/2)."""
+        """Return cosines and sines of positions 0 … T, by which `rotate` rotates pairs (i, i + K/2)."""
         raise NotImplementedError(f"{type(self).__name__} positions rotate q and k in a way of their own")
 
     def bias(self, *, causal: bool = False) -> Bias | None:

@@ -21,7 +21,7 @@ class Recurrent(nn.Module):
         )
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of these layers' cost should know."""
+        """Return a remark on the cost of these layers, printed below the figures."""
         lstm = "an LSTM on a CPU runs in oneDNN, whose workspace in training is two to ten times what is counted"
         return lstm if training and self.parts == 2 else ""
 

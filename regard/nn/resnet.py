@@ -19,7 +19,7 @@ class FrozenNorm(nn.Module):
             self.register_buffer(name, torch.full((channels,), value))
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of this norm's cost should know."""
+        """Return a remark on this norm's cost, printed below the figures."""
         return "norms of the ResNet that are constants are no parameters"
 
     def forward(self, x: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B C Y X"]:

@@ -31,7 +31,7 @@ def recomputes() -> bool:
 
 @contextmanager
 def recomputing() -> Iterator[None]:
-    """Mark a recomputation, which must find and leave all state as it was."""
+    """Context manager: mark a recomputation, which must leave random and other state unchanged."""
     token = _recomputes.set(True)
     try:
         yield

@@ -64,7 +64,7 @@ class Stack(nn.Module):
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
     def cost_note(self, training: bool) -> str:
-        """What a reader of this stack's cost should know."""
+        """Return a remark on this stack's cost, printed below the figures."""
         again = "reversible: on the way back each part of a layer runs once more, which FLOPs do not count"
         return again if self.reversible and training else ""
 

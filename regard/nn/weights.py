@@ -61,7 +61,7 @@ def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
 
 
 class _Turns:
-    """The forward hook of one kernel, which tells its layers apart."""
+    """The forward hook of one kernel; identifies which of the layers that share it is being called."""
 
     def __init__(self, names: list[str], then: Then) -> None:
         self.names, self.then, self.calls = names, then, 0

@@ -161,7 +161,7 @@ class KeysUnbiased(nn.Linear):
 
     @property
     def added(self) -> Float[Tensor, "O"]:
-        """The effective bias: zeros for the keys."""
+        """The bias of keys and values together: zeros for the keys."""
         keys, values = self.bias.chunk(2)
         return torch.cat([torch.zeros_like(keys), values])
 

@@ -57,7 +57,7 @@ def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) 
     def area(low: Tensor, high: Tensor) -> Tensor:
         return (high - low).clamp(min=0).prod(-1)
 
-    (a, b), (c, d) = one.split(2, dim=-1), other.split(2, dim=-1)
+    (a, b), (c, d) = first.split(2, dim=-1), other.split(2, dim=-1)
     common = area(torch.maximum(a, c), torch.minimum(b, d))
     union = area(a, b) + area(c, d) - common
     around = area(torch.minimum(a, c), torch.maximum(b, d))

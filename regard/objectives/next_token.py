@@ -76,7 +76,7 @@ def linear_cross_entropy(
 def head_cross_entropy(
     head: Any, x: Float[Tensor, "N D"], targets: Int[Tensor, "N"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """`linear_cross_entropy` for a head's last product; a quantised head has its own product, without gradient."""
+    """Return the summed cross-entropy of a head's logits; for a quantised head without gradients."""
     if not hasattr(head, "packed"):
         return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing)
     total = x.new_zeros((), dtype=torch.float64)

@@ -28,7 +28,7 @@ from regard.train.progress import Line
 
 @register_recipe("bert")
 def bert(data: Mapping[str, Any]) -> Recipe:
-    """A small BERT with both of its pre-training objectives."""
+    """Return the recipe of a small BERT with both of its pre-training objectives."""
     return Recipe(
         name="bert",
         family="bert",
@@ -43,7 +43,7 @@ def bert(data: Mapping[str, Any]) -> Recipe:
 
 @prepare.register
 def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Stretches of text, paired and masked differently in every epoch."""
+    """Prepare stretches of text, paired and masked differently in every epoch."""
     text, held_out = data.split()
     tokenizer = get_tokenizer(data, lambda: [text], out, resume, specials=("<mask>",))
     if tokenizer.mask is None:
@@ -61,10 +61,10 @@ def prepare_masked(data: MaskedConfig, recipe: Recipe, out: Path, resume: bool, 
         return mask_texts(parts, tokenizer, data, room, np.random.default_rng(seed))
 
     def collate(examples: Sequence[MaskedExample]) -> Batch:
-        labels = torch.tensor([one.label for one in examples]) if data.next_sentence else None
-        inputs = text_inputs([one.framed for one in examples], tokenizer, recipe.model)
-        targets = pad([one.targets for one in examples], IGNORE)
-        return Batch(inputs, targets, tuple(one.number for one in examples), labels)
+        labels = torch.tensor([example.label for example in examples]) if data.next_sentence else None
+        inputs = text_inputs([example.framed for example in examples], tokenizer, recipe.model)
+        targets = pad([example.targets for example in examples], IGNORE)
+        return Batch(inputs, targets, tuple(example.number for example in examples), labels)
 
     seed = recipe.train.seed
     stream = Stream(lambda epoch: examples(parts, seed, epoch), collate, recipe.train.batch_tokens, seed=seed)

@@ -28,14 +28,15 @@ from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 64
-"""Images in a batch, whatever their size."""
+"""Number of images in a batch, independent of their size."""
 SIDE = 12
-"""Cells of a side that larger images are halved to, at most."""
+"""Most cells along a side of the feature map; larger images get further stages that halve them."""
 
 
 @register_recipe("captioner")
 def captioner(data: Mapping[str, Any]) -> Recipe:
-    """Scenes are many, and their captions complete; images of the user are fewer, and need dropout."""
+    """Return the recipe of a small captioner: without dropout for generated scenes, with dropout for the user's
+    images."""
     config = override(CaptionsConfig(), data, under="data.")
     shape, embedded = config.shape(), config.embedded
     widths: tuple[int, ...] = (24, 48, 96)

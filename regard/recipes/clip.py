@@ -31,16 +31,17 @@ from regard.train.progress import Line
 BATCH = 128
 """Pairs that are contrasted with each other, whatever the size of the images."""
 PATCHES = 8
-"""Patches of an image's side, about."""
+"""Approximate number of patches along an image's side."""
 WIDTH, WIDEST = 24, 192
 """Channels of the first convolution, and most channels of any."""
 END = "<end>"
-"""Other projects treat an <eos> with our usual id in a special way, so texts end with a token of their own."""
+"""Name of the EOS token of texts: Hugging Face gives our usual id of <eos> a special meaning, so this one is
+separate."""
 
 
 @register_recipe("clip")
 def clip(data: Mapping[str, Any]) -> Recipe:
-    """A small CLIP for images of the size that the data have."""
+    """Return the recipe of a small CLIP for images of the size that the data have."""
     config = override(PairedConfig(), data, under="data.")
     shape = config.shape()
     model = preset("clip", "tiny", **image_fields(shape), **stem(min(shape[:2])), max_len=max(64, config.max_len))

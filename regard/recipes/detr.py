@@ -37,7 +37,7 @@ LARGER: dict[str, Any] = dict(widths=(64, 96, 128), blocks=(1, 1, 1), queries=30
 
 @register_recipe("detr")
 def detr(data: Mapping[str, Any]) -> Recipe:
-    """A small DETR, or the one that the data name as their base."""
+    """Return the recipe of a small DETR, or of the one that the data name as their base."""
     config = override(BoxesConfig(), data, under="data.")
     base = config.base
     augmented = BoxesConfig(base=base) if config.embedded else BoxesConfig(base=base, crop=0.3, colour=0.2)

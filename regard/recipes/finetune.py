@@ -42,11 +42,12 @@ OBJECTIVES = {
     "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
 }  # fmt: skip
 HEADS = {"classify": "classify", "tag": "tag", "answer": "answer", "embed": "none"}
-"""The head of each task."""
+"""The model head that each task needs."""
 
 
 def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
-    """From scratch, a small encoder and Muon; from trained weights, their own config and small steps of AdamW."""
+    """Return the recipe of a task: a small encoder trained with Muon from scratch, or a pretrained model fine-tuned
+    with AdamW."""
     data = override(ExamplesConfig(task=task), fields, under="data.")
     if data.base is not None:
         family, config = start_config(data.base, task)
@@ -100,31 +101,31 @@ def start_config(base: str, task: str) -> tuple[str, Any]:
 
 @register_recipe("classify")
 def classify(data: Mapping[str, Any]) -> Recipe:
-    """Labels of texts."""
+    """Return the recipe for classifying texts."""
     return task_recipe("classify", data)
 
 
 @register_recipe("tag")
 def tag(data: Mapping[str, Any]) -> Recipe:
-    """Entities in texts."""
+    """Return the recipe for tagging entities in texts."""
     return task_recipe("tag", data)
 
 
 @register_recipe("answer")
 def answer(data: Mapping[str, Any]) -> Recipe:
-    """Answers to questions, out of a passage."""
+    """Return the recipe for answering questions by a span of a passage."""
     return task_recipe("answer", data)
 
 
 @register_recipe("embed")
 def embed(data: Mapping[str, Any]) -> Recipe:
-    """Similarity of texts."""
+    """Return the recipe for embedding texts, trained on pairs with a similarity."""
     return task_recipe("embed", data)
 
 
 @register_recipe("instruct")
 def instruct(data: Mapping[str, Any]) -> Recipe:
-    """Answers to prompts."""
+    """Return the recipe for answering prompts with a language model."""
     return task_recipe("instruct", data)
 
 
@@ -153,7 +154,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
     if len(tokenizer) > recipe.model.vocab_size:
         raise ValueError(
-            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; use its"
+            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; "
+            "use the model's own"
         )
     labels = labels_of(data.task, examples)
     if labels:
@@ -171,7 +173,9 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     def epoch(number: int) -> Sequence[Any]:
         examples = first if number == 0 or not data.embedded else encode(data.generated("train", number))
         rng = np.random.default_rng((recipe.train.seed, number, 1))
-        return [mask_words(one, data.hidden, tokenizer.mask, rng) for one in examples] if data.hidden else examples
+        return (
+            [mask_words(example, data.hidden, tokenizer.mask, rng) for example in examples] if data.hidden else examples
+        )
 
     gather = collate_instructions if data.task == "instruct" else collate_texts
     collate = partial(gather, tokenizer=tokenizer, config=config, task=data.task)

@@ -24,23 +24,23 @@ from regard.runs.recipe import Recipe
 
 @register_recipe("swin")
 def swin(data: Mapping[str, Any]) -> Recipe:
-    """A small Swin Transformer."""
+    """Return the recipe of a small Swin Transformer."""
     return image_recipe("swin", "swin", data)
 
 
 @register_recipe("swinv2")
 def swinv2(data: Mapping[str, Any]) -> Recipe:
-    """A small Swin Transformer of version 2."""
+    """Return the recipe of a small Swin Transformer of version 2."""
     return image_recipe("swinv2", "swin", data, size="tiny-v2")
 
 
 @register_recipe("mvit")
 def mvit(data: Mapping[str, Any]) -> Recipe:
-    """A small MViT."""
+    """Return the recipe of a small MViT."""
     return image_recipe("mvit", "mvit", data)
 
 
 @register_recipe("cnn-attention")
 def cnn_attention(data: Mapping[str, Any]) -> Recipe:
-    """A small CNN with self-attention on its last map."""
+    """Return the recipe of a small CNN with self-attention on its last feature map."""
     return image_recipe("cnn-attention", "cnn-attention", data)

@@ -26,13 +26,15 @@ from regard.train.progress import Line
 MODERN: dict[str, Any] = dict(
     position="rotary", norm="rms", activation="swiglu", ffn_dim=344, bias=False, zero_init=True, tie=False
 )
-"""Llama's choices, so that other engines read what was trained; what each block adds is initialised to zero."""
+"""Settings of Llama's architecture, which other inference engines can read; each block's output is initialised to
+zero."""
 VALID_TOKENS = 1 << 18
 
 
 @register_recipe("lm")
 def lm(data: Mapping[str, Any]) -> Recipe:
-    """A small GPT with Llama's choices; the user's text, which repeats, needs dropout."""
+    """Return the recipe of a small Llama-like GPT; with dropout on the user's own text, which is repeated in every
+    epoch."""
     embedded = override(TextConfig(), data, under="data.").embedded
     return Recipe(
         name="lm",

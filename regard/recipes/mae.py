@@ -35,7 +35,7 @@ BATCH = 128
 
 @register_recipe("mae")
 def mae(data: Mapping[str, Any]) -> Recipe:
-    """A small masked autoencoder for images of the size that the data have."""
+    """Return the recipe of a small masked autoencoder for images of the size that the data have."""
     model = sized("mae", override(HiddenConfig(), data, under="data."))
     return Recipe(
         name="mae", family="mae", model=model, data=HiddenConfig(shift=0.1, zoom=0.1), train=pretraining(model)
@@ -57,7 +57,7 @@ def pretraining(model: Any) -> TrainConfig:
 
 
 def shaped(recipe: Recipe, images: Any) -> Recipe:
-    """The recipe with a model for the size of these images."""
+    """Return the recipe with a model config for images of this size."""
     return replace(recipe, model=replace(recipe.model, **image_fields(images.pixels.shape[1:])))
 
 

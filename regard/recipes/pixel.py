@@ -36,19 +36,19 @@ from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 TOKENS = 4096
-"""Pixels in a batch, or one image."""
+"""Most pixels in a batch; a batch has at least one image."""
 SHARE = 0.25
 """Most time that validation may take, as a share of the training before it."""
 RATE = 50e9
 """FLOPs a second of training on two cores without a GPU, about: 16,384 pixels a step were measured at 64 GFLOP/s, 64
 pixels at 34 of one core."""
 HOURS = 3
-"""Of training that are begun unasked; every recipe here is done within one."""
+"""Most hours of training that are allowed; a longer run is refused with a smaller setting as the cure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PixelConfig(GPTConfig):
-    """GPT on pixels as large as the first one that painted well (Chen et al., 2020): only for counting."""
+    """Sizes of Image GPT (Chen et al., 2020), for `regard cost` only."""
 
     image: Side = 32
     """Pixels of a side, or rows,columns."""
@@ -63,20 +63,20 @@ class PixelConfig(GPTConfig):
     ffn_dim: int = 6144
     """Hidden width of the feed-forward layer."""
     position: str = "grid"
-    """What order means: here row and column."""
+    """Position scheme: sinusoids of row and column."""
     dropout: float = 0.0
     """On the embeddings and on what each part adds to the residual stream."""
 
     @property
     def tokens(self) -> int:
-        """One for each pixel."""
+        """Tokens of an image: one for each pixel."""
         rows, columns = sides(self.image)
         return rows * columns
 
 
 @register_recipe("pixel")
 def pixel(data: Mapping[str, Any]) -> Recipe:
-    """A small GPT on the pixels of images of the size that the data have."""
+    """Return the recipe of a small GPT on pixels, for images of the size that the data have."""
     config = override(PixelsConfig(), data, under="data.")
     pixels = PixelTokenizer.for_images(config.shape(), config.levels)
     sizes: dict[str, Any] = dict(dim=96, depth=3, ffn_dim=192, dropout=0.2)  # as many parameters as the LSTM
@@ -148,9 +148,9 @@ def check_time(config: Any, shape: tuple[int, int], tokens: int, steps: int) -> 
         return
     smaller = smaller_size(max(shape), lambda side: hours(side, side) <= HOURS)
     raise ValueError(
-        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take about "
+        f"{steps:,} steps on {rows} × {columns} pixels, {rows * columns:,} tokens an image, would take about "
         f"{needed:,.0f} hours, more than {HOURS}; use {smaller}--train.steps {max(1, int(steps * HOURS / needed)):d}, "
-        "patches instead of pixels (regard train vit), or say how long it may take: --train.minutes"
+        "patches instead of pixels (regard train vit), or set a time limit: --train.minutes"
     )
 
 
@@ -165,7 +165,7 @@ def check_room(config: Any, shape: tuple[int, int], tokens: int) -> None:
     held = sum(memory.attention_matrices.values())
     matrices = f" (attention matrices, if they were held: {binary_size(held)} more)" if held else ""
     raise ValueError(
-        f"training on {rows} × {columns} pixels, {rows * columns:,} tokens a picture, would take "
+        f"training on {rows} × {columns} pixels, {rows * columns:,} tokens an image, would take "
         f"{binary_size(memory.total)}{matrices}, this machine has {binary_size(room)}; use {smaller}"
         "a smaller --model.depth or --model.dim, or patches instead of pixels: regard train vit"
     )
@@ -178,6 +178,7 @@ def training_cost(config: Any, shape: tuple[int, ...], tokens: int) -> Cost:
 
 
 def smaller_size(side: int, fits: Callable[[int], bool]) -> str:
-    """The option for the largest of half, a quarter, … of a side that fits, if one does."""
+    """Return the option for the largest of half, a quarter, … of a side for which `fits` is true; empty if there is
+    none."""
     sides = (side >> halvings for halvings in range(1, side.bit_length()))
     return next((f"--data.size {smaller}, " for smaller in sides if smaller >= 8 and fits(smaller)), "")

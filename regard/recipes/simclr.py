@@ -31,7 +31,7 @@ from regard.train.progress import Line
 
 @register_recipe("simclr")
 def simclr(data: Mapping[str, Any]) -> Recipe:
-    """A small ViT for images of the size that the data have, with strong augmentation."""
+    """Return the recipe of a small ViT trained with SimCLR, for images of the size that the data have."""
     model = sized("vit", override(ViewsConfig(), data, under="data."), pooling="mean")
     views = ViewsConfig(shift=0.15, zoom=0.3, turn=20.0, flip=model.channels == 3, colour=0.5)
     return Recipe(name="simclr", family="vit", model=model, data=views, train=pretraining(model))
@@ -39,7 +39,7 @@ def simclr(data: Mapping[str, Any]) -> Recipe:
 
 @prepare.register
 def prepare_views(data: ViewsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Two views of each image; only the encoder is kept."""
+    """Load images with two augmented views of each; only the encoder is saved."""
     images, valid = data.split()
     recipe = shaped(recipe, images)
     preprocessing = preprocessing_for(images)

@@ -40,12 +40,12 @@ TRAIN = TrainConfig(
     steps=2500, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=200, smoothing=0.0,
     eval_every=250, save_every=50, average=2,
 )  # fmt: skip
-"""The last weights are kept, not those of the lowest loss: of a few hundred summaries it soon rises again."""
+"""Training settings: the last weights are kept, since the validation loss of the few summaries soon rises again."""
 
 
 @register_recipe("t5")
 def t5(data: Mapping[str, Any]) -> Recipe:
-    """A small T5, or the one that the data name as their base."""
+    """Return the recipe of a small T5, or of the one that the data name as their base."""
     config = override(TasksConfig(), data, under="data.")
     model, train = preset("t5", "tiny", dropout=0.0 if config.embedded else 0.1), TRAIN
     if config.base is not None:
@@ -59,7 +59,7 @@ def t5(data: Mapping[str, Any]) -> Recipe:
 
 @register_recipe("spans")
 def spans(data: Mapping[str, Any]) -> Recipe:
-    """A small T5 that restores spans taken out of a text."""
+    """Return the recipe that pre-trains a small T5 to restore spans taken out of a text."""
     return Recipe(name="spans", family="t5", model=preset("t5", "tiny", dropout=0.0), data=SpansConfig(), train=TRAIN)
 
 

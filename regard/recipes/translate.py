@@ -28,7 +28,8 @@ from regard.train.progress import Line
 
 @register_recipe("translate")
 def translate(data: Mapping[str, Any]) -> Recipe:
-    """A small Transformer. Embedded phrases never repeat; a small corpus of the user does, and needs dropout."""
+    """Return the recipe of a small translator: without dropout for the embedded phrases, with dropout for a small
+    corpus."""
     if override(PairsConfig(), data, under="data.").embedded:
         return Recipe(
             name="translate",

@@ -34,7 +34,7 @@ from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 64
-"""Images in a batch, whatever their size."""
+"""Number of images in a batch, independent of their size."""
 RATES = {"all": 3e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
@@ -47,7 +47,7 @@ PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 
 @register_recipe("vit")
 def vit(data: Mapping[str, Any]) -> Recipe:
-    """A small ViT, or any image classifier that the data name as their base."""
+    """Return the recipe of a small ViT, or of the image classifier that the data name as their base."""
     return image_recipe("vit", "vit", data)
 
 
@@ -85,7 +85,7 @@ def start_config(base: str, size: int | None) -> tuple[str, Any]:
 
 @prepare.register
 def prepare_images(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Images at the model's size; the model gets their classes."""
+    """Load images at the model's size, and set the model's labels to their classes."""
     config = recipe.model
     start = None
     if data.base is not None:  # its preprocessing decides size and channels

@@ -84,7 +84,7 @@ KEPT = ("vocab_size", "dropout", "position", "max_len", "image", "channels")
 
 
 def inputs_of(family: str) -> list[str]:
-    """The names of the tensors that a family's `features` takes in training."""
+    """Return the argument names of a family's `features`."""
     return sorted(inspect.signature(models[family].features).parameters.keys() - {"self", "cache"})
 
 

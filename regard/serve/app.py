@@ -66,12 +66,12 @@ def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = 
 def add_models(app: FastAPI) -> None:
     @app.get("/v1/models", tags=["models"], **replies.documented(replies.Models, errors=(401,)))
     async def models(request: Request) -> dict[str, Any]:
-        """All models with their abilities."""
+        """List all models with their abilities."""
         return {"object": "list", "data": [record(served) for served in state_of(request).store]}
 
     @app.get("/v1/models/{model:path}", tags=["models"], **replies.documented(replies.Model, errors=(401, 404)))
     async def model(model: str, request: Request) -> dict[str, Any]:
-        """One model."""
+        """Describe one model."""
         return record(state_of(request).store.find(model))
 
 

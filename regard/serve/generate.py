@@ -95,7 +95,7 @@ async def generate(
 
 
 class Turn:
-    """Lets other responses run when one has many tokens to send, and ends it at its deadline."""
+    """Yields to other responses while one sends many tokens, and ends it at its deadline."""
 
     def __init__(self, limit: float) -> None:
         self.limit, self.clock = limit, asyncio.get_running_loop().time

@@ -31,7 +31,7 @@ MOST_COPIES = 4000
 
 
 class Looks:
-    """The latest passes, by a random name; as many as there is room for."""
+    """A cache of recorded forward passes by random id, limited by memory."""
 
     def __init__(self) -> None:
         self.pages: OrderedDict[str, Page] = OrderedDict()
@@ -46,14 +46,16 @@ class Looks:
     def find(self, name: str, model: str) -> Page:
         page = self.pages.get(name)
         if page is None or page.name != model:
-            raise Refused(404, "the server has forgotten this look; look again", code="look_gone", param="look")
+            raise Refused(
+                404, "the server no longer stores this look; request it again", code="look_gone", param="look"
+            )
         self.pages.move_to_end(name)
         return page
 
 
 @router.post("")
 async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
-    """A pass through a model: tokens, layers, and the answer."""
+    """Run a model on an input; return its tokens, layers and answer."""
     state = state_of(request)
     served = await state.store.take(body.model, "look")
     inputs: tuple[Any, ...]
@@ -66,7 +68,7 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
             raise Refused(400, f"there is nothing to look at; send {field}", param=field)
         inputs = inputs if body.texts is None else (inputs[0], *body.texts)
 
-    off: list[Any] = [tuple(one) for one in body.off]
+    off: list[Any] = [tuple(head) for head in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
         page = Page(served.watched, *inputs, target=body.target, kept=body.kept, off=off, name=body.model)
@@ -83,7 +85,7 @@ def field_of(served: ServedModel) -> str:
 
 
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
-    """The inputs of a model, out of a request. Texts never name files."""
+    """Return the inputs of a model from a request. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
     if field_of(served) == "input":
         if body.image is not None:
@@ -97,14 +99,14 @@ def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
 
 @router.post("/layer")
 async def layer(body: schemas.LayerRequest, request: Request) -> dict[str, Any]:
-    """The weights of all heads of one layer."""
+    """Return the weights of all heads of one layer."""
     page = state_of(request).looks.find(body.look, body.model)
     return await run_in_worker(request, lambda: page.layer(body.layer))
 
 
 @router.post("/head")
 async def head(body: schemas.HeadRequest, request: Request) -> dict[str, Any]:
-    """The numbers of one head."""
+    """Return q, k, v and the steps to the weights of one head."""
     page = state_of(request).looks.find(body.look, body.model)
     return await run_in_worker(request, lambda: page.head(body.layer, body.head, body.window))
 
@@ -120,7 +122,7 @@ async def probabilities(body: schemas.ProbabilitiesRequest, request: Request) ->
 async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, Any]:
     """The change of the answer when each head alone is ablated."""
     page = state_of(request).looks.find(body.look, body.model)
-    count = sum(one.heads for one in page.layers)
+    count = sum(layer.heads for layer in page.layers)
     if count > MOST_PASSES:
         raise Refused(400, f"the model has {count} heads, at most {MOST_PASSES} are tried; switch some off by hand")
     gone = threading.Event()
@@ -134,7 +136,7 @@ async def effects(body: schemas.LookedRequest, request: Request) -> dict[str, An
 
 @router.post("/view")
 async def view(body: schemas.ViewRequest, request: Request) -> dict[str, Any]:
-    """An explanation of the outputs."""
+    """Return an explanation of the outputs."""
     state = state_of(request)
     page = state.looks.find(body.look, body.model)
     if body.against is not None:

@@ -108,7 +108,7 @@ class ServedModel:
             self.task.tokenizer.decode(prompt)
 
     def end_of(self, text: str) -> str:
-        """The end of a text, long enough to fill the context."""
+        """Return the last part of a text, with at least as many tokens as fit the context."""
         return text if self.context is None else text[-self.context * self.longest_token :]
 
     def check_length(self, texts: Sequence[str], field: str) -> None:

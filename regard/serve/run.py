@@ -24,7 +24,7 @@ BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """A server that, once told to stop, accepts nothing new and gives open responses `grace` seconds to end."""
+    """A server that on shutdown accepts no new requests and gives open responses `grace` seconds to end."""
 
     def __init__(self, config: uvicorn.Config, store: ModelStore, settings: Settings) -> None:
         super().__init__(config)

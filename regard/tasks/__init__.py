@@ -1,4 +1,4 @@
-"""What a model is asked: a trained model with the readers of its inputs. One file for each task."""
+"""Tasks: a trained model with the readers of its inputs, and a method for each verb. One file for each task."""
 
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, register_task
 from regard.tasks.image_captioner import Caption, ImageCaptioner

@@ -1,4 +1,4 @@
-"""The task seam: one class for each thing that a model is asked to do.
+"""The interface of tasks: one class for each use of a model.
 
 A family names its task (`task = "classify-images"`, or a property where its config decides). Everything above asks the
 task: nobody else needs to know what kind of model it is.
@@ -40,11 +40,11 @@ FLAGS = {"seconds": "second", "labels": "zero-shot", "passages": "passage", "pro
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verb:
-    """Something a task can be asked for: a method, a command, and a route of the server, all of one name."""
+    """An operation of a task, such as translate: a method, a command and a server route of the same name."""
 
     name: str
     does: str
-    """In the third person, for sentences about a model: "labels texts"."""
+    """A phrase in the third person for sentences about a model: "labels texts"."""
     input: str = ""
     """The name of the input in JSON, where it is not that of its modality: "prompt"."""
     help: str = ""
@@ -91,7 +91,7 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvalSet:
-    """What a model is to be scored on."""
+    """A test set: the data that a model is scored on, and the run that it belongs to."""
 
     data: Any
     """The data config that is scored: the run's own, or one with the fields that the user named."""
@@ -147,18 +147,18 @@ class Task:
     output: ClassVar[str] = "vector"
     """The kind of the model's output, as `Prepared.answers` names it."""
     verbs: ClassVar[tuple[Verb, ...]] = ()
-    """What it can be asked for; the first is its main one."""
+    """The operations of this task; the first is the main one."""
     data: ClassVar[tuple[type, ...]] = ()
     """The kinds of training data that it can be scored on; the first is the default."""
     learns: ClassVar[tuple[str, ...]] = ()
-    """Verbs that fine-tuning with another head teaches it."""
+    """Verbs that a model of this task gains by fine-tuning with another head."""
     streams: ClassVar[bool] = False
     """Whether it generates texts by the engine that a server gives it."""
     model: Any
 
     @classmethod
     def suited(cls, path: Path) -> "type[Task]":
-        """The task class for what is saved beside the weights: this one, unless a subclass reads other files."""
+        """Return the task class for the files beside the weights: this one, unless a subclass reads other files."""
         return cls
 
     @classmethod
@@ -193,8 +193,8 @@ class Task:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
-        """One input, ready to be looked into."""
-        raise ValueError(f"the task {self.name!r} cannot be looked into; give its class a method `read`")
+        """Return one input as a `Prepared`, from which views and explanations are computed."""
+        raise ValueError(f"the task {self.name!r} has no views; give its class a method `read`")
 
     def views(self, *inputs: Any) -> list[str]:
         """The names of the views of the model at work on an input."""

@@ -61,7 +61,7 @@ class Answers:
         self.file = self.part.open("a", encoding="utf-8", newline="\n")
 
     def put(self, number: int, answer: dict[str, Any], text: str) -> None:
-        """One answer; those before it may still be missing."""
+        """Store one answer; it is written once all answers before it have been."""
         plain = self.out.suffix != ".jsonl"
         self.waiting[number] = " ".join(text.splitlines()) if plain else json.dumps(answer, ensure_ascii=False)
         while self.done in self.waiting:
@@ -70,7 +70,7 @@ class Answers:
         self.file.flush()
 
     def close(self) -> None:
-        """All are there: the file gets its name. Otherwise what is there waits for the next time."""
+        """Close the file: rename it to its final name if all answers are written, otherwise keep it for resuming."""
         self.file.close()
         if self.done == self.total:
             self.part.replace(self.out)

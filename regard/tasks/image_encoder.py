@@ -211,7 +211,7 @@ def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> An
     for name, own in (("size", preprocessing.shortest or preprocessing.target), ("channels", preprocessing.channels)):
         value = getattr(data, name)
         if name in test.named and value is not None and own not in (value, (value, value)):
-            raise ValueError(f"{test.run} says itself how images are read; leave out --data.{name}")
+            raise ValueError(f"{test.run} has its own preprocessing; leave out --data.{name}")
     known = same_file(data.source, test.own.source) or test.named & {"valid", "test"}
     if test.named & set(data.own) and not known:
         images = data.read(data.source, preprocessing=preprocessing, **options)

@@ -38,7 +38,7 @@ UNSETTLED = ("�", "")
 """The texts of a byte token and of a special token, which is left out of a text, also amid the bytes of a character."""
 DRAFT = Option(name="propose", kind=object, help="Drafts tokens ahead; the text stays the same.")
 LLAMA2C: dict[str, Any] = {"bos": 1, "eos": 1, "ends": [1], "pad": None, "forbidden": [], "prompt_end": ""}
-"""Its stories begin with <s>, and a second one begins the next story."""
+"""Decoding defaults of llama2.c models: <s> begins a text, and a second one ends it."""
 
 
 @register_task("generate")
@@ -255,7 +255,7 @@ class LanguageModel(EngineTask, TextTask):
         if not self.chats:
             raise ValueError("this model has no chat template, so it was not trained to answer; let it continue texts")
         ends = {"assistant": "\n"}
-        text = "".join(f"{one['content']}{ends.get(one['role'], self.prompt_end)}" for one in messages)
+        text = "".join(f"{message['content']}{ends.get(message['role'], self.prompt_end)}" for message in messages)
         return self.fitting([*self.front, *self.tokenizer.encode(text)])
 
     @torch.inference_mode()
@@ -315,7 +315,8 @@ class LanguageModel(EngineTask, TextTask):
 
 
 def front_of(tokenizer: Tokenizer) -> list[int]:
-    """The special tokens that a published model begins every text with; models trained here have none."""
+    """Return the ids of the special tokens that a published model begins every text with; none for models trained
+    here."""
     if tokenizer.inner.post_processor is None:
         return []
     framed = tokenizer.frame(["a"])[0]

@@ -1,4 +1,4 @@
-"""The front door: a directory (or a name on the Hub) becomes an object that does what its model was trained for."""
+"""Loading of models: from a directory, or a name on the Hub, to a task."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ Quantize = Literal["none", "int8", "int4"]
 
 
 def task_of(path: Path, model: Any) -> type[Task]:
-    """The class that does what a model was trained for: the family, or its config, names it."""
+    """Return the task class of a model, as named by its family or its config."""
     name = getattr(model, "task", None)
     if name is None:
         family = models.name_of(type(model))

@@ -132,7 +132,7 @@ def pixel_scores(model: Any, pixels: PixelTokenizer, images: LabelledImages, kno
 
 
 def histogram_nats(known: np.ndarray, ids: np.ndarray, pixels: PixelTokenizer) -> float:
-    """The mean cross-entropy of a pixel under its own histogram; every colour is counted half a time more."""
+    """Return the mean cross-entropy of pixels under their own histogram, with add-half smoothing."""
     positions = np.arange(len(pixels))
     counts = np.full((len(pixels), pixels.colours), 0.5)
     np.add.at(counts, (np.broadcast_to(positions, known.shape), known), 1)

@@ -111,13 +111,13 @@ class ObjectDetector(ImageEncoder):
 
 
 def detection_scores(
-    found: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
+    detections: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
     names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
+    """Return average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
 
-    `labels` (numbers of `names`) and `boxes` (left, top, right, bottom) are what each picture really shows; what is
-    found in its `crowds`, labels and boxes too, counts neither way.
+    `labels` (indices into `names`) and `boxes` (left, top, right, bottom) are the true objects of each image;
+    detections inside its `crowds` (labels and boxes) are ignored.
     """
     try:
         from pycocotools.coco import COCO
@@ -146,8 +146,8 @@ def detection_scores(
     truth = COCO()
     truth.dataset = {
         "info": {},
-        "images": [{"id": image} for image in range(len(found))],
-        "annotations": [one | {"id": number} for number, one in enumerate(wanted, 1)],
+        "images": [{"id": image} for image in range(len(detections))],
+        "annotations": [detection | {"id": number} for number, detection in enumerate(wanted, 1)],
         "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
     }
     with contextlib.redirect_stdout(io.StringIO()):  # it tells what it does
@@ -160,4 +160,4 @@ def detection_scores(
         judge.accumulate()
         judge.summarize()
     ap, ap50, ap75 = (round(100 * max(0.0, float(value)), 2) for value in judge.stats[:3])
-    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(found)}
+    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(detections)}

@@ -93,7 +93,7 @@ class PixelModel(EngineTask):
         return [[front, *several, whole] for front, several, whole in zip(fronts, completed, arrays, strict=True)]
 
     def paint(self, count: int = 1, *, sampling: Sampling | None = None) -> np.ndarray:
-        """Whole images, generated from the start: uint8 (count, rows, columns, channels)."""
+        """Generate whole images from the start token: uint8 (count, rows, columns, channels)."""
         return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
 
     @property

@@ -1,4 +1,4 @@
-"""One input of a model, ready to be looked into: `task.read("a text")` returns it for every task.
+"""One input of a model, prepared for views and explanations: `task.read("a text")` returns it for every task.
 
 Views, explanations, the page and the latent space all work on a `Prepared` and know no family and no task: it has the
 tensors that the model takes, the token sequences that layers attend from and to, the rows of logits with the names of
@@ -21,11 +21,11 @@ from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.stack import Stack
 
 MOST_OUTPUTS = 64
-"""Of a longer sequence only the last outputs are explained."""
+"""The most outputs that are explained; of a longer sequence, the last ones."""
 AHEAD = 16
-"""Tokens that a language model is asked to go on with."""
+"""Number of tokens that a language model generates after a prompt."""
 SURE = 0.5
-"""Probability from which a detector's query has found an object."""
+"""Probability above which a detector's query counts as a detected object."""
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class TokenSequence:
     name: str
     title: str
     tokens: list[str]
-    """A readable label of each."""
+    """A readable label of each token."""
     ids: list[int] | None = None
     prefix: int = 0
     """Special tokens in front of the first token of the text, or of the first patch."""
     grid: PatchGrid | None = None
     """The patches of an image, which stand behind the prefix."""
     segments: list[int] | None = None
-    """Which text of a pair each token belongs to."""
+    """Index of the text of a pair that each token belongs to."""
     spans: list[tuple[int, int] | None] | None = None
     """The characters of the first text that each token stands for; None for special tokens."""
     text: str = ""
@@ -72,7 +72,7 @@ class Generation:
     room: int
     """Tokens that fit behind the prefix."""
     ahead: int | None = None
-    """Tokens to write unless more are asked for (none: as many as fit)."""
+    """Number of tokens to generate by default (none: as many as fit)."""
     ends: Sequence[int] = ()
     forbidden: Sequence[int] = ()
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Generation:
 
     @torch.inference_mode()
     def write(self, model: Any, most: int | None = None) -> list[int]:
-        """Greedy tokens behind the prefix, an end among them; hooks on the model's layers are called."""
+        """Generate tokens greedily after the prefix, EOS included; hooks on the model's layers are called."""
         most = min(self.room, most or self.ahead or self.room)
         ids: list[int] = []
         if most < 1:
@@ -99,7 +99,7 @@ class Generation:
 
 @dataclass(kw_only=True)
 class Prepared:
-    """One input as a model takes it, and all that is to be known about its outputs."""
+    """One input in the form that a model takes, with descriptions of its tokens, its logits and its outputs."""
 
     model: Any
     inputs: dict[str, Tensor]
@@ -113,11 +113,11 @@ class Prepared:
     row_sequence: int | None = 0
     """The sequence with a row of logits for each token; None where rows are about the whole input."""
     choose: "Callable[[Prepared], Outputs] | None" = None
-    """Which outputs are explained (none: the most probable column of each row)."""
+    """Function that selects the outputs to explain (none: the most probable column of each row)."""
     labels: Sequence[str] = ()
     """The names of the columns of logits, if there are few."""
     tokenizer: Any = None
-    """It names the columns where they are its vocabulary."""
+    """The tokenizer that names the columns, where they are its vocabulary."""
     embed: Callable[[dict[str, Tensor]], Float[Tensor, "B D"]] | None = None
     """From inputs to the model's own vector of each, if it was trained to give one."""
     generation: Generation | None = None
@@ -137,7 +137,7 @@ class Prepared:
     request: dict[str, Any] = field(default_factory=dict)
     """The input as it was given, for JSON."""
     details: Callable[[Float[Tensor, "P V"]], dict[str, Any]] = lambda logits: {}
-    """From logits to other data of the answer, such as boxes."""
+    """Function from logits to further data of the answer, such as boxes."""
     traceable: bool = True
     """Whether the outputs can be traced back to tokens; otherwise only heads are ablated."""
     chosen: Outputs | None = None
@@ -148,14 +148,14 @@ class Prepared:
 
     @property
     def tokens(self) -> list[str]:
-        """The labels of what is read: a text, a source, or patches."""
+        """The labels of the tokens, or patches, of the first sequence."""
         return self.sequences[0].tokens
 
     def sides(self, layer: str, kind: str) -> tuple[int, int]:
-        """The sequences that an attention layer's queries and keys are; `kind` is that of `regard.look`."""
+        """Return the indices in `sequences` of a layer's queries and keys; `kind` is that of `regard.look`."""
         if layer in self.grids:
             grids = self.grids[layer]
-            shapes = [(one.grid, one.prefix) for one in self.sequences]
+            shapes = [(sequence.grid, sequence.prefix) for sequence in self.sequences]
             return shapes.index((grids.queries, grids.prefix)), shapes.index((grids.keys, grids.prefix))
         own = len(self.sequences) - 1
         return {"encoder": (0, 0), "decoder": (own, own)}.get(kind, (own, 0))
@@ -173,12 +173,12 @@ class Prepared:
         """Whether every layer has the same tokens, so that their weights can be multiplied."""
         if self.grids:
             own = self.sequences[0].grid
-            return all(one.queries == one.keys == own and one.windows is None for one in self.grids.values())
+            return all(layer.queries == layer.keys == own and layer.windows is None for layer in self.grids.values())
         return bool(parts.stacks(self.model))
 
     @property
     def explanations(self) -> list[str]:
-        """The ways to explain outputs that there are for this model and input."""
+        """The names of the explanations that are available for this model and input."""
         if not parts.attention_layers(self.model) or self.answers == "next" and self.row_sequence == 0 and self.grids:
             return []
         if not (self.traceable and self.uniform):
@@ -199,20 +199,21 @@ class Prepared:
             return ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
         boxes = ["queries", "boxes"] if self.answers == "boxes" else []
         own = boxes or (["words"] if self.generation and self.row_sequence else [])
-        windows = ["windows"] if any(one.windows is not None for one in self.grids.values()) else []
+        windows = ["windows"] if any(layer.windows is not None for layer in self.grids.values()) else []
         return list(dict.fromkeys([*own, *(["heads", "rollout"] if self.grids else []), *windows, *self.explanations]))
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
     @cached_property
     def direction(self) -> Float[Tensor, "D"]:
-        """The direction in which an encoder's vector points."""
+        """The encoder's vector for this input, normalised to length 1."""
         with torch.no_grad():
             vector = self.run(self.inputs)[0, 0]
         return vector / vector.norm()
 
     def logits(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B P V"]:
-        """Rows of logits; of an encoder one number, how far its vector points to where it points now."""
+        """Return rows of logits; for an encoder one number, the product of its vector with the direction of the
+        unchanged input's."""
         rows = self.run(self.inputs if inputs is None else inputs)
         return (rows @ self.direction)[..., None] if self.answers == "vector" else rows
 
@@ -255,7 +256,7 @@ class Prepared:
         """This input with fewer outputs to explain: the one `at` a position, or the last for another token or label."""
         every = self.outputs
         if self.log_probabilities().isnan().any():
-            raise ValueError("the model's answer is no number: its weights are broken; train it again")
+            raise ValueError("the model's output is NaN: its weights are damaged; train it again")
         count = len(every.rows)
         if at is not None and not -count <= at < count:
             raise ValueError(f"no output {at}: there are {count}, 0 to {count - 1}")
@@ -289,7 +290,8 @@ class Prepared:
 
 
 def best_columns(prepared: Prepared) -> Outputs:
-    """The most probable column of each row; a row that belongs to no token is read from the first, or from all."""
+    """Return the most probable column of each row; a row without a token of its own is attributed to the first
+    token."""
     columns = prepared.logits()[0].argmax(-1).tolist()
     rows, length = list(range(len(columns))), len(prepared.sequences[prepared.row_sequence or 0])
     if prepared.row_sequence is not None:
@@ -298,12 +300,12 @@ def best_columns(prepared: Prepared) -> Outputs:
 
 
 def first_token(length: int) -> Float[Tensor, "1 T"]:
-    """A readout from the first of `length` positions."""
+    """Return readout weights that select the first of `length` positions."""
     return torch.eye(length)[:1]
 
 
 def all_tokens(length: int) -> Float[Tensor, "1 T"]:
-    """A readout from `length` positions, evenly."""
+    """Return readout weights that average over `length` positions."""
     return torch.full((1, length), 1 / length)
 
 

@@ -1,4 +1,4 @@
-"""Images as encoders, detectors, captioners, pixel models and matchers read them, ready to be looked into."""
+"""Prepared images for encoders, detectors, captioners, pixel models and image–text matchers."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from regard.tasks.prepared import (
 from regard.tasks.prepared_text import Target, continued
 
 MOST_CELLS = 8192
-"""Cells of an image, with the tokens in front of them."""
+"""The most tokens of an image, its special tokens included."""
 
 
 def pixels_of(task: Any, image: Any) -> tuple[np.ndarray, Tensor]:
@@ -39,9 +39,9 @@ def check_images(task: Any, images: tuple[Any, ...], target: Any = None, kept: i
     """Raise an error if this is not one image, or if there is more beside it than the task reads."""
     family = type(task.model).__name__
     if len(images) != 1:
-        raise ValueError(f"a {family} looks at one image at a time, got {len(images)}; call it once for each")
+        raise ValueError(f"a {family} reads one image at a time, got {len(images)}; call it once for each")
     if kept is not None:
-        raise ValueError(f"only the text of a language model is cut, and a {family} is none; leave out kept")
+        raise ValueError(f"kept is for language models, and a {family} is none; leave it out")
     if target:
         raise ValueError("only a translator has a --target; leave it out")
 
@@ -50,14 +50,14 @@ def image_sequence(size: tuple[int, ...], cells: PatchGrid, prefix: int, first: 
     """The tokens in front of an image's cells, and the cells."""
     rows, columns = cells.grid
     if prefix + len(cells) > MOST_CELLS:
-        raise ValueError(f"the image has {rows} × {columns} patches, too many to look at; give a smaller one")
+        raise ValueError(f"the image has {rows} × {columns} patches, too many to show; give a smaller one")
     front = [first, *(f"[{number}]" for number in range(2, prefix + 1))][:prefix]
     title = f"{rows} × {columns} patches of {cells.cell} × {cells.cell} pixels"
     return TokenSequence("image", title, [*front, *cells.labels], grid=cells, prefix=prefix)
 
 
 def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
-    """The fields of a `Prepared` that say how the layers of an image tower see an image of that size."""
+    """Return the fields of a `Prepared` that describe the grids of the layers of an image tower."""
     tower, patches = parts.image_tower(model), parts.patch_grid(model, (size[0], size[1]))
     own = set(parts.attention_layers(tower).values())
     names = [name for name, kernel in parts.attention_layers(model).items() if kernel in own]
@@ -70,7 +70,7 @@ def grid_fields(model: Any, size: tuple[int, ...]) -> dict[str, Any]:
 def read_images(
     task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """An image as an encoder reads it: every grid that its layers see is a sequence."""
+    """Prepare an image for an encoder; every grid of its layers is a sequence."""
     check_images(task, images, target, kept)
     model, answers, (bytes_, pixels) = task.model, task.output, pixels_of(task, images[0])
 
@@ -141,7 +141,8 @@ def read_captioned(
 def read_colours(
     task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """An image as the pixels that a model paints; `target` colours follow its upper half, then the model's own."""
+    """Prepare an image as a pixel model reads it; `target` colours replace its lower half, followed by generated
+    ones."""
     check_images(task, images, isinstance(target, str), kept)
     model, size = task.model, task.pixels
     ids = [size.start, *size.encode(task.arrays(images))[0].tolist()]
@@ -162,7 +163,7 @@ def read_colours(
     return Prepared(
         model=model, inputs={"ids": torch.tensor([ids])}, sequences=[sequence], image=bytes_, fixed=fixed,
         run=lambda inputs: model(**inputs)[:, :-1],  # behind the last pixel nothing comes
-        labels=grey if size.channels == 1 else ["#" + bytes(one).hex() for one in colours],
+        labels=grey if size.channels == 1 else ["#" + bytes(colour).hex() for colour in colours],
         forbidden=(size.start,), details=lambda logits: {"row": fixed - 1}, request={"target": ids[fixed:]},
         generation=Generation(prefix=ids, room=0), grids=dict.fromkeys(parts.attention_layers(model), grids),
     )  # fmt: skip
@@ -173,13 +174,13 @@ def read_matched(
 ) -> Prepared:  # fmt: skip
     """An image and texts that it is compared with, or either alone; of several texts the first is looked into."""
     model, tokenizer = task.model, task.tokenizer
-    images = [one for one in inputs[:1] if not isinstance(one, str) or is_image(one)]
+    images = [item for item in inputs[:1] if not isinstance(item, str) or is_image(item)]
     texts = list(inputs[len(images) :])
     tokens: dict[str, Tensor] = {}
     if texts:
         framed = tokenizer.frame(texts, max_len=model.config.max_len)
-        tokens = {"ids": pad([one.ids for one in framed], tokenizer.pad or 0)}
-        tokens["lengths"] = torch.tensor([len(one) for one in framed])
+        tokens = {"ids": pad([item.ids for item in framed], tokenizer.pad or 0)}
+        tokens["lengths"] = torch.tensor([len(item) for item in framed])
         ids = framed[0].ids
         text = TokenSequence("text", "Text", tokenizer.pieces(ids), ids, text=texts[0])
     if not images and texts:

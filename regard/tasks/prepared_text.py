@@ -1,4 +1,4 @@
-"""Texts as encoders, language models and translators read them, ready to be looked into."""
+"""Prepared texts for encoders, language models and translators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from regard.tasks.prepared import (
 )
 
 LONGEST = 2048
-"""Tokens of a source, for a model that does not say."""
+"""The most tokens of a source text, for a model without a limit of its own."""
 Target = str | Sequence[int] | None
 
 
@@ -32,13 +32,13 @@ def check_texts(task: Any, texts: Sequence[Any], most: int, target: Any = None, 
     family = type(task.model).__name__
     if not 1 <= len(texts) <= most:
         unit = "text or pair" if most > 1 else "text"
-        raise ValueError(f"a {family} looks at one {unit} at a time, got {len(texts)}; call it once for each")
+        raise ValueError(f"a {family} reads one {unit} at a time, got {len(texts)}; call it once for each")
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"a {family} reads texts, got an image; choose an image model, such as a vit")
     if target:
         raise ValueError("only a translator has a --target; leave it out")
     if kept is not None:
-        raise ValueError(f"only the text of a language model is cut, and a {family} is none; leave out kept")
+        raise ValueError(f"kept is for language models, and a {family} is none; leave it out")
 
 
 def read_encoder(
@@ -121,7 +121,7 @@ def choose_of_encoder(prepared: Prepared, mask: int | None) -> Outputs:
 def read_prompt(
     task: Any, *texts: str, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """A text as a language model reads it, with `target` tokens behind it, or behind the first ones that are `kept`."""
+    """Prepare a text for a language model, followed by `target` tokens; `kept` cuts the text to its first tokens."""
     check_texts(task, texts, 1, isinstance(target, str))
     model, tokenizer, (text,) = task.model, task.tokenizer, texts
     front, target = list(task.front), check_tokens(model, list(target or ()))  # type: ignore[arg-type]
@@ -188,7 +188,8 @@ def continued(
     task: Any, context: dict[str, Tensor], read: TokenSequence, written: TokenSequence, start: Sequence[int],
     target: Target, *, most: int, own: Any, request: dict[str, Any], **fields: Any,
 ) -> Prepared:  # fmt: skip
-    """A context, and a decoder's output behind its `start`: the `target`, else its own, greedy or from `own()`."""
+    """Prepare a context and a decoder's output after `start`: the `target`, else its own output, greedy or from
+    `own()`."""
     model, tokenizer, forbidden = task.model, task.tokenizer, task.generation["forbidden"]
     ends = list(ends_of(task.generation["eos"]))
     output = tokenizer.encode(target) if isinstance(target, str) else target

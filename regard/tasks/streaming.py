@@ -82,8 +82,7 @@ def overlap(text: str, stop: str) -> int:
 
 
 class Engine(decode.Engine):
-    """An engine for what `regard.load` returns: prompts may be texts, and generated tokens have their text. Built with
-    a model alone, it knows token ids only."""
+    """An engine for the result of `regard.load`: prompts may be texts, and generated tokens have their text."""
 
     def __init__(self, task: Any, **options: Any) -> None:
         """`options` are those of `regard.decode.Engine`: max_batch, memory, page, chunk, queue, threads, fast."""
@@ -94,7 +93,7 @@ class Engine(decode.Engine):
         """Return the generated text for each prompt; `options` are those of the task's `request`."""
         check_list("prompts", prompts)
         tickets = self.serve(self.request(prompt, row=row, **options) for row, prompt in enumerate(prompts))
-        return [TokenStream(one, self.task).text(one.result()[0].ids, whole=True) for one in tickets]
+        return [TokenStream(ticket, self.task).text(ticket.result()[0].ids, whole=True) for ticket in tickets]
 
     def write(self, request: Request) -> Iterator[Token]:
         """Yield the tokens of one request as they are generated."""

@@ -122,7 +122,7 @@ class TextEncoder(TextTask):
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
-        """Vectors of length 1 for whatever the model reads: texts here."""
+        """Return vectors of length 1 of texts; subclasses may read other inputs."""
         return self.embed(items)
 
     read = read_encoder

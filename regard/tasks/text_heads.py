@@ -227,7 +227,7 @@ class EntityTagger(TextEncoder):
 
 
 def first_tokens(framed: Framed) -> dict[int, list[int]]:
-    """The tokens of each word of a text; a word is labelled by its first."""
+    """Return the indices of the tokens of each word of a text; a word is labelled by its first token."""
     words: dict[int, list[int]] = {}
     for token, word in enumerate(framed.words):
         if word is not None:
@@ -309,7 +309,7 @@ class QuestionAnswerer(TextEncoder):
         )
 
     def answer_one(self, question: str, passage: str) -> Answer:
-        """The best span of all windows of the passage, unless every window prefers none at all."""
+        """Return the best span of all windows of the passage; none if every window prefers no answer."""
         framed = self.tokenizer.frame_windows(question, passage, self.context, min(STRIDE, self.context // 4))
         best, nothing = Answer(None, 0, 0, 0.0), 1.0
         for window, logits in zip(framed, self.logits(framed), strict=True):

@@ -25,7 +25,7 @@ from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
 
 TEST_EXAMPLES = 1000
-"""Embedded pairs that are scored."""
+"""Number of embedded pairs that are scored."""
 LONGEST_SOURCE = 2048
 """The most tokens of a source text, by default."""
 
@@ -125,7 +125,7 @@ class Translator(EngineTask, TextTask):
                 return
             row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
             pairs = zip(written, ticket.hypotheses, strict=True)
-            results[row] = [Translation(text, one.score, tuple(one.ids)) for text, one in pairs]
+            results[row] = [Translation(text, hypothesis.score, tuple(hypothesis.ids)) for text, hypothesis in pairs]
             if each is not None:
                 each(row, results[row])
 

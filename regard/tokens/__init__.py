@@ -1,4 +1,4 @@
-"""Raw examples to ids, patches, frames and nodes, and back."""
+"""Tokenizers: texts to ids and back, pixels to ids, and the special tokens around a text."""
 
 from regard.tokens.corpus import read_chunks
 from regard.tokens.frame import Framed

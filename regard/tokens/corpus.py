@@ -77,8 +77,8 @@ def _cut_at_spaces(blocks: Iterable[str]) -> Iterator[str]:
     rest = ""
     for block in blocks:
         text = rest + block
-        found = LAST_BREAK.match(text)
-        cut = found.end() if found else len(text)
+        match = LAST_BREAK.match(text)
+        cut = match.end() if match else len(text)
         rest = text[cut:]
         yield text[:cut]
     if rest:

@@ -22,10 +22,10 @@ def export_tokenizer(tokenizer: Tokenizer, directory: Path, *, frame: Frame, max
     inner = tokenizers.Tokenizer.from_str(tokenizer.inner.to_str())
     bos, eos = tokenizer.names.get("bos"), tokenizer.names.get("eos")
     if inner.post_processor is None and frame != "none" and bos and eos:
-        one = f"{bos} $A {eos}" if frame == "both" else f"$A {eos}"
+        single = f"{bos} $A {eos}" if frame == "both" else f"$A {eos}"
         inner.post_processor = TemplateProcessing(
-            single=one,
-            pair=f"{one} $B:1 {eos}:1",
+            single=single,
+            pair=f"{single} $B:1 {eos}:1",
             special_tokens=[(name, inner.token_to_id(name)) for name in (bos, eos)],
         )
     named = {f"{role}_token": name for role, name in tokenizer.names.items() if name}
@@ -34,5 +34,5 @@ def export_tokenizer(tokenizer: Tokenizer, directory: Path, *, frame: Frame, max
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_len} | named
     text = inner.to_str(pretty=True)
     write_atomically(directory / "tokenizer.json", lambda draft: draft.write_text(text, encoding="utf-8"))
-    told = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(directory / "tokenizer_config.json", lambda draft: draft.write_text(told, encoding="utf-8"))
+    content = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(directory / "tokenizer_config.json", lambda draft: draft.write_text(content, encoding="utf-8"))

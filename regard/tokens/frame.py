@@ -45,7 +45,7 @@ class Part(NamedTuple):
         return Part(self.ids[start:end], self.offsets[start:end], self.words[start:end])
 
     def moved(self, places: Sequence[int] | None) -> "Part":
-        """The tokens with offsets into another version of the text."""
+        """Return the tokens with offsets into the original text, given the index of each character there."""
         return self if places is None else self._replace(offsets=[(places[a], places[b]) for a, b in self.offsets])
 
 
@@ -75,7 +75,7 @@ class Framer:
         spans = [_trimmed(text, start, end) for start, end in encoding.offsets]
         if self.splits:
             return Part(encoding.ids, spans, [word or 0 for word in encoding.word_ids])
-        ends = [found.end() for found in re.finditer(r"\S+", text)]
+        ends = [piece.end() for piece in re.finditer(r"\S+", text)]
         return Part(encoding.ids, spans, [bisect_right(ends, start) for start, _ in spans])
 
     def room(self, sides: int, max_len: int | None) -> int | None:
@@ -100,7 +100,7 @@ class Framer:
 
 
 def fit(parts: Sequence[Part], room: int | None) -> list[Part]:
-    """Parts that together have at most `room` tokens: the longer one is cut first, then both alike."""
+    """Cut parts to at most `room` tokens together: the longer one first, then both equally."""
     if room is None:
         return list(parts)
     if len(parts) == 1:
@@ -118,7 +118,8 @@ def windows(part: Part, size: int, overlap: int) -> list[Part]:
 
 
 def translate(text: str, names: Sequence[str], own: str) -> tuple[str, list[int] | None]:
-    """A text with other names of a token replaced by its own, and for each new character the index of the old one."""
+    """Return the text with alternative names of a token replaced by its own, and the original index of each
+    character."""
     others = [re.escape(name) for name in names if name != own]
     pieces = re.split(f"({'|'.join(others)})", text)
     if len(pieces) == 1:

@@ -10,7 +10,7 @@ from regard.files import write_atomically
 
 PIXELS = "pixels.json"
 MOST = 1 << 16
-"""Colours of the largest palette."""
+"""Most colours of a palette."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ class PixelTokenizer:
 
     @property
     def colours(self) -> int:
-        """Colours of the palette."""
+        """Number of colours in the palette."""
         return self.levels**self.channels
 
     @property
@@ -51,11 +51,11 @@ class PixelTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The colours and the start token."""
+        """Number of ids: the colours and the start token."""
         return self.colours + 1
 
     def __len__(self) -> int:
-        """Tokens of an image."""
+        """Return the number of tokens of an image."""
         return self.rows * self.columns
 
     def encode(self, images: np.ndarray) -> np.ndarray:

@@ -34,30 +34,30 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """The settings of one kind of published models."""
+    """Tokenizer settings of a family of published models."""
 
     read: Callable[["Source"], tuple[tokenizers.Tokenizer, list[str]]]
-    """Builds the tokenizer from the files, with the names of its special tokens."""
+    """Function that builds the tokenizer from its files; returns it with the names of its special tokens."""
     names: Mapping[str, str]
-    """The special token of each role, where the settings name no other."""
+    """Default special token of each role."""
     single: str = "$A"
     """The frame of one text; a role in braces is its special token."""
     pair: str = "$A $B:1"
     """The frame of two texts; `:1` marks the second segment."""
     ends: tuple[bool, bool] | None = None
-    """Whether each text gets a `bos` and an `eos`, for models that leave it to the settings."""
+    """Whether BOS and EOS are added to each text, for families where `tokenizer_config.json` decides."""
     mask_strips: bool = False
     """Whether the mask token includes the space before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A directory with its settings, and the options of reading it."""
+    """A checkpoint directory with its tokenizer settings and the options for reading it."""
 
     directory: Path
     settings: Settings
     names: Mapping[str, str]
-    """The special token of each role."""
+    """The special token of each role, such as "bos" or "unk"."""
     target: bool = False
     """Whether the target language is read, where there are two."""
 
@@ -73,13 +73,14 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 
 def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
-    """The tokenizer of a directory without `tokenizer.json`, and the settings with all that its family implies."""
+    """Build the tokenizer of a directory without `tokenizer.json`; return it with the settings that its family
+    implies."""
     settings = read_settings(directory)
     family = _family(directory, settings)
-    given = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
-    source = Source(directory=directory, settings=settings, names={**family.names, **given}, target=target)
+    named = {role: _content(settings[f"{role}_token"]) for role in ROLES if settings.get(f"{role}_token")}
+    source = Source(directory=directory, settings=settings, names={**family.names, **named}, target=target)
     inner, special = family.read(source)
-    _add_tokens(inner, source, [*special, *given.values()], source.names.get("mask") if family.mask_strips else None)
+    _add_tokens(inner, source, [*special, *named.values()], source.names.get("mask") if family.mask_strips else None)
     single, pair = family.single, family.pair
     if family.ends:
         bos, eos = (

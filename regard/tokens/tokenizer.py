@@ -269,7 +269,7 @@ class Tokenizer:
         return partial(Tokenizer, names=self.names, parse_special=self.parse_special), (self.inner,)
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
-        """The ids themselves; an error for an id that the library would silently pass over."""
+        """Return the ids; raise an error for an id outside the vocabulary, which the library would skip silently."""
         for id in (min(ids), max(ids)) if len(ids) else ():
             if not 0 <= id < self.vocab_size:
                 raise ValueError(f"id {id} is outside the vocabulary of {self.vocab_size}; use its own tokenizer")

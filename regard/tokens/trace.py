@@ -110,7 +110,7 @@ def _learned(text: str, tokenizer: Tokenizer) -> Trace:
         pair, symbols = (show(left), show(right)), tuple(map(show, chain(*words)))
         steps.append(Step(pair=pair, symbol=show(left + right), count=count, rank=rank, symbols=symbols))
     if list(chain(*words)) != inner.encode(text, add_special_tokens=False).tokens:
-        raise ValueError("this tokenizer does more than merge pairs; a trace of its merges would not be its answer")
+        raise ValueError("this tokenizer does more than merge pairs; its merges alone do not give its tokens")
     return Trace(initial=initial, steps=tuple(steps))
 
 

@@ -1,1 +1,1 @@
-"""The training loop and what it needs."""
+"""The training loop: configuration, optimizers, schedules, checkpoints and progress."""

@@ -28,7 +28,7 @@ from regard.train.schedule import SCHEDULES, peak_rate
 
 @runtime_checkable
 class Stream(Protocol):
-    """An endless source of batches that can start at any batch of any epoch."""
+    """Interface of an endless source of batches that can start at any batch of any epoch."""
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]: ...
 
@@ -215,7 +215,7 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """Every complete row; a run that was killed may have left half of one."""
+    """Return every complete row of metrics.jsonl; the last one may be cut short."""
     rows = []
     for text in path.read_text().splitlines():
         try:

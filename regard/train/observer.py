@@ -12,7 +12,7 @@ Note = tuple[Row, str]
 
 
 class Observer:
-    """Callbacks of the loop, in their order within a step; a subclass overrides those it needs."""
+    """Callbacks of the training loop, in their order within a step; a subclass overrides those it needs."""
 
     def resume(self, rows: list[Row]) -> None:
         """Called once before the first step, with the rows that an interrupted run has written so far."""

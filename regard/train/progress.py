@@ -5,7 +5,7 @@ import time
 
 
 class Line:
-    """Progress of a run or another long command on stderr."""
+    """A progress line on stderr for a run or another long command."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet, self.terminal = quiet, sys.stderr.isatty()

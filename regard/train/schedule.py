@@ -23,7 +23,7 @@ def peak_rate(config: TrainConfig, model: Any) -> float:
 
 
 def warm(step: int, warmup: int) -> float:
-    """The factor of a linear warm-up."""
+    """Return the factor of a linear warm-up."""
     return min(1.0, step / max(1, warmup))
 
 

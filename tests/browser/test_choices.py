@@ -73,7 +73,7 @@ def test_another_token_inside_the_text_cuts_it_there_and_goes_on(look, page_of):
     expect(bars(page).first).to_be_enabled()
     with pytest.raises(ValueError, match=f"keep 1 to {len(there.prepared.sequences[-1].ids)}"):
         page_of("gpt", TEXT, kept=99)
-    with pytest.raises(ValueError, match="only the text of a language model is cut"):
+    with pytest.raises(ValueError, match="kept is for language models"):
         page_of("translate", TEXT, kept=2)
 
 

@@ -126,7 +126,7 @@ def test_the_command():
         (["resnet-50", "--length", "3"], "reads images"),
         (["resnet-50", "--training"], "reads images"),
         (["lr-net-50", "--share", "0"], "share=0 must be at least 1"),
-        (["lr-net-50", "--kernel-size", "4"], "kernel_size=4 has no centre; use 5"),
+        (["lr-net-50", "--kernel-size", "4"], "kernel_size=4 must be odd; use 5"),
         (["lr-net-50", "--blocks", "3,4"], "need an entry a stage"),
         (["lr-net-50", "--blocks", "3,0,2,1"], "must all be at least 1"),
         (["lr-net-50", "--transform", "later"], "transform takes after|before|none"),

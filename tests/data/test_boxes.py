@@ -98,7 +98,7 @@ def test_voc(tmp_path):
         (dict(annotations=[{"id": 5, "image_id": 8, "category_id": 1, "bbox": [0, 0, 1, 1]}]),
          "annotation 5: image_id 8 is none of the images"),
         (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 2, "bbox": [0, 0, 1, 1]}]),
-         "annotation 5: category_id 2 is none of the categories"),
+         "annotation 5: category_id 2 is no category"),
         (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1, "bbox": [0, 0, 1]}]),
          "annotation 5: a box is four numbers, got"),
         (dict(annotations=[{"id": 5, "image_id": 7, "category_id": 1}]), "annotation 5: a box is four .*, got None"),

@@ -162,7 +162,7 @@ def test_what_can_never_be_served_is_refused_and_nobody_notices(case, request_, 
         (dict(prompt=[], max_len=3), "the prompt has no tokens"),
         (dict(prompt=[1], max_len=0), "max_len=0 must be at least 1"),
         (dict(prompt=[1], max_len=3, beams=2, n_best=3), "n_best=3 is not between 1 and beams=2"),
-        (dict(prompt=[1], max_len=3, beams=2, sampling=Sampling()), "beams take the best"),
+        (dict(prompt=[1], max_len=3, beams=2, sampling=Sampling()), "beam search is deterministic"),
     ],
 )
 def test_requests_that_mean_nothing(given, message):

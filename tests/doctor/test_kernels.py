@@ -221,7 +221,7 @@ number = 3
         ("my:number", "'my:number' is 3, no Kernel; derive a class from regard.nn.kernels.Kernel"),
         ("my:NoSizes", "my:NoSizes cannot be built: TypeError: NoSizes.__init__() got an unexpected keyword"),
         ("my:Failing", "my:Failing fails in forward: RuntimeError: not yet (my.py, line 16)"),
-        ("my:Wrong", "my:Wrong answers, but wrongly: forward returned Tensor, not (out, weights)"),
+        ("my:Wrong", "my:Wrong returns a wrong output: forward returned Tensor, not (out, weights)"),
         ("my:mine:sharpnes=2", "no setting 'sharpnes'; did you mean 'sharpness'?"),
         ("broken:mine", "module 'broken' cannot be imported: SyntaxError"),
         ("needy:mine", "module 'needy' cannot be imported: ModuleNotFoundError: No module named 'not_there' (needy.py"),

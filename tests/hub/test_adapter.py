@@ -116,7 +116,9 @@ def test_a_tied_output_is_no_head_of_its_own():
 def test_a_base_that_is_gone_or_changed(base):
     _, out = run_of(base)
     away = base.rename(base.with_name("away"))
-    with pytest.raises(ValueError, match=f"{out} holds only what was trained on top of {base}, which is gone; put it"):
+    with pytest.raises(
+        ValueError, match=f"{out} holds only what was trained on top of {base}, which is missing; restore it"
+    ):
         load_model(out)
     away.rename(base)
     tensors = load_file(base / "model.safetensors")
@@ -138,7 +140,7 @@ def test_an_adapter_that_is_damaged_or_of_another_base(base):
     with pytest.raises(ValueError, match="head.out.weight has another shape than config.json asks for"):
         load_model(out)
     save_file({name: value for name, value in tensors.items() if name != "head.out.bias"}, out / ADAPTER)
-    with pytest.raises(ValueError, match="tensor 'head.out.bias' is on one side only; not this base's adapter"):
+    with pytest.raises(ValueError, match="tensor 'head.out.bias' does not match; this is the adapter of another base"):
         load_model(out)
 
 

@@ -48,7 +48,7 @@ def test_wrong_names_and_settings_carry_the_cure(tmp_path):
         draw_figure("position", tmp_path / "x.png")
     with pytest.raises(ValueError, match="has no setting 'shceme'; did you mean 'scheme'"):
         draw_figure("positions", shceme="alibi")
-    with pytest.raises(ValueError, match="leaves no trace of order"):
+    with pytest.raises(ValueError, match="has neither position vectors nor a bias"):
         draw_figure("positions", scheme="none")
     with pytest.raises(ValueError, match="length takes int, got 'long'"):
         draw_figure("masks", length="long")

@@ -224,7 +224,7 @@ def test_outputs_of_every_shape_can_be_moved():
 def test_block_numbers():
     blocks = blocks_of(read_example(texts.writer(), "bank"))
     assert [block_at(blocks, one) for one in (None, 0, -2)] == [1, 0, 0]
-    with pytest.raises(ValueError, match="no block 2: the model reads with 2, 0 to 1"):
+    with pytest.raises(ValueError, match="no block 2: the model has 2, 0 to 1"):
         block_at(blocks, 2)
 
 

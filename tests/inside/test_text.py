@@ -100,7 +100,7 @@ def test_what_is_shown_is_data_lines_and_a_picture(tmp_path):
 def test_what_cannot_be_drawn_says_why(tmp_path):
     with pytest.raises(ValueError, match="a figure ends in"):
         show_heads(encoder().read(TEXTS[0]))[1](tmp_path / "x.gif")
-    with pytest.raises(ValueError, match="a GPT looks at one text at a time, got 2"):
+    with pytest.raises(ValueError, match="a GPT reads one text at a time, got 2"):
         writer().read(TEXTS[0], TEXTS[1])
     with pytest.raises(ValueError, match="a GPT has one kind of attention; leave out --kind"):
         show_heads(writer().read(TEXTS[0]), kind="cross")

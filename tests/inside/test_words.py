@@ -108,7 +108,7 @@ def test_what_cannot_be_compared_says_why(word, texts, message):
 
 
 def test_a_model_without_blocks_says_so():
-    with pytest.raises(ValueError, match="LSTM has no blocks to look behind"):
+    with pytest.raises(ValueError, match="LSTM has no stack of blocks"):
         compare_word(recurrent(), "bank", THREE)
 
 

@@ -187,7 +187,7 @@ def test_relations_are_weights_and_move_with_the_image():
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [(dict(kernel_size=4), "no centre; use 5"), (dict(stride=0), "stride=0 must be at least 1")],
+    [(dict(kernel_size=4), "must be odd; use 5"), (dict(stride=0), "stride=0 must be at least 1")],
 )
 def test_wrong_sizes_carry_the_cure(wrong, message):
     with pytest.raises(ValueError, match=message):

@@ -161,7 +161,7 @@ def test_what_they_cannot_express(tmp_path):
         export_model(model, tmp_path, eos=7)
     with pytest.raises(ValueError, match=r"stem=\(5, 6\) would have to be \(\)"):
         export_model(CLIP(CLIPConfig(**OURS, stem=(5, 6))), tmp_path, eos=7)
-    for ids, message in (({}, "give the id of that token: eos="), (dict(eos=2), "2 for the largest id")):
+    for ids, message in (({}, "give its id: eos="), (dict(eos=2), "if the id of EOS is 2")):
         with pytest.raises(ValueError, match=message):
             export_model(CLIP(CLIPConfig(**OURS)), tmp_path, **ids)
     assert not list(tmp_path.iterdir())

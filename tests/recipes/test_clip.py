@@ -279,7 +279,7 @@ def test_a_tokenizer_whose_end_others_would_not_find_is_not_converted(capsys, fo
     changes = {"data.images": str(folder / "table.csv"), "data.tokenizer": str(tmp_path / "tokenizer.json")}
     fit(recipe("clip", SMALL | changes), tmp_path / "run", quiet=True)
     assert load(tmp_path / "run").tokenizer.eos == 2
-    assert "use a tokenizer that gives it another" in fails(capsys, "convert", tmp_path / "run", tmp_path / "theirs")
+    assert "use a tokenizer with another one" in fails(capsys, "convert", tmp_path / "run", tmp_path / "theirs")
 
 
 def test_a_published_directory_is_loaded_with_its_words_and_pixels(tmp_path):

@@ -144,7 +144,7 @@ def test_a_whole_run_does_not_need_its_base_any_more(tiny, tmp_path):
     assert load(tmp_path / "all").classify(TEXTS) and Recipe.load(tmp_path / "all" / "recipe.toml").data.base == str(
         base
     )
-    with pytest.raises(ValueError, match=f"holds only what was trained on top of {base}, which is gone; put it back"):
+    with pytest.raises(ValueError, match=f"holds only what was trained on top of {base}, which is missing; restore it"):
         load(tmp_path / "lora")
 
 
@@ -186,7 +186,7 @@ def test_a_tokenizer_that_is_too_large_for_the_model(tiny, tmp_path):
     plan = recipe(
         "classify", tiny.files["classify"] | {"data.base": str(tiny.run("bert")), "data.tokenizer": str(path)}
     )
-    with pytest.raises(ValueError, match=r"large.json has [\d,]+ tokens, the model 3\d\d; use its"):
+    with pytest.raises(ValueError, match=r"large.json has [\d,]+ tokens, the model 3\d\d; use the model's own"):
         job_of(plan, tmp_path)
 
 

@@ -79,7 +79,7 @@ def test_a_checkpoints_own_preparation_is_kept(tmp_path):
 def test_no_other_size_is_scored_in_silence(capsys, tmp_path):
     folder, model = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "model", labels=NAMES)
     asked = ("eval", model, "--data.images", folder)
-    assert "says itself how images are read; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
+    assert "has its own preprocessing; leave out --data.size" in fails(capsys, *asked, "--data.size", 12)
     assert "leave out --data.channels" in fails(capsys, *asked, "--data.channels", 1)
     assert rows(capsys, *asked, "--data.size", 8)[0]["examples"] == 20
 
@@ -134,7 +134,7 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     assert (now.shortest, now.longest, now.mean, now.scale) == (30, 75, how.mean, how.scale)
     capsys.readouterr()
     assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
-    assert "boxes are tuned whole; leave out --tune" in fails(capsys, *on, "--tune", "lora")
+    assert "a detector is always fine-tuned as a whole; leave out --tune" in fails(capsys, *on, "--tune", "lora")
     assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
 
 

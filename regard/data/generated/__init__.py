@@ -1,1 +1,1 @@
-"""The embedded data sets, generated from seeds and from what dependencies carry."""
+"""The embedded data sets, generated from seeds and from the data of installed packages."""

@@ -46,14 +46,14 @@ def documentation_hash() -> str:
 def summaries(split: str) -> list[tuple[str, str]]:
     """(the body of a docstring in one line, its first line): prose of useful lengths; no first line comes twice."""
     _check(split)
-    found: dict[str, tuple[str, str, str]] = {}
+    pairs: dict[str, tuple[str, str, str]] = {}
     for where, pieces in _documents():
         for piece in pieces:
             first, _, body = piece.partition("\n\n")
             body = " ".join(body.split())
             if _is_title(first) and _is_prose(body):
-                found.setdefault(first.casefold(), (where, body, first))
-    return [(body, first) for where, body, first in found.values() if where == split]
+                pairs.setdefault(first.casefold(), (where, body, first))
+    return [(body, first) for where, body, first in pairs.values() if where == split]
 
 
 def _is_title(line: str) -> bool:

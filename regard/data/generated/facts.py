@@ -66,7 +66,7 @@ Spans = dict[str, tuple[int, int]]
 
 
 class _Story:
-    """Facts that share no value by chance, so that every question or comparison has one answer."""
+    """A set of facts without accidentally equal values, so that every question or comparison has one answer."""
 
     def __init__(self, split: str, rng: Sampler) -> None:
         self.split, self.rng = split, rng
@@ -142,17 +142,17 @@ def _question(story: _Story) -> Question:
     for _ in range(rng.below(min(length, 3))):
         facts.append(_distractor(story, facts, rng.of(("twin", "same person", "other"))))
     if rng.below(5):
-        asked = rng.of(tuple(facts))
+        fact = rng.of(tuple(facts))
     else:
-        asked = _distractor(story, facts, rng.of(("twin", "same person")))
+        fact = _distractor(story, facts, rng.of(("twin", "same person")))
     shuffled: list[_Fact | None] = [*facts, *[None] * (length - len(facts))]
     shuffled = sorted(shuffled, key=lambda _: rng.below(1 << 16))
     passage, positions = story.passage(shuffled)
-    slot, question = rng.of(asked.event.questions)
-    question, _ = _fill(question, asked.values)
-    if asked not in facts:
+    slot, question = rng.of(fact.event.questions)
+    question, _ = _fill(question, fact.values)
+    if fact not in facts:
         return Question(question, passage, None, None)
-    begin, end = positions[shuffled.index(asked)][slot]
+    begin, end = positions[shuffled.index(fact)][slot]
     return Question(question, passage, passage[begin:end], begin)
 
 
@@ -167,19 +167,19 @@ def _distractor(story: _Story, facts: list[_Fact], relation: str) -> _Fact:
 
 def _paraphrase(story: _Story) -> Similar:
     rng = story.rng
-    one = story.fact(rng.of(EVENTS))
-    wording, other_wording = rng.of(one.event.wordings), rng.of(one.event.wordings)
-    chance = rng.below(20)
-    if chance < 5:
-        other = story.fact(story.another(one.event))
+    fact = story.fact(rng.of(EVENTS))
+    wording, other_wording = rng.of(fact.event.wordings), rng.of(fact.event.wordings)
+    draw = rng.below(20)
+    if draw < 5:
+        other = story.fact(story.another(fact.event))
         other_wording, score = rng.of(other.event.wordings), 0.0
     else:
         # Which values change: none in the case of a paraphrase, else at least one.
-        changed = sorted(one.slots, key=lambda _: rng.below(1 << 16))[: chance < 12 and 1 + rng.below(len(one.slots))]
-        kept = {slot: story.rewritten(value) for slot, value in one.values.items() if slot not in changed}
-        other = story.fact(one.event, **kept)
+        changed = sorted(fact.slots, key=lambda _: rng.below(1 << 16))[: draw < 12 and 1 + rng.below(len(fact.slots))]
+        kept = {slot: story.rewritten(value) for slot, value in fact.values.items() if slot not in changed}
+        other = story.fact(fact.event, **kept)
         while not changed and other_wording == wording:
-            other_wording = rng.of(one.event.wordings)
-        agree = sum(one.values[slot].key == other.values[slot].key for slot in one.slots)
-        score = 0.5 + 0.5 * agree / len(one.slots)
-    return Similar(_fill(wording, one.values)[0], _fill(other_wording, other.values)[0], score)
+            other_wording = rng.of(fact.event.wordings)
+        agree = sum(fact.values[slot].key == other.values[slot].key for slot in fact.slots)
+        score = 0.5 + 0.5 * agree / len(fact.slots)
+    return Similar(_fill(wording, fact.values)[0], _fill(other_wording, other.values)[0], score)

@@ -60,10 +60,10 @@ def _texts(split: str, seed: int, names: int) -> tuple[tuple[str, str], ...]:
 @cache
 def _names() -> dict[str, dict[str, list[str]]]:
     """The names by split and language; names that differ only in case count as one."""
-    found = {code: {name.casefold(): name for name in _all_names(code)} for code in LANGUAGES}
-    languages_of = Counter(key for names in found.values() for key in names)
+    by_language = {code: {name.casefold(): name for name in _all_names(code)} for code in LANGUAGES}
+    languages_of = Counter(key for names in by_language.values() for key in names)
     pools: dict[str, dict[str, list[str]]] = {split: {code: [] for code in LANGUAGES} for split in SPLITS}
-    for code, names in found.items():
+    for code, names in by_language.items():
         for key, name in names.items():
             if languages_of[key] == 1:
                 percent = _hash(key) % 100
@@ -84,9 +84,9 @@ def _all_names(code: str) -> Iterator[str]:
     names += [get_unit_name(str(unit), "long", locale) for unit in locale.unit_display_names]
     names += [name for zone in locale.meta_zones.values() for name in zone.get("long", {}).values()]
     emoji.config.load_language(code)
-    for character, said in emoji.EMOJI_DATA.items():
+    for character, translations in emoji.EMOJI_DATA.items():
         if not _LEFT_OUT & set(character):
-            names.append(said[code].strip(":").replace("_", " "))
+            names.append(translations[code].strip(":").replace("_", " "))
     for name in names:
         if isinstance(name, str) and sum(letter.isalpha() for letter in name) > 1:
             yield " ".join(name.split())

@@ -215,9 +215,10 @@ class _Kind:
     sample: Callable[[Sampler], Hashable]
     say: Callable[..., Pair | None]
     forms: tuple[tuple[str, ...], ...]
-    """Arguments of `say` before the value, with which the result is right in every sentence."""
+    """Arguments of `say` before the value that give a phrase which fits any sentence."""
     alone: tuple[tuple[str, ...], ...] = ()
-    """Arguments with which a sentence would need another case ("einen Tag"), or that end in a full stop."""
+    """Arguments of `say` for phrases that only stand alone: others would need another case ("einen Tag"), or end in a
+    full stop."""
 
 
 _PRICES = (*product(["symbol"], ["EUR", "USD", "GBP"]), *product(["name"], ["EUR", "USD", "CHF"]))

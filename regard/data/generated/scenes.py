@@ -35,7 +35,7 @@ SEEDS = {"train": 1, "valid": 2, "test": 3}
 
 @dataclass(frozen=True, slots=True)
 class SceneObject:
-    """One shape of a scene; its box is left, top, right, bottom in pixels, whatever hides it."""
+    """One shape of a scene; its box (left, top, right, bottom in pixels) includes hidden parts."""
 
     shape: str
     colour: str
@@ -65,7 +65,7 @@ class Scene:
     masks: np.ndarray
     """The visible pixels of each object (objects, rows, columns)."""
     ground: str
-    """One of GROUNDS."""
+    """The background, one of GROUNDS."""
 
     @property
     def caption(self) -> str:
@@ -90,7 +90,7 @@ class Scene:
 
 
 def name_of_many(shape: str) -> str:
-    """The plural of a shape."""
+    """Return the plural of a shape's name."""
     return f"{shape}es" if shape.endswith("s") else f"{shape}s"
 
 

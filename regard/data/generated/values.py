@@ -86,13 +86,13 @@ _COUNTRIES = tuple(
 
 def _cities() -> tuple[str, ...]:
     """The cities after which time zones are named."""
-    found = set()
+    cities = set()
     for zone in get_global("zone_territories"):
         city = _ENGLISH.time_zones.get(zone, {}).get("city") or zone.rpartition("/")[2].replace("_", " ")
         if "/" in zone and not zone.startswith(("Etc/", "Antarctica/")) and _is_plain(city):
-            found.add(city)
+            cities.add(city)
     countries = {name.removeprefix("the ") for name in _COUNTRIES}  # islands give their zone its name, too
-    return tuple(sorted(found - countries - {name.removesuffix(" Islands") for name in countries}))
+    return tuple(sorted(cities - countries - {name.removesuffix(" Islands") for name in countries}))
 
 
 _CITIES = _cities()

@@ -55,7 +55,7 @@ def find_image(name: str, folders: Iterable[Path], where: str) -> Path:
 def as_box(values: Any, where: str) -> Box:
     """Four finite numbers as a box."""
     good = isinstance(values, (list, tuple)) and len(values) == 4
-    if not good or not all(isinstance(one, (int, float)) and abs(one) <= sys.float_info.max for one in values):
+    if not good or not all(isinstance(value, (int, float)) and abs(value) <= sys.float_info.max for value in values):
         raise ValueError(f"{where}: a box is four numbers, got {str(values)[:80]}; correct it or leave it out")
     return tuple(map(float, values))
 
@@ -76,8 +76,8 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[AnnotatedI
     path = one_json(source)
     stored = read_coco(path)
     names: dict[Any, str] = {}
-    for one in stored["categories"]:
-        number, name = (value_of(one, key, path, "category") for key in ("id", "name"))
+    for record in stored["categories"]:
+        number, name = (value_of(record, key, path, "category") for key in ("id", "name"))
         if number in names:
             raise ValueError(f"{path}, category {number}: the id occurs twice; give each category its own")
         if name in names.values():
@@ -85,32 +85,36 @@ def list_coco(source: Path, images: Path | None = None) -> tuple[list[AnnotatedI
         names[number] = str(name)
     objects: dict[Any, list[tuple[str, Box]]] = {}
     crowds: dict[Any, list[tuple[str, Box]]] = defaultdict(list)
-    for one in stored["images"]:
-        if value_of(one, "id", path, "image") in objects:
-            raise ValueError(f"{path}, image {one['id']}: the id occurs twice; give each image its own")
-        objects[one["id"]] = []
-    for number, one in enumerate(stored["annotations"]):
-        where = f"{path}, annotation {one.get('id', number) if isinstance(one, dict) else number}"
-        if value_of(one, "image_id", path, "annotation") not in objects:
-            raise ValueError(f"{where}: image_id {one['image_id']} is none of the images; correct it or leave it out")
-        if value_of(one, "category_id", path, "annotation") not in names:
+    for record in stored["images"]:
+        if value_of(record, "id", path, "image") in objects:
+            raise ValueError(f"{path}, image {record['id']}: the id occurs twice; give each image its own")
+        objects[record["id"]] = []
+    for number, record in enumerate(stored["annotations"]):
+        where = f"{path}, annotation {record.get('id', number) if isinstance(record, dict) else number}"
+        if value_of(record, "image_id", path, "annotation") not in objects:
             raise ValueError(
-                f"{where}: category_id {one['category_id']} is none of the categories; correct it or add the category"
+                f"{where}: image_id {record['image_id']} is none of the images; correct it or leave it out"
             )
-        left, top, width, height = as_box(one.get("bbox"), where)
+        if value_of(record, "category_id", path, "annotation") not in names:
+            raise ValueError(
+                f"{where}: category_id {record['category_id']} is no category; correct it or add the category"
+            )
+        left, top, width, height = as_box(record.get("bbox"), where)
         if min(width, height) < 0:
             raise ValueError(f"{where}: the box has size {width} × {height}; COCO's are left, top, width, height")
-        boxes = crowds if one.get("iscrowd") else objects
-        boxes[one["image_id"]].append((names[one["category_id"]], (left, top, left + width, top + height)))
+        boxes = crowds if record.get("iscrowd") else objects
+        boxes[record["image_id"]].append((names[record["category_id"]], (left, top, left + width, top + height)))
     near = [path.parent, path.parent / "images", path.parent.parent / "images"]
     near += [path.parent.parent / path.stem.rpartition("_")[2]]  # annotations/instances_val2017.json, val2017/1.jpg
-    folders, found = near if images is None else [images, *near], []
-    for one in stored["images"]:
-        where = f"{path}, image {one['id']}"
-        file = find_image(str(value_of(one, "file_name", path, "image")), folders, where)
-        size = as_size(one.get("width"), one.get("height"))
-        found.append(AnnotatedImage(file, tuple(objects[one["id"]]), where, size, tuple(crowds[one["id"]])))
-    return found, tuple(names[number] for number in sorted(names, key=lambda number: (isinstance(number, str), number)))
+    folders, listed = near if images is None else [images, *near], []
+    for record in stored["images"]:
+        where = f"{path}, image {record['id']}"
+        file = find_image(str(value_of(record, "file_name", path, "image")), folders, where)
+        size = as_size(record.get("width"), record.get("height"))
+        listed.append(AnnotatedImage(file, tuple(objects[record["id"]]), where, size, tuple(crowds[record["id"]])))
+    return listed, tuple(
+        names[number] for number in sorted(names, key=lambda number: (isinstance(number, str), number))
+    )
 
 
 def one_json(source: Path) -> Path:
@@ -119,11 +123,11 @@ def one_json(source: Path) -> Path:
         return source
     if not source.is_dir():
         raise ValueError(f"no such file: {source}; give a .json with images, annotations and categories")
-    found = sorted([*source.glob("*.json"), *source.glob("annotations/*.json")])
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found[:5]) or "none"
+    files = sorted([*source.glob("*.json"), *source.glob("annotations/*.json")])
+    if len(files) != 1:
+        names = ", ".join(path.name for path in files[:5]) or "none"
         raise ValueError(f"{source} should hold one .json of annotations, it has {names}; name the file itself")
-    return found[0]
+    return files[0]
 
 
 def read_coco(path: Path) -> dict[str, list[Any]]:
@@ -141,12 +145,12 @@ def read_coco(path: Path) -> dict[str, list[Any]]:
     return stored
 
 
-def value_of(one: Any, key: str, path: Path, what: str) -> Any:
+def value_of(record: Any, key: str, path: Path, what: str) -> Any:
     """A number or text of a JSON object; an error that names the object where it has none."""
-    if not isinstance(one, dict) or not isinstance(one.get(key), (int, float, str)):
-        named = f" {one['id']}" if isinstance(one, dict) and "id" in one else ""
-        raise ValueError(f"{path}, {what}{named}: no {key!r}, got {str(one)[:80]}")
-    return one[key]
+    if not isinstance(record, dict) or not isinstance(record.get(key), (int, float, str)):
+        named = f" {record['id']}" if isinstance(record, dict) and "id" in record else ""
+        raise ValueError(f"{path}, {what}{named}: no {key!r}, got {str(record)[:80]}")
+    return record[key]
 
 
 # ---- VOC: an .xml for each image ----------------------------------------------------------------------------------
@@ -162,11 +166,11 @@ def list_voc(source: Path, images: Path | None = None) -> tuple[list[AnnotatedIm
     if not files:
         raise ValueError(f"{folder} holds no .xml files; VOC's format has one for each image")
     near = [source / "JPEGImages", source / "images", source, folder]
-    found = [read_voc(path, near if images is None else [images, *near]) for path in files]
-    names = tuple(sorted({label for image in found for label, _ in image.objects}))
+    annotated = [read_voc(path, near if images is None else [images, *near]) for path in files]
+    names = tuple(sorted({label for image in annotated for label, _ in image.objects}))
     if not names:
         raise ValueError(f"{folder}: none of {len(files):,} files names an object")
-    return found, names
+    return annotated, names
 
 
 def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
@@ -179,11 +183,11 @@ def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
     if not name:
         raise ValueError(f"{path}: no <filename> of the image")
     objects = []
-    for number, one in enumerate(root.iter("object"), 1):
-        where, label = f"{path}, object {number}", (one.findtext("name") or "").strip()
+    for number, element in enumerate(root.iter("object"), 1):
+        where, label = f"{path}, object {number}", (element.findtext("name") or "").strip()
         if not label:
             raise ValueError(f"{where}: no <name>")
-        texts = [one.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
+        texts = [element.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
         try:
             left, top, right, bottom = as_box([float(side or "nothing") for side in texts], where)
         except ValueError:

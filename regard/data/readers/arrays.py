@@ -28,7 +28,7 @@ def opened(path: Path) -> Iterator[Any]:
         raise ValueError(f"no such file: {path}; give an .npz of x and y")
     try:
         if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("it is none, or cut short")
+            raise zipfile.BadZipFile("not a zip file, or cut short")
         with np.load(path, allow_pickle=False) as stored:
             yield stored
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:

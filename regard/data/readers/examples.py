@@ -248,10 +248,10 @@ def _tagged(row: Row) -> Tagged:
                 "start counts from 0, end is one behind the last"
             )
     entities.sort(key=lambda entity: entity.start)
-    for one, other in zip(entities, entities[1:], strict=False):
-        if other.start < one.end:
+    for former, other in zip(entities, entities[1:], strict=False):
+        if other.start < former.end:
             raise ValueError(
-                f"the entities {one.start} … {one.end} and {other.start} … {other.end} overlap; keep one of them"
+                f"the entities {former.start} … {former.end} and {other.start} … {other.end} overlap; keep one of them"
             )
     return Tagged(text, tuple(entities))
 

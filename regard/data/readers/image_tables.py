@@ -57,9 +57,9 @@ def object_rows(table: Path, column: str) -> Rows:
         if column and not values:
             raise ValueError(where + missing(column, KNOWN[column], row))
         if column == "label":
-            values = [json.dumps(one) if isinstance(one, int) else one for one in values[:1]]
+            values = [json.dumps(value) if isinstance(value, int) else value for value in values[:1]]
         texts: list[Any] = [
-            text for one in values for text in (one if isinstance(one, list) and column == "caption" else [one])
+            text for value in values for text in (value if isinstance(value, list) and column == "caption" else [value])
         ]
         if not all(isinstance(text, str) for text in texts):
             kinds = "a text or a whole number" if column == "label" else "a text or a list of texts"

@@ -39,7 +39,7 @@ class Augmentation:
                 raise ValueError(f"{name}={getattr(self, name)} must be below 1")
 
     def change(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
-        """Pixels from 0 to 255, each image changed by itself."""
+        """Return the images, pixels from 0 to 255, each randomly augmented."""
         if self.shift or self.zoom or self.turn or self.flip:
             pixels = self.move(pixels, rng)
         return self.relight(pixels, rng) if self.colour else pixels

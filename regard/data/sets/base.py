@@ -1,4 +1,4 @@
-"""The contract of every data config: what training, evaluation and the command line may ask of it."""
+"""The interface of data configs that training, evaluation and the command line use."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -38,7 +38,7 @@ class Data:
 
     def split(self) -> tuple[Any, Any]:
         """The training and the validation examples."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is split")
+        raise NotImplementedError(f"{type(self).__name__} does not implement `split`")
 
     def held_out(self) -> Any:
         """The test examples; the validation examples where no others exist."""

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 IGNORE = -100
-"""Target positions that no loss counts."""
+"""Target value of positions that the loss ignores."""
 
 Ids = Sequence[int]
 

@@ -82,7 +82,7 @@ class SceneImages(Sequence[BoxedImage]):
         image = self.known[number]
         if image is None:
             made = scene(np.random.default_rng((SEEDS[self.split], number)), self.size, self.most)
-            labels, boxes = ([SHAPES.index(one.shape) for one in made.objects], [one.box for one in made.objects])
+            labels, boxes = ([SHAPES.index(item.shape) for item in made.objects], [item.box for item in made.objects])
             image = self.known[number] = BoxedImage(made.pixels, np.array(labels), np.array(boxes))
         return image
 

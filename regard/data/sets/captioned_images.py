@@ -42,7 +42,7 @@ class CaptionedImages:
 
     @property
     def labels(self) -> np.ndarray:
-        """One class for all images."""
+        """Class indices for code that expects labels: all images have the class 0."""
         return np.zeros(len(self))
 
     def images(self) -> list[Image.Image]:

@@ -68,12 +68,14 @@ def find_examples(source: str | Path | None, modalities: Collection[str]) -> Exa
     if not path.is_dir() and suffix not in (".txt", ".npz", *TABLES):
         raise ValueError(f"{path}: examples are a .txt, {', '.join(TABLES)}, an .npz, or a folder of images")
     images, texts = "image" in modalities, "text" in modalities
-    found = path.is_dir() or suffix == ".npz" or (suffix in TABLES and images and (not texts or lists_images(path)))
-    if found and not images:
+    holds_images = (
+        path.is_dir() or suffix == ".npz" or (suffix in TABLES and images and (not texts or lists_images(path)))
+    )
+    if holds_images and not images:
         raise ValueError(f"{path} holds images, and the model reads texts; give a .txt, {', '.join(TABLES)}")
-    if not found and not texts:
+    if not holds_images and not texts:
         raise ValueError(f"{path} holds texts, and the model reads images; give a folder, a table of paths or an .npz")
-    return read_image_set(path) if found else read_text_set(path)
+    return read_image_set(path) if holds_images else read_text_set(path)
 
 
 def embedded_images() -> Examples:

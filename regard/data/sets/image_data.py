@@ -24,7 +24,7 @@ DECIDED = {
     "model.channels": "follows from the images; use --data.channels",
     "model.labels": "follows from the images; leave it out",
 }
-"""Fields of a model that its images decide, each with the rest of the error."""
+"""Model fields that follow from the images, each with the error message for a user who sets it."""
 NO_LABELS = {"train.smoothing": "has no effect where nothing is labelled; leave it out"}
 
 
@@ -178,9 +178,9 @@ def check_memory(source: str, count: int, shape: tuple[int, ...], copies: int = 
 def preprocessing_for(images: Any) -> Preprocessing:
     """The preprocessing of a set of images: its size, and each channel normalised over all of them."""
     rows, columns, channels = images.pixels.shape[1:]
-    some: np.ndarray = images.pixels[:: max(1, len(images) // 5000)].reshape(-1, channels).T
-    mean = tuple(round(float(values.mean()) / 255, 4) for values in some)
-    std = tuple(round(max(0.05, float(values.std()) / 255), 4) for values in some)  # one colour alone has no spread
+    sampled: np.ndarray = images.pixels[:: max(1, len(images) // 5000)].reshape(-1, channels).T
+    mean = tuple(round(float(values.mean()) / 255, 4) for values in sampled)
+    std = tuple(round(max(0.05, float(values.std()) / 255), 4) for values in sampled)  # one colour alone has no spread
     return Preprocessing(channels=channels, size=(rows, columns), mean=mean, std=std)
 
 

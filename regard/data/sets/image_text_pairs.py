@@ -17,7 +17,7 @@ from regard.data.sets.image_data import NO_LABELS, resized
 SINGLE = 1000
 """Scenes with one object each, for zero-shot classification."""
 LABELS = tuple(f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES)
-"""The labels of such scenes."""
+"""Labels of these scenes for zero-shot classification."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,9 +42,9 @@ class PairedConfig(CaptionsConfig):
         """Test scenes of one object each, captioned by its label, and all labels."""
         preprocessing = preprocessing or self.preprocessing
         assert preprocessing.target is not None
-        found = scenes("test", min(SINGLE, limit or SINGLE), preprocessing.target[0], 1)
-        pixels = resized(np.stack([scene.pixels for scene in found]), preprocessing)
-        return CaptionedImages(pixels, [(label_of(scene.objects[0]),) for scene in found]), LABELS
+        single = scenes("test", min(SINGLE, limit or SINGLE), preprocessing.target[0], 1)
+        pixels = resized(np.stack([scene.pixels for scene in single]), preprocessing)
+        return CaptionedImages(pixels, [(label_of(scene.objects[0]),) for scene in single]), LABELS
 
 
 def texts_of(scene: Scene) -> list[str]:

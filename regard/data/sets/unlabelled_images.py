@@ -98,7 +98,7 @@ class HiddenStream(ImageStream):
             yield self.hide(batch, 0, number)
 
     def hide(self, batch: Batch, *position: int) -> Batch:
-        """The batch with the random numbers that belong to its position in the stream."""
+        """Return the batch with reproducible random numbers for each patch, seeded by its position in the stream."""
         rng = np.random.default_rng((self.seed, *position, 1))
         noise = torch.from_numpy(rng.random((len(batch.targets), self.patches), dtype=np.float32))
         return replace(batch, inputs=batch.inputs | {"noise": noise})

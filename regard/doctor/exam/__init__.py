@@ -103,7 +103,7 @@ def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float
 
 
 def make(module: ModuleType, attribute: str) -> Any:
-    """What the function or class of that name returns, or the module itself."""
+    """Call the function or class of that name and return the result; return a module instance as it is."""
     value = getattr(module, attribute, None)
     if isinstance(value, nn.Module):
         return value
@@ -154,7 +154,7 @@ def admit(made: Any, name: str) -> tuple[Subject, str]:
 
 
 def take(subject: Subject, inputs: Any) -> str:
-    """Sets the subject's inputs to an example, by the names of forward's arguments; returns their description."""
+    """Set the subject's inputs to an example, by the names of forward's arguments; return a description of them."""
     if isinstance(inputs, Mapping):
         subject.inputs = dict(inputs)
     else:

@@ -122,7 +122,7 @@ def hides(name: str) -> bool:
 
 
 def find_vocabs(subject: Subject) -> None:
-    """Sets the vocabulary size of each input of tokens, from the embedding that looks them up (runs the model)."""
+    """Set the vocabulary size of each input of token ids, from the embedding that reads it (runs the model)."""
     tokens = {name: value for name, value in subject.inputs.items() if is_tokens(name, value)}
     tables: dict[str, nn.Embedding] = {}
 
@@ -181,7 +181,7 @@ def is_decoder(subject: Subject) -> bool:
 
 
 def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:
-    """How the model takes padding, by an input or an argument that was left out; and the inputs without padding."""
+    """Return how padding is passed to the model, by an input or an omitted argument, and the inputs without padding."""
     tokens = [name for name, value in subject.inputs.items() if is_content(name, value) and value.dim() < 4]
     left_out = [] if subject.positional else [name for name in named(subject.model) if name not in subject.inputs]
     likely = sorted([*subject.inputs, *left_out], key=lambda name: "len" not in name.lower())

@@ -12,7 +12,7 @@ NEAR, FAR = 16, 6
 """Positions that are examined: the first NEAR, and FAR spread over all."""
 
 Sight = Bool[Tensor, "T T"]
-"""Row: the output's position; column: the position that it depends on."""
+"""Boolean matrix of dependences: row is the output's position, column the position that it depends on."""
 
 
 # ---- the future -----------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def future(subject: Subject) -> str | Finding:
     seen = last | by_gradient_too if by_gradient_too is not None else last
     later = torch.ones_like(seen).triu(1)
     if not (seen & later).any():
-        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position sees another one"
+        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position depends on another one"
     one_way = not (first & later).any() or not (first & later.T).any()
     if not subject.causal and seen.equal(seen.T) and (first.equal(first.T) or one_way):
         return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
@@ -44,7 +44,7 @@ def future(subject: Subject) -> str | Finding:
 
 
 def leak_rule(sight: Sight, examined: list[int]) -> tuple[str, str]:
-    """Which positions see which later ones, as a rule if there is one, and the cure."""
+    """Describe which positions depend on which later ones, as a rule if there is one, and return the cure."""
     later = sight & torch.ones_like(sight).triu(1)
     near = later[: min(NEAR, len(examined)), : min(NEAR, len(examined))]
     n = len(near)
@@ -140,7 +140,7 @@ def mixes(sight: Sight) -> bool:
 
 
 def part(subject: Subject, name: str) -> str | None:
-    """The submodule of a name, or its parent for layers that only pass on."""
+    """Return a submodule's name, or its parent's for linear, dropout and norm layers."""
     if not name:
         return None
     kind = type(subject.model.get_submodule(name))
@@ -148,9 +148,9 @@ def part(subject: Subject, name: str) -> str | None:
 
 
 def needs_sequence(subject: Subject) -> str:
-    """The input whose tokens have outputs; without one, the check does not apply."""
+    """Return the input whose tokens have outputs; raise an error that the check does not apply if there is none."""
     if subject.sequence is None:
-        raise InapplicableError("it does not answer for each position of a sequence")
+        raise InapplicableError("it has no output for each position of a sequence")
     return subject.sequence
 
 
@@ -163,7 +163,7 @@ def order(subject: Subject) -> str | Finding:
     names = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
     names += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
     if not names:
-        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes nothing")
+        raise InapplicableError("it takes neither tokens nor patches" if subject.content() else "it takes no tensors")
     known = []
     for name in names:
         result = order_of(subject, name)
@@ -171,7 +171,7 @@ def order(subject: Subject) -> str | Finding:
             return result
         known += [repr(name)] if result else []
     if not known:
-        raise InapplicableError("no position sees another one")
+        raise InapplicableError("no position depends on another one")
     return f"other orders of {' and '.join(known)} give other answers"
 
 
@@ -233,7 +233,7 @@ def batch(subject: Subject) -> str | Finding:
     """No row's output depends on other rows, in evaluation and in training mode."""
     out = subject.finite()
     if subject.rows < 2 or out.shape[0] != subject.rows:
-        raise InapplicableError("the example has one row" if subject.rows < 2 else "it does not answer for each row")
+        raise InapplicableError("the example has one row" if subject.rows < 2 else "it has no output for each row")
     if subject.compares():
         raise InapplicableError("it compares rows with each other")
     dependence = row_dependence(subject)

@@ -41,9 +41,9 @@ def loss(subject: Subject) -> str | Finding:
     if not gives_logits(subject) or subject.compares():
         raise InapplicableError("its outputs are no logits of tokens or classes")
     V = out.shape[-1]
-    value, chance = -out.float().log_softmax(-1).mean().item(), math.log(V)
-    result = f"the loss at the start is {value:.2f}, guessing among {V} is ln {V} = {chance:.2f}"
-    if value - chance < EXCESS:
+    value, expected = -out.float().log_softmax(-1).mean().item(), math.log(V)
+    result = f"the loss at the start is {value:.2f}, guessing among {V} is ln {V} = {expected:.2f}"
+    if value - expected < EXCESS:
         return result
     spread = out.float().std(-1).mean().item()
     return Finding(
@@ -59,7 +59,7 @@ def scale(subject: Subject) -> str | Finding:
     sizes = [(name, x.float().square().mean().sqrt().item()) for name, x in traced(subject)[0]
              if x.dim() > 1 and x.shape[0] == subject.rows and x.isfinite().all()]  # fmt: skip
     if not sizes:
-        raise InapplicableError("it has no parts")
+        raise InapplicableError("it has no submodules")
     where, most = max(sizes, key=lambda pair: pair[1])
     if most < LARGE:
         return f"activations stay below {max(most, 0.01):.2g} (root mean square, {where})"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 Inputs = dict[str, Any]
 BESIDE = ("type", "segment", "position", "label", "size")
-"""Parts of the names of integer inputs that are no tokens."""
+"""Substrings of the names of integer inputs that are not tokens."""
 
 
 class InapplicableError(Exception):
@@ -24,7 +24,7 @@ class InapplicableError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Padding:
-    """How the model takes the padding of a sequence."""
+    """The way in which a model is given the padding of a sequence: lengths, a mask, or a padding token."""
 
     kind: Literal["lengths", "mask", "token"]
     sequence: str
@@ -91,7 +91,7 @@ class Subject:
         return answer_in(self.run(model, **changes))
 
     def finite(self) -> Tensor:
-        """The output; checks do not apply if it is not finite."""
+        """Return the output; raise an error that checks do not apply if it is not finite."""
         out = self.answer().detach()
         if not out.isfinite().all():
             raise InapplicableError("its outputs are not finite")
@@ -103,7 +103,7 @@ class Subject:
         return self.rows > 1 and self.answer(**fewer).shape[1:] != self.answer().shape[1:]
 
     def varied(self, name: str, where: Tensor) -> Tensor:
-        """An input with other tokens, or other numbers, where a mask is True."""
+        """Return an input with other tokens, or other numbers, where a mask is True."""
         value = self.inputs[name]
         if value.is_floating_point():
             noise = torch.randn(value.shape, generator=torch.Generator().manual_seed(7)).to(value)
@@ -123,7 +123,7 @@ class Subject:
         return [name for name, value in self.inputs.items() if is_content(name, value)]
 
     def moved(self, new: Tensor, old: Tensor, axes: int) -> Tensor:
-        """True where two outputs differ, by the indices of their first `axes` axes."""
+        """Return True where two outputs differ, by the indices of their first `axes` axes."""
         new, old = new.detach().nan_to_num(), old.detach().nan_to_num()
         scale = max(old.abs().max().item(), 1e-6)
         return ((new - old).abs() > self.tolerance * scale)[..., None].flatten(axes).any(-1)

@@ -56,8 +56,8 @@ FIXED = {name: value for name, value in bert.FIXED.items() if name != "embedding
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    told = bert.read_task(theirs, "Albert")
-    return told | {"pooler": bert.has_pooler(told["task"], tensors, "albert.pooler.weight")}
+    fields = bert.read_task(theirs, "Albert")
+    return fields | {"pooler": bert.has_pooler(fields["task"], tensors, "albert.pooler.weight")}
 
 
 def check(ours: Any) -> list[str]:

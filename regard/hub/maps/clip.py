@@ -11,11 +11,11 @@ from regard.nn.patches import sides
 
 CLASS = "CLIPModel"
 LARGEST = 2
-"""An EOS id of old files, with which they pool at the largest id of a text instead."""
+"""The EOS id of old config files, for which Hugging Face pools at the largest id of a text instead."""
 
 
 def tower(ours: str, stack: str, theirs: str, norm: str) -> tuple[Pair, ...]:
-    """A stack of blocks, the norm behind it, and its positions."""
+    """Return the pairs of tensor names of one tower: its blocks, its last norm and its positions."""
     block, layer = f"{ours}.{stack}.blocks.{{}}.", theirs + ".encoder.layers.{}."
     return (
         Pair(block + "attention.query.{}", layer + "self_attn.q_proj.{}"),
@@ -62,7 +62,7 @@ FIELDS = {
     "embedding_dim": Field("projection_dim", 512),
 }
 ALIKE = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "attention_dropout": 0.0}
-"""Settings that both parts have and our towers share, with their defaults."""
+"""Settings that are stored for both towers, and that ours share, with their defaults."""
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
             if field in part and part[field] != value:
                 raise ValueError(f"{name}_dict and {name} give two values of {field}; remove the wrong one")
     for field, usual in ALIKE.items():
-        one, other = (usual if part.get(field) is None else part[field] for part in parts.values())
-        if one != other:
-            raise ValueError(f"{field} is {one!r} for images and {other!r} for texts; only one for both can be read")
+        first, other = (usual if part.get(field) is None else part[field] for part in parts.values())
+        if first != other:
+            raise ValueError(f"{field} is {first!r} for images and {other!r} for texts; only one for both can be read")
     return {}
 
 
@@ -87,13 +87,13 @@ def check(ours: Any) -> list[str]:
 
 
 def marked(theirs: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """A text is pooled at its end, so they must know that token."""
+    """Return their config with the id of EOS, at which they pool a text; raise an error if there is none."""
     end = ids.get("eos_token_id")
     if end is None:
-        raise ValueError("clip reads a text's vector at its end; give the id of that token: eos=…")
+        raise ValueError("clip pools a text at EOS; give its id: eos=…")
     if end == LARGEST:
         raise ValueError(
-            f"clip takes the end of text {LARGEST} for the largest id of a text; use a tokenizer that gives it another"
+            f"clip pools at the largest id of a text if the id of EOS is {LARGEST}; use a tokenizer with another one"
         )
     shared = {field: theirs["vision_config"][field] for field in ALIKE}
     parts = {

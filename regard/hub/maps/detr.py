@@ -19,13 +19,13 @@ TIMM: dict[str, dict[str, Any]] = {
     "resnet50": dict(widths=(256, 512, 1024, 2048), blocks=(3, 4, 6, 3), bottleneck=True),
     "resnet101": dict(widths=(256, 512, 1024, 2048), blocks=(3, 4, 23, 3), bottleneck=True),
 }
-"""Backbones that a config.json only names."""
+"""Sizes of the backbones that a config.json refers to by name only."""
 PARTS = {"conv": "convolution", "bn": "normalization", "0": "convolution", "1": "normalization"}
 """timm's names of the two parts of a layer, and of those of a shortcut."""
 
 
 def plain(name: str) -> str:
-    """A name that timm gives to a part of the ResNet, as their own ResNet's."""
+    """Convert timm's name of a ResNet tensor to the name in Hugging Face's ResNet."""
     name = name.replace(NET.replace("conv_encoder.", ""), NET)  # as some releases have it
     if not name.startswith(NET):
         return name
@@ -53,7 +53,7 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
 
 
 def read_backbone(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """A ResNet that is described, or one of timm's by its name."""
+    """Return the sizes of the ResNet, from its own config or from timm's name of it."""
     inner = theirs.get("backbone_config") or {}
     kind = inner.get("model_type", "timm_backbone")
     if kind == "timm_backbone":

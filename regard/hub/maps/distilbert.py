@@ -50,17 +50,17 @@ FIXED = bert.FIXED | dict(types=0, norm_eps=1e-12)
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    told = bert.read_task(theirs, "DistilBert")
-    return told | {"pooler": told["task"] == "classify", "pooler_activation": "relu"}
+    fields = bert.read_task(theirs, "DistilBert")
+    return fields | {"pooler": fields["task"] == "classify", "pooler_activation": "relu"}
 
 
 def check(ours: Any) -> list[str]:
-    found = ["task='pretrain' would have to be 'mask'"] if ours.task == "pretrain" else []
+    misfits = ["task='pretrain' would have to be 'mask'"] if ours.task == "pretrain" else []
     if ours.task == "none" and ours.pooler:
-        found.append("pooler=True would have to be False")
+        misfits.append("pooler=True would have to be False")
     if ours.task == "classify" and ours.pooler_activation != "relu":
-        found.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'relu'")
-    return found
+        misfits.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'relu'")
+    return misfits
 
 
 DISTILBERT = Map(

@@ -53,7 +53,7 @@ ROPES = {
         "slow": "low_freq_factor", "fast": "high_freq_factor",
     },
 }  # fmt: skip
-"""Ways to stretch positions to longer texts: our setting of `rotary`, their name of it."""
+"""Scalings of rotary positions for longer texts: our setting of `rotary`, and their name of it."""
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -64,12 +64,12 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     if kind not in ROPES:
         raise ValueError(f"rope_type={kind!r} is not known; known: {', '.join(ROPES)}")
     if (rope | dict(theirs)).get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError("partial_rotary_factor is not 1; here all of a head is turned")
-    told = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
-    if missing := [name for name in ROPES[kind].values() if told.get(name) is None]:
+        raise ValueError("partial_rotary_factor is not 1; here all dimensions of a head are rotated")
+    scaling = {"original_max_position_embeddings": theirs.get("max_position_embeddings")} | rope
+    if missing := [name for name in ROPES[kind].values() if scaling.get(name) is None]:
         raise ValueError(f"rope_type={kind!r} needs {missing[0]}")
     base = rope.get("rope_theta", theirs.get("rope_theta", 10000.0))
-    settings = {ours: told[name] for ours, name in ROPES[kind].items()}
+    settings = {ours: scaling[name] for ours, name in ROPES[kind].items()}
     tie = theirs.get("tie_word_embeddings", False) and tied(tensors, *HEAD)
     return {"dropout": 0.0, "tie": tie, "position": with_settings("rotary", base=base, **settings)}
 

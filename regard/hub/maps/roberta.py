@@ -35,9 +35,9 @@ FIELDS = bert.FIELDS | {
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    told = bert.read_task(theirs, "Roberta")
-    pooler = bert.has_pooler(told["task"], tensors, "roberta.pooler.dense.weight")
-    return told | {"pooler": pooler, "max_len": theirs.get("max_position_embeddings", 512) - 2}
+    fields = bert.read_task(theirs, "Roberta")
+    pooler = bert.has_pooler(fields["task"], tensors, "roberta.pooler.dense.weight")
+    return fields | {"pooler": pooler, "max_len": theirs.get("max_position_embeddings", 512) - 2}
 
 
 def write(ours: Any) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def write(ours: Any) -> dict[str, Any]:
 
 
 def check(ours: Any) -> list[str]:
-    told = ["task='pretrain' would have to be 'mask'"] if ours.task == "pretrain" else []
-    return told + bert.check(ours)
+    misfits = ["task='pretrain' would have to be 'mask'"] if ours.task == "pretrain" else []
+    return misfits + bert.check(ours)
 
 
 ROBERTA = Map(

@@ -92,14 +92,14 @@ def write(ours: Any) -> dict[str, Any]:
 
 
 def check(ours: Any) -> list[str]:
-    found = [] if ours.tie in ("all", "inputs") else [f"tie={ours.tie!r} would have to be 'all' or 'inputs'"]
+    misfits = [] if ours.tie in ("all", "inputs") else [f"tie={ours.tie!r} would have to be 'all' or 'inputs'"]
     if ours.position.startswith("relative") and settings_of(ours.position)["inside_scale"]:
-        found.append(f"position={ours.position!r} would have to be without inside_scale")
-    return found
+        misfits.append(f"position={ours.position!r} would have to be without inside_scale")
+    return misfits
 
 
 def reword(ours: Any, tensors: Tensors) -> tuple[Any, Tensors]:
-    """Scores that are divided by √K are plain products with queries that are."""
+    """Return an equivalent model without scaled scores: the factor 1/√K is multiplied into the query matrices."""
     if ours.kernel != "full":
         return ours, tensors
     scale = ours.head_size**-0.5

@@ -9,7 +9,7 @@ from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
 
 
 def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
-    """A stack of blocks."""
+    """Return the pairs of tensor names of a stack of blocks."""
     ours, theirs = ours + ".blocks.{}.", theirs + ".{}."
     return (
         Pair(ours + "attention.query.{}", theirs + "attention.attention.query.{}"),
@@ -24,7 +24,7 @@ def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
 
 
 def body(ours: str, theirs: str, *tokens: str) -> tuple[Pair, ...]:
-    """An encoder with its patches and the tokens in front of them."""
+    """Return the pairs of tensor names of an encoder, its patch embedding and its special tokens."""
     embeddings = theirs + ".embeddings."
     return (
         *blocks(ours + "encoder", theirs + ".encoder.layer"),
@@ -73,8 +73,8 @@ def read_labels(theirs: Mapping[str, Any], classes: Mapping[str, Any]) -> tuple[
         raise ValueError(f"architectures={built!r} is not known; known: {', '.join(classes)}")
     if not built.removesuffix("WithTeacher").endswith("ForImageClassification"):
         return classes[built], ()
-    told = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    return classes[built], tuple(label for _, label in sorted(told.items(), key=lambda item: int(item[0])))
+    names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    return classes[built], tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
 
 
 def write_labels(ours: Any, built: str) -> dict[str, Any]:

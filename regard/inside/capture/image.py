@@ -30,12 +30,12 @@ class ImageLayer(LayerGrids):
     number: int
     """Its index among the layers that read the image."""
     heads: tuple[int, ...]
-    """The numbers of the heads that these weights are of."""
+    """The indices of the heads in `weights`."""
     weights: Float[Tensor, "N H T S"]
-    """Of each window; of the whole image where there are none."""
+    """Attention weights of each window; of the whole image where there are no windows."""
 
     def attended(self, queries: Float[Tensor, "T"]) -> Float[Tensor, "H S"]:
-        """The weights of a mixture of queries on prefix and cells, for each head.
+        """Return the attention of each head to prefix and cells, averaged over queries with the given weights.
 
         With windows, the padding that fills them up at the image's edges is left out.
         """
@@ -45,7 +45,8 @@ class ImageLayer(LayerGrids):
         return self.windows.join(torch.einsum("nt,nhts->nsh", shares, self.weights))[0].T
 
     def inside(self) -> Float[Tensor, "T"]:
-        """The share of its weights that each query, on average over heads, gives to the image and not to padding."""
+        """Return the share of each query's attention, averaged over heads, that is on the image rather than on
+        padding."""
         count = self.prefix + len(self.queries)
         if self.windows is None:
             return torch.ones(count)
@@ -53,7 +54,8 @@ class ImageLayer(LayerGrids):
         return self.windows.join((self.weights @ real[:, None]).mean(1))[0, :, 0].clamp(min=1e-9)
 
     def entropy(self, queries: Float[Tensor, "T"]) -> Float[Tensor, "H"]:
-        """In bits, the mean over a mixture of queries: 0 attends to one token, log₂ of their number to all alike."""
+        """Return the entropy of each head in bits, averaged over queries with the given weights; 0 attends to one
+        token."""
         bits = torch.special.entr(self.weights).sum(-1).movedim(1, -1) / np.log(2)  # N T H
         if self.windows is not None:
             return torch.einsum("nt,nth->h", self.windows.split(queries[None, :, None])[..., 0], bits)
@@ -67,11 +69,12 @@ class ImageWeights:
     pixels: np.ndarray
     """Bytes, rows × columns × channels."""
     patches: PatchGrid
-    """The cells that `at` counts."""
+    """The grid of patches that `at` refers to."""
     layers: list[ImageLayer]
 
     def queries(self, layer: ImageLayer, at: At | None = None) -> Float[Tensor, "T"]:
-        """A mixture of a layer's queries: that of a patch, else the one for the whole image or, without, all alike."""
+        """Return averaging weights over a layer's queries: the patch `at`, else the class token or, without one, all
+        equally."""
         rows, columns = self.patches.grid
         queries = torch.zeros(layer.prefix + len(layer.queries))
         if at is not None:
@@ -87,7 +90,7 @@ class ImageWeights:
         return queries
 
     def maps(self, layer: ImageLayer, at: At | None = None) -> np.ndarray:
-        """Weights on the image, heads × rows × columns of `layer.keys`; those of the prefix are left out."""
+        """Return attention maps, heads × rows × columns of `layer.keys`, without the prefix."""
         return layer.attended(self.queries(layer, at))[:, layer.prefix :].unflatten(1, layer.keys.grid).numpy()
 
     def rollout(self, at: At | None = None) -> np.ndarray:
@@ -109,10 +112,10 @@ class ImageWeights:
 
 
 def image_layers(prepared: Prepared) -> list[str]:
-    """The names of the attention layers that read an image, within the part of the model that they are in."""
+    """Return the names of the attention layers of the model's image tower."""
     names = list(find_kernels(prepared.tower or prepared.model))
     if not prepared.grids:
-        raise ValueError(f"where a {type(prepared.model).__name__} attends on an image is not known; use regard.look")
+        raise ValueError(f"the image cells of a {type(prepared.model).__name__} are not known; use regard.look")
     return names
 
 

@@ -1,4 +1,4 @@
-"""The arguments of every kernel call in one pass: weights and the numbers behind them are computed when wanted."""
+"""Records the arguments of every kernel call in one pass; weights and their parts are computed on demand."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Layer:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Rows of the batch, queries, keys."""
+        """Number of rows in the batch, of queries and of keys."""
         return len(self.calls[0]["q"]), sum(call["q"].shape[2] for call in self.calls), self.calls[0]["k"].shape[2]
 
     def weights(self, heads: tuple[int, ...] | None = None) -> Float[Tensor, "N H T S"]:
@@ -40,7 +40,8 @@ class Layer:
 
     @torch.no_grad()
     def numbers(self, head: int, row: int = 0) -> dict[str, Any]:
-        """q, k, v of one head and what is done with them: score = q·k, · scale, + bias, mask, softmax, mix.
+        """Return q, k, v of one head and the steps of attention: score = q·k, · scale, + bias, mask, softmax, mix.
+        `scores` replace the scale where a score is no product; neither is there where the kernel has steps of its own.
 
         `scores` are there in place of a scale where a score is no product; neither is where the kernel has steps of
         its own.
@@ -66,7 +67,7 @@ class Layer:
 
 
 def softmaxed(numbers: dict[str, Any]) -> Float[Tensor, "T S"]:
-    """The weights that the shown steps give."""
+    """Return the attention weights that follow from the recorded steps."""
     scores = numbers["scores"]
     if scores is None:
         scores = numbers["q"] @ numbers["k"].T * (1.0 if numbers["scale"] is None else numbers["scale"])
@@ -78,7 +79,7 @@ def softmaxed(numbers: dict[str, Any]) -> Float[Tensor, "T S"]:
 
 
 def record(model: nn.Module, run: Callable[[], Result]) -> tuple[Result, list[Layer]]:
-    """A pass through a model, and its attention layers in the model's order: those that have weights to show."""
+    """Run a model; return its result, and the attention layers that have weights, in the model's order."""
     if not any(isinstance(module, Kernel) for module in model.modules()):
         return run(), []
     layers: dict[str, Layer] = {}

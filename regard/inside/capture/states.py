@@ -40,12 +40,12 @@ def single(task: Any, item: str) -> Examples:
 
 
 def read_example(task: Any, item: Any) -> Prepared:
-    """One example as the model reads it, cut to its context; nothing is written about it."""
+    """Prepare one example as the model reads it, cut to its context, without generating an output."""
     return task.read(item, target=(), cut=True)
 
 
 def blocks_of(prepared: Prepared) -> list[nn.Module]:
-    """The blocks that read an input, in the order of their work."""
+    """Return the blocks that process an input, in the order of the forward pass."""
     return parts.blocks(prepared.tower or prepared.model)
 
 
@@ -54,13 +54,13 @@ def block_at(blocks: Sequence[nn.Module], layer: int | None) -> int:
     last = len(blocks) - 1
     layer = -1 if layer is None else layer
     if not -len(blocks) <= layer <= last:
-        raise ValueError(f"no block {layer}: the model reads with {len(blocks)}, 0 to {last} (-1: the last)")
+        raise ValueError(f"no block {layer}: the model has {len(blocks)}, 0 to {last} (-1: the last)")
     return layer % len(blocks)
 
 
 @contextmanager
 def behind(blocks: Sequence[nn.Module], layer: int, then: Callable[[Any], Any]) -> Iterator[None]:
-    """Call `then` with each output of a block, and pass on what it returns instead, if that is not None."""
+    """Context manager: call `then` with each output of a block; a result that is not None replaces the output."""
     turns = cycle(i for i, block in enumerate(blocks) if block is blocks[layer])
 
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
@@ -159,7 +159,7 @@ def token_states(task: Any, examples: Examples, layer: int) -> Iterator[TokenSta
 
 
 def shaped(count: int, ratio: float) -> tuple[int, int]:
-    """Rows and columns of `count` cells, as near as can be to a ratio of rows to columns."""
+    """Return the rows and columns of `count` cells whose ratio is nearest to a given one."""
     fits = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
     return min(fits, key=lambda grid: abs(np.log(grid[0] / grid[1] / ratio)))
 
@@ -177,6 +177,6 @@ def example_vectors(task: Any, examples: Examples, layer: int | None) -> Float[T
 
 
 def layer_or_own(task: Any, examples: Examples, layer: int | None) -> int | None:
-    """The index of the block that vectors are taken behind; None for the model's own vectors, if it has such."""
+    """Return the index of the block whose outputs are used; None for the model's own embedding, if it has one."""
     first = read_example(task, examples.items[0])
     return None if layer is None and first.embed is not None else block_at(blocks_of(first), layer)

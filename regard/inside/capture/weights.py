@@ -60,7 +60,7 @@ def look(
 def watch(
     model: nn.Module, keep: Keep, *, layers: Layers | None = None, heads: tuple[int, ...] | None = None
 ) -> Iterator[None]:
-    """Call `keep` behind each call of a kernel, with the layer's name and kind, the kernel and the call's arguments."""
+    """Call `keep` after each call of a kernel, with the layer's name and kind, the kernel and the call's arguments."""
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
     for name in names:
@@ -84,7 +84,7 @@ def owner_of(model: nn.Module, kernel: Kernel) -> Attention | None:
 
 
 def choose(layers: Layers | None, names: list[str]) -> tuple[list[str], set[str]]:
-    """The names of the layers that are chosen, and the kinds that are: those show only when a layer is called."""
+    """Return the names of the selected layers, and the selected kinds, which are only known when a layer is called."""
     if layers is None:
         return names, set()
     chosen: list[str] = []
@@ -103,10 +103,10 @@ def matching(layer: int | str, names: list[str]) -> list[str]:
         if not -len(names) <= layer < len(names):
             raise ValueError(f"no attention layer {layer}: the model has {len(names)}, 0 to {len(names) - 1}")
         return [names[layer]]
-    found = [name for name in names if name == layer or fnmatchcase(name, layer)]
-    if not found:
+    matches = [name for name in names if name == layer or fnmatchcase(name, layer)]
+    if not matches:
         raise ValueError(f"no attention layer {layer!r}; {nearest(layer, [*names, *KINDS])}")
-    return found
+    return matches
 
 
 def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
@@ -129,9 +129,9 @@ class _Spy:
         self.crosses: dict[Kernel, bool] = {}
 
     def before_attention(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = dict(zip(("x", "context"), args, strict=False)) | kwargs
-        context, cache = given.get("context"), given.get("cache")
-        other = context is not None and context is not given["x"]
+        inputs = dict(zip(("x", "context"), args, strict=False)) | kwargs
+        context, cache = inputs.get("context"), inputs.get("cache")
+        other = context is not None and context is not inputs["x"]
         self.crosses[layer.kernel] = other or cache is not None and cache.fixed
 
     def after_kernel(self, name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
@@ -152,7 +152,7 @@ class _Spy:
 
 
 class Call:
-    """The weights of one call of a kernel, and some of its keys, to tell whether a later call goes on with them."""
+    """The weights of one kernel call, and some of its keys, from which a continuation of it is recognised."""
 
     def __init__(self, kind: str, weights: Float[Tensor, "B H T S"], keys: Float[Tensor, "B G N K"]) -> None:
         self.kind, self.weights = kind, weights
@@ -160,8 +160,8 @@ class Call:
         self.source = keys.detach() if kind in KINDS["cross"] else None  # held, so that nobody else gets its memory
 
     def continued_by(self, later: "Call") -> bool:
-        """Self-attention goes on with new keys for its new queries, cross-attention with the very same keys: those of
-        another pass over the same source are equal, but stand elsewhere."""
+        """Return whether another call continues this one: self-attention with new keys for its new queries, cross-
+        attention with the same key tensor."""
         if self.source is not None and later.source is not None:
             if self.source.untyped_storage().data_ptr() != later.source.untyped_storage().data_ptr():
                 return False
@@ -184,7 +184,7 @@ class Seen:
 
     @property
     def names(self) -> list[str]:
-        """Paths of the layers seen so far, in the model's order."""
+        """Names of the layers captured so far, in the model's order."""
         return [name for name in self.layers if name in self.calls]
 
     def of(self, kind: str) -> list[Float[Tensor, "B H T S"]]:
@@ -192,7 +192,7 @@ class Seen:
         return [self.attention[name] for name in self.names_of(kind)]
 
     def names_of(self, kind: str) -> list[str]:
-        """Paths of the layers of a kind."""
+        """Return the names of the captured layers of a kind."""
         if kind not in KINDS:
             raise ValueError(f"unknown kind of attention {kind!r}; {nearest(kind, KINDS)}")
         return [name for name in self.names if self.kind_of(name) in KINDS[kind]]
@@ -223,7 +223,7 @@ class Seen:
         self.calls.clear()
 
     def plot(self, path: str | Path | None = None, *, kind: str | None = None, row: int = 0, **labels: Any) -> Any:
-        """A grid of heads by layers for one row of the batch; `kind` where a model has several of different shape."""
+        """Draw a grid of heads by layers for one row of the batch; `kind` selects one kind of attention."""
         from regard.inside.draw.matrices import draw_heads
 
         kind = kind or ("cross" if self.names_of("cross") else "self")
@@ -268,7 +268,7 @@ class Weights(Mapping[Any, Tensor]):
 
 
 def join_queries(parts: list[Float[Tensor, "B H _ _"]]) -> Float[Tensor, "B H T S"]:
-    """Queries one below the other; keys that an earlier part did not have yet are zeros."""
+    """Concatenate weights along the queries; keys that an earlier part did not have yet are zeros."""
     width = max(part.shape[3] for part in parts)
     return torch.cat([F.pad(part, (0, width - part.shape[3])) for part in parts], dim=2)
 

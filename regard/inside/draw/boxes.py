@@ -29,12 +29,12 @@ def place(
     """The position of a name: above its box, else below it, else in it; the first of these that is free."""
     left, top, _, bottom = box
     x = max(0, min(left, size[0] - across))
-    ways = [y for y in (top - down, bottom, top, bottom - down) if 0 <= y <= size[1] - down]
+    heights = [y for y in (top - down, bottom, top, bottom - down) if 0 <= y <= size[1] - down]
     free = [
-        y for y in ways
+        y for y in heights
         if not any(x < right and l < x + across and y < low and t < y + down for l, t, right, low in taken)  # noqa: E741
     ]  # fmt: skip
-    return x, (free or ways or [max(0, min(top, size[1] - down))])[0]
+    return x, (free or heights or [max(0, min(top, size[1] - down))])[0]
 
 
 def draw_boxes(

@@ -1,4 +1,4 @@
-"""Paper, ink and pen of every figure: fonts, colours, layout in inches, and saving. No pyplot, no global state."""
+"""Fonts, colours, layout in inches and saving, shared by all figures; without pyplot and global state."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -32,14 +32,14 @@ LINES = (
     "#7F3C8D",
 )  # Okabe and Ito: colour-blind safe; the last, in place of their yellow, is for lines on white
 SMALLEST_FONT = 7.0
-"""Points; what is smaller cannot be read, so figures grow instead."""
+"""Smallest font size in points; figures grow instead of using a smaller one."""
 FAMILIES = (
     "DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Zen Hei", "Noto Sans Arabic",
     "Noto Sans Hebrew", "Noto Sans Devanagari", "Arial Unicode MS", "Segoe UI Symbol", "Noto Emoji",
 )  # fmt: skip
 SIGNS = {"\n": "↵", "\r": "↵", "\t": "⇥", " ": "␣", "": "∅"}
 MOST_PIXELS = 40e6
-"""Of one figure; a larger one is saved at fewer dots per inch."""
+"""The most pixels of one figure; a larger one is saved at fewer dots per inch."""
 
 
 @cache
@@ -52,7 +52,7 @@ def families() -> tuple[str, ...]:
 
 
 def pen(size: Number = 8.0, **more: Any) -> dict[str, Any]:
-    """Text properties: our fonts, and a token such as `$` is a dollar, not mathematics."""
+    """Return text properties with our fonts, in which `$` is printed and not read as mathematics."""
     return {
         "fontsize": max(size, SMALLEST_FONT),
         "fontfamily": list(families()),
@@ -63,7 +63,7 @@ def pen(size: Number = 8.0, **more: Any) -> dict[str, Any]:
 
 @cache
 def ramp() -> "matplotlib.colors.Colormap":
-    """White to deep blue, lightness falling evenly in OKLab (Ottosson, 2020): equal steps look equal, zero is paper."""
+    """Return a colour map from white to deep blue with even steps of lightness in OKLab (Ottosson, 2020)."""
     from matplotlib.colors import ListedColormap
 
     share = np.linspace(0, 1, 256)
@@ -123,19 +123,19 @@ def tidy(axes: "matplotlib.axes.Axes") -> None:
 
 
 def colors(count: int) -> list[str]:
-    """A colour for each line; after eight they come again."""
+    """Return a colour for each line; after eight the colours repeat."""
     return [LINES[i % len(LINES)] for i in range(count)]
 
 
 def shades(count: int) -> list[Any]:
-    """Colours in an order that can be seen: head after head, width after width."""
+    """Return `count` colours of an ordered colour map."""
     from matplotlib import colormaps
 
     return [colormaps["viridis"](0.05 + 0.8 * i / max(count - 1, 1)) for i in range(count)]
 
 
 def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[Number, Number, str, Any]]) -> None:
-    """Names beside the right ends (x, y) of lines, moved apart where they would touch."""
+    """Write names beside the right ends (x, y) of lines, moved apart where they would overlap."""
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     apart = 0.15 / (axes.get_position().height * axes.figure.get_size_inches()[1])  # type: ignore[union-attr]
     to_share = axes.transData + axes.transAxes.inverted()  # on a logarithmic axis too
@@ -147,7 +147,7 @@ def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[Number, Number
 
 
 def spread(rising: Sequence[Number], apart: Number) -> list[Number]:
-    """Rising heights moved up until they are `apart`, and down again where that led above the top."""
+    """Return sorted heights moved until they are at least `apart`, and below the top."""
     heights: list[Number] = []
     for each in rising:
         heights.append(max(each, heights[-1] + apart) if heights else each)
@@ -184,7 +184,7 @@ def fit(figure: "matplotlib.figure.Figure", pad: Number = 0.12) -> "matplotlib.f
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A block without warnings about glyphs that no installed font has: they print as boxes."""
+    """Context manager: suppress warnings about glyphs that no installed font has."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph.*")
         yield

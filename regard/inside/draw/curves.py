@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def draw_race(
     series: Mapping[str, Sequence[tuple[Number, Number]]], path: Target, measure: str
 ) -> "matplotlib.figure.Figure":
-    """Each run's (minutes, value) points; lower is better."""
+    """Draw each run's (minutes, value) points; lower is better."""
     figure = new_figure(9, 5)
     axes = chart(figure, 1, 1, 4.6, 3, xlabel="minutes of training", ylabel=measure)
     ends = []
@@ -45,7 +45,7 @@ def draw_race(
 
 
 SIGNS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
-"""Of points: there are more lines than colours."""
+"""Markers of points, since there are more lines than colours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Panel:
     title: str
     ylabel: str
     unit: str = ""
-    """Of the values: "s", "B", or nothing for plain numbers."""
+    """Unit of the values: "s", "B", or empty for plain numbers."""
     slopes: tuple[float, ...] = (1, 2)
-    """Drawn as dashes, to compare with."""
+    """Exponents of dashed reference lines."""
     symbol: str = "n"
-    """Of what lies along the axis."""
+    """Symbol of the quantity on the horizontal axis."""
     logarithmic: bool = True
-    """Values too, not only what lies along the axis."""
+    """Whether the vertical axis is logarithmic, as the horizontal one always is."""
     lines: dict[str, tuple[Sequence[tuple[Number, Number]], float | None]] = field(default_factory=dict)
 
     def add(self, name: str, points: Sequence[tuple[Number, Number]], exponent: float | None) -> None:
@@ -70,7 +70,7 @@ class Panel:
 
 
 def draw_growth(rows: Sequence[Sequence[Panel]], path: Target, *, xlabel: str) -> "matplotlib.figure.Figure":
-    """Panels in rows; a name keeps its colour and sign in all of them."""
+    """Draw panels in rows; a name keeps its colour and marker in all of them."""
     names = list(dict.fromkeys(name for row in rows for panel in row for name in panel.lines))
     width, height, below = 3.6, 2.9, 1.0
     beside = 1.7 + 0.07 * max(map(len, names), default=0)  # a legend with its exponents, and the next panel's numbers
@@ -144,8 +144,8 @@ def draw_by_length(
     axes = chart(figure, 1, 1, max(3.6, 0.62 * len(counts)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
     ends = []
     for color, (name, points) in zip(colors(len(runs)), runs.items(), strict=True):
-        found = [points.get(bucket, (None, 0))[0] for bucket in counts]
-        heights = [math.nan if value is None else value for value in found]
+        values = [points.get(bucket, (None, 0))[0] for bucket in counts]
+        heights = [math.nan if value is None else value for value in values]
         axes.plot(range(len(counts)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
         known = [(i, y, name, color) for i, y in enumerate(heights) if not math.isnan(y)]
         ends += known[-1:]
@@ -159,11 +159,11 @@ def draw_by_length(
 def numbered(
     points: Sequence[tuple[str, Number | None, int]],
 ) -> dict[tuple[str, int], tuple[Number | None, int]]:
-    """Value and count by label; a label that comes twice stays two buckets."""
-    found: dict[tuple[str, int], tuple[Number | None, int]] = {}
+    """Return value and count by label; repeated labels stay separate buckets."""
+    buckets: dict[tuple[str, int], tuple[Number | None, int]] = {}
     for label, value, count in points:
-        found[label, sum(known == label for known, _ in found)] = (value, count)
-    return found
+        buckets[label, sum(known == label for known, _ in buckets)] = (value, count)
+    return buckets
 
 
 def draw_training(
@@ -199,7 +199,7 @@ def draw_training(
 def draw_loss(
     axes: "matplotlib.axes.Axes", records: Sequence[Mapping[str, Any]], key: str, color: str
 ) -> tuple[Number, Number]:
-    """One loss of one run, its noise faint behind a running mean; where the line ends."""
+    """Draw one loss of one run, the raw values faint behind a running mean; return the end of the line."""
     steps, values = column(records, key)
     if key.startswith(("val", "test", "dev", "eval", "held")):
         axes.plot(steps, values, color=color, linewidth=1.3, linestyle="--", marker="o", markersize=3)
@@ -221,6 +221,6 @@ def running_mean(values: Sequence[Number], keep: Number) -> list[Number]:
 
 
 def column(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[Number], list[Number]]:
-    """Steps and values of the records that have them."""
+    """Return steps and values of the records that have this field."""
     pairs = [(record["step"], record[key]) for record in records if record.get(key) is not None]
     return [step for step, _ in pairs], [value for _, value in pairs]

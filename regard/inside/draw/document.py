@@ -16,13 +16,13 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Forbids every request, whatever the data are."""
+"""Content security policy that forbids every network request."""
 FRAME = 820
-"""Pixels of height in a notebook."""
+"""Height of the frame in a notebook, in pixels."""
 
 
 def modules(entry: str = ENTRY) -> dict[str, str]:
-    """The text of a script and of all that it imports, by path; imports are names for an import map."""
+    """Return the source of a script and of all its imports by path; imports become names of an import map."""
     texts: dict[str, str] = {}
     waiting = [entry]
     while waiting:
@@ -53,7 +53,7 @@ def whole_page(data: dict[str, Any]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON that cannot close the script element around it."""
+    """Return JSON that cannot close the script element around it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -55,16 +55,16 @@ def draw_figure(name: str, path: Target = None, **settings: Any) -> "matplotlib.
     figure = FIGURES[ALIASES.get(name, name)]
     check_suffix(path)
     known = {key: each.annotation for key, each in inspect.signature(figure).parameters.items() if key != "path"}
-    given = {key.replace("-", "_"): value for key, value in settings.items()}
-    for key in given:
+    options = {key.replace("-", "_"): value for key, value in settings.items()}
+    for key in options:
         if key not in known:
             raise ValueError(f"figure {name!r} has no setting {key!r}; {nearest(key, known)}")
-    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in given.items()}
+    read = {key: parse(value, known[key], key) if isinstance(value, str) else value for key, value in options.items()}
     return figure(path, **read)
 
 
 def options_of(name: str) -> list[str]:
-    """A figure's settings, as options with what they are without being given."""
+    """Return a figure's settings as command-line options with their defaults."""
     known = inspect.signature(FIGURES[name]).parameters.values()
     simple = (one for one in known if one.name not in ("path", "position"))
     return [f"--{one.name.replace('_', '-')} {'' if one.default is None else one.default}".rstrip() for one in simple]
@@ -93,7 +93,9 @@ def draw_positions(
             return save(_draw_table(table, scheme), path)
         turned = position.rotate(torch.ones(1, 1, length, position.head_dim))[0, 0]
         if (turned == 1).all():
-            raise ValueError(f"scheme {scheme!r} leaves no trace of order to draw; choose another registered one")
+            raise ValueError(
+                f"scheme {scheme!r} has neither position vectors nor a bias to draw; choose another registered one"
+            )
         return save(_draw_turns(turned, scheme), path)
 
 
@@ -117,7 +119,7 @@ def _draw_turns(turned: Float[Tensor, "T K"], scheme: str) -> "matplotlib.figure
 def _draw_nearness(
     figure: "matplotlib.figure.Figure", similar: Float[Tensor, "T T"], title: str
 ) -> "matplotlib.figure.Figure":
-    """The mean over all pairs at one distance, and the spread where it is not the same for all."""
+    """Draw the mean similarity of all pairs at one distance, and its range where pairs differ."""
     reach = len(similar) * 3 // 4
     bands = [similar.diagonal(distance) for distance in range(reach)]
     axes = chart(figure, 6.2, 1, 3.6, 3, title=title, xlabel="distance")
@@ -132,7 +134,7 @@ def _draw_nearness(
 def _heat(
     figure: "matplotlib.figure.Figure", values: Float[Tensor, "T S"], *box: Number, title: str
 ) -> "matplotlib.axes.Axes":
-    """Signed values in two colours around white, with a scale."""
+    """Draw signed values in two colours around white, with a colour bar."""
     axes = place(figure, *box)
     top = float(values.abs().max()) or 1.0
     image = axes.imshow(values.numpy(), cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
@@ -146,7 +148,7 @@ def _heat(
 
 
 def _draw_bias(values: Callable[..., Tensor], length: int, scheme: str, *, learned: bool) -> "matplotlib.figure.Figure":
-    """By distance for each head, and as the table that is added to the scores of one head."""
+    """Draw a position bias by distance for each head, and as the matrix that is added to one head's scores."""
     distance = torch.arange(-length, length + 1)
     by_head = values(torch.zeros(1, 1, dtype=torch.long), distance[None])[:, 0]
     figure, title, right = new_figure(11, 5), f"{scheme}: added to the scores", "distance, key − query"
@@ -249,7 +251,7 @@ def superscript(number: int) -> str:
 
 
 def write_legend(axes: "matplotlib.axes.Axes") -> None:
-    """In the emptiest corner; beside the axes where lines are too many for that."""
+    """Place the legend in the emptiest corner; beside the axes where there are many lines."""
     many = len(axes.lines) > 3
     spot: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
     axes.legend(frameon=False, prop={"size": 8, "family": pen()["fontfamily"]}, labelcolor=INK, **spot)
@@ -271,9 +273,9 @@ def draw_softmax(
     largest_ends: list[tuple[Number, Number, str, Any]] = []
     gradient_ends: list[tuple[Number, Number, str, Any]] = []
     for color, (name, power) in zip(LINES, {"q·k": 0.0, "q·k / √d": -0.5}.items(), strict=False):
-        found = [saturation(size, keys, samples, size**power) for size in sizes]
+        percentiles = [saturation(size, keys, samples, size**power) for size in sizes]
         for axes, ends, which in ((largest, largest_ends, 0), (gradient, gradient_ends, 1)):
-            low, middle, high = torch.stack([each[which] for each in found]).T.tolist()
+            low, middle, high = torch.stack([each[which] for each in percentiles]).T.tolist()
             axes.fill_between(sizes, low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(sizes, middle, color=color, linewidth=1.6, marker="o", markersize=3)
             ends.append((float(sizes[-1]), middle[-1], name, color))
@@ -288,7 +290,7 @@ def draw_softmax(
 
 
 def saturation(size: int, keys: int, samples: int, scale: Number) -> tuple[Float[Tensor, "Q"], Float[Tensor, "Q"]]:
-    """The 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
+    """Return the 10th, 50th and 90th percentile of the largest weight, and of the Jacobian's norm |diag(p) − p pᵀ|."""
     draws = torch.Generator().manual_seed(size)
     q = torch.randn(samples, 1, size, generator=draws)
     k = torch.randn(samples, keys, size, generator=draws)
@@ -385,10 +387,10 @@ def _draw_growth(
 def training(path: Target = None, runs: str = "") -> "matplotlib.figure.Figure":
     """Loss and learning rate of runs over their steps; `--runs a,b` names their directories."""
     if not runs:
-        raise ValueError("which runs? name their directories: --runs runs/a,runs/b")
-    found = {}
+        raise ValueError("no runs are given; name their directories: --runs runs/a,runs/b")
+    records = {}
     for run in map(Path, runs.split(",")):
         if not (run / "metrics.jsonl").is_file():
             raise ValueError(f"{run}: no metrics.jsonl; name directories of runs: --runs runs/a,runs/b")
-        found[run.name] = read_metrics(run / "metrics.jsonl")
-    return draw_training(found, path)
+        records[run.name] = read_metrics(run / "metrics.jsonl")
+    return draw_training(records, path)

@@ -1,4 +1,4 @@
-"""Pictures of attention and of training, as PNG, SVG or PDF by the path's ending. Each function returns the figure.
+"""Figures of attention and of training, as PNG, SVG or PDF by the path's suffix. Each function returns the figure.
 
 Cells and labels have a size in inches, and the paper grows with them: sixty tokens are as readable as five.
 """
@@ -80,12 +80,12 @@ def start(weights: Any, source_labels: Sequence[str], target_labels: Sequence[st
 
 
 def cell_size(tokens: int, largest: Number = LARGEST_CELL) -> Number:
-    """Inches: few tokens get large cells; many get the smallest whose label can still be read."""
+    """Return a cell's size in inches: large for few tokens, for many the smallest with a readable label."""
     return min(largest, max(SMALLEST_CELL, 7.0 / tokens))
 
 
 def font_size(cell: Number) -> Number:
-    """Points that fit a cell's height."""
+    """Return the font size in points that fits a cell's height."""
     return max(SMALLEST_FONT, min(10.0, cell * 72 * 0.62))
 
 
@@ -102,7 +102,7 @@ def shade(axes: "matplotlib.axes.Axes", values: Any, top: Number) -> "matplotlib
 
 
 def label_cells(axes: "matplotlib.axes.Axes", source: Sequence[str], target: Sequence[str], cell: Number) -> None:
-    """Source tokens above, turned as far as they must be; target tokens at the left."""
+    """Write source tokens above, rotated where necessary, and target tokens at the left."""
     size = font_size(cell)
     axes.xaxis.tick_top()
     axes.tick_params(which="major", length=2, pad=2)
@@ -124,7 +124,7 @@ def print_numbers(axes: "matplotlib.axes.Axes", values: Any, top: Number) -> Non
 
 
 def round_up(largest: Number) -> Number:
-    """The end of a scale: the next tenth, or hundredth where weights are small."""
+    """Return the end of a colour scale: the next tenth, or hundredth where weights are small."""
     unit = 0.1 if largest > 0.2 else 0.02
     return max(math.ceil(largest / unit - 1e-6) * unit, unit)
 
@@ -144,7 +144,7 @@ def add_scale(
 
 
 def write_title(axes: "matplotlib.axes.Axes", title: str, size: Number = 10.5) -> None:
-    """Above everything that stands on the axes, however long the labels are."""
+    """Write a title above the axes and their labels."""
     if not title:
         return
     with quiet():
@@ -185,7 +185,7 @@ def draw_heads(
 
 
 def short_names(names: list[str]) -> list[str]:
-    """The parts of dotted names in which they differ; a number alone is a layer."""
+    """Return the parts of dotted names in which they differ; a number alone becomes a layer."""
     parts = [name.split(".") for name in names]
     if len(names) < 2 or len({len(each) for each in parts}) > 1:
         return names
@@ -202,7 +202,8 @@ def draw_panels(
     size: tuple[Number, Number],
     gap: Number,
 ) -> "matplotlib.figure.Figure":
-    """Heads at their row and column. Source labels stand on the first row only, target labels at the first column."""
+    """Draw heads at their row and column. Source labels stand on the first row only, target labels at the first
+    column."""
     (width, height), big = size, min(18.0, max(8.5, 5 * size[0]))
     rows, columns = 1 + max(panel[0] for panel in panels), 1 + max(panel[1] for panel in panels)
     figure = new_figure(columns * (width + gap) + 3, rows * (height + gap) + 3)
@@ -238,7 +239,7 @@ def draw_lines(
     path: Target = None,
     title: str = "",
 ) -> "matplotlib.figure.Figure":
-    """Lines from each target token at the left to the source tokens that it sees; a colour for each head.
+    """Draw lines from each target token at the left to the source tokens that it attends to; a colour for each head.
 
     What gets less than an even share of many tokens is left out: hundreds of faint lines would hide the others.
     """

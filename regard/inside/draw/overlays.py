@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 SHARPEST = 256
-"""Pixels up to which a small image is enlarged: each of its pixels becomes a square."""
+"""Side in pixels up to which a small image is enlarged, without smoothing."""
 VEIL = 0.88
 """Opacity of the strongest weight over the image."""
 
 
 @cache
 def glow() -> "matplotlib.colors.Colormap":
-    """Colours from dark to bright, for weights over an image."""
+    """Return a colour map from dark to bright, for weights over an image."""
     from matplotlib import colormaps
 
     return colormaps["inferno"]
@@ -73,15 +73,15 @@ def on_image(
     cell: tuple[Number, Number] | None,
     smooth: bool,
 ) -> np.ndarray:
-    """The weight of every drawn pixel of an image of that size."""
+    """Return the weight at every pixel of an image of that size."""
     rows, columns = weights.shape
     high, wide = cell or (size[0] / rows, size[1] / columns)
     box = (0, 0, size[1] / wide, size[0] / high)  # in cells; it may end inside the last ones, or behind them
     below, right = (max(0, int(np.ceil(end - 1e-6)) - side) for end, side in ((box[3], rows), (box[2], columns)))
     weights = np.pad(weights, ((0, below), (0, right)))
-    how = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST
+    resampling = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST
     box = (0, 0, min(box[2], weights.shape[1]), min(box[3], weights.shape[0]))
-    return np.asarray(Image.fromarray(weights).resize((drawn[1], drawn[0]), how, box))
+    return np.asarray(Image.fromarray(weights).resize((drawn[1], drawn[0]), resampling, box))
 
 
 def grid_of_images(
@@ -122,8 +122,8 @@ def grid_of_images(
             if image is not None:
                 put(axes, image, labels[r][c] if labels is not None else "", (begin + c * step, bottom, side, height))
         if r < len(names):
-            how = pen(8.5, color=SOFT, rotation=90, ha="right", va="center", multialignment="center")
-            axes.text(begin - 0.06, bottom + height / 2, names[r], **how)
+            style = pen(8.5, color=SOFT, rotation=90, ha="right", va="center", multialignment="center")
+            axes.text(begin - 0.06, bottom + height / 2, names[r], **style)
     if top is not None:
         tall = min(1.5, height)
         add_glow(figure, 1 + wide + 0.12, 1 + high - tall, tall, top)

@@ -1,4 +1,4 @@
-"""Numbers on their way to the page: base64 of plain arrays, and what is left of them where they are rounded."""
+"""Arrays as JSON for the page: base64 of their bytes, some of them rounded."""
 
 import base64
 from typing import Any
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 LEVELS = 255
-"""Steps between nothing and a row's strongest weight."""
+"""Number of steps between zero and a row's largest weight."""
 
 
 def packed(numbers: Any, kind: str = "f4") -> dict[str, Any]:
@@ -29,6 +29,6 @@ def in_bytes(weights: Float[Tensor, "*N S"]) -> dict[str, Any]:
 
 
 def in_signs(values: Float[Tensor, "*N D"]) -> dict[str, Any]:
-    """Signed numbers for a strip of colours: steps of 1/127 of the largest."""
+    """Return signed numbers as int8, in steps of 1/127 of the largest."""
     top = float(values.abs().max()) or 1.0
     return {"top": top, "values": packed((values / top * 127).round(), "i1")}

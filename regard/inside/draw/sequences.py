@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 MOST_LETTERS, MOST_PATCHES = 48, 256
-"""The most that a slide has room for."""
+"""The most letters and patches that fit on a slide."""
 SCENE = 12
-"""A scene with three objects of three colours."""
+"""Number of a generated scene with three objects of three colours."""
 ACROSS, FLAT = 16, 32
 """Patches in a row, and patches up to which their vectors are drawn below them."""
 
@@ -51,11 +51,11 @@ def draw_bpe(
     """Byte pair encoding of the letters of `--text`, merge by merge; `--tokenizer` FILE: with its own merges."""
     if steps < 1:
         raise ValueError(f"steps={steps} shows no merge; use at least 1")
-    found = trace(text, Tokenizer.load(tokenizer) if tokenizer else None)
-    letters = len(found.initial)
+    traced = trace(text, Tokenizer.load(tokenizer) if tokenizer else None)
+    letters = len(traced.initial)
     if not 1 <= letters <= MOST_LETTERS:
         raise ValueError(f"text has {letters} letters, a figure shows 1 to {MOST_LETTERS}; give a word or a few")
-    rows = [("letters", found.initial, [1] * letters, [False] * letters), *merged_rows(found)]
+    rows = [("letters", traced.initial, [1] * letters, [False] * letters), *merged_rows(traced)]
     hidden = len(rows) - 1 - steps
     if hidden > 0:  # the last row is where it ends
         rows = [*rows[:steps], (f"… {hidden} more, then {rows[-1][0]}", *rows[-1][1:])]
@@ -69,23 +69,23 @@ def draw_bpe(
         count = f"{len(symbols)} tokens" if number in (0, len(rows) - 1) else str(len(symbols))
         axes.text(letters * cell + 0.15, y + 0.14, count, va="center", **pen(9.5, color=SOFT))
     learned = "learned from these letters alone" if tokenizer is None else "as the tokenizer learned them"
-    merges = f"{len(found.steps)} merge{'s' * (len(found.steps) != 1)}"
-    pieces = f"{letters} letters, {len(found.pieces)} tokens after {merges} {learned}"
+    merges = f"{len(traced.steps)} merge{'s' * (len(traced.steps) != 1)}"
+    pieces = f"{letters} letters, {len(traced.pieces)} tokens after {merges} {learned}"
     write_title(axes, f"Byte pair encoding: {pieces}", 11.5)
     return save(fit(figure), path)
 
 
-def merged_rows(found: Trace) -> Iterator[tuple[str, Sequence[str], list[int], list[bool]]]:
-    """Behind each merge: what it was, all symbols, how many letters each spans, and which of them are new."""
-    symbols, widths = found.initial, [1] * len(found.initial)
-    for step in found.steps:
+def merged_rows(traced: Trace) -> Iterator[tuple[str, Sequence[str], list[int], list[bool]]]:
+    """Return, after each merge: the pair, all symbols, the letters that each spans, and whether it is new."""
+    symbols, widths = traced.initial, [1] * len(traced.initial)
+    for step in traced.steps:
         widths, new = grown(step, symbols, widths)
         symbols = step.symbols
         yield f"{' + '.join(readable(step.pair))}   {step.count} ×", symbols, widths, new
 
 
 def grown(step: Step, before: Sequence[str], widths: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """The spans of symbols behind a merge, and whether each was made by it."""
+    """Return the spans of the symbols after a merge, and whether each was made by it."""
     spans: list[int] = []
     new: list[bool] = []
     place_of, left = 0, len(before) - len(step.symbols)
@@ -102,7 +102,7 @@ def write_boxes(
     axes: "matplotlib.axes.Axes", y: Number, cell: Number, symbols: Sequence[str], widths: Sequence[int],
     new: Sequence[bool],
 ) -> None:  # fmt: skip
-    """Symbols in boxes as wide as their letters; new ones in colour."""
+    """Draw symbols in boxes as wide as their letters; new ones in colour."""
     from matplotlib.patches import FancyBboxPatch
 
     left = 0
@@ -113,13 +113,13 @@ def write_boxes(
             linewidth=line, facecolor=face, edgecolor=edge,
         )  # fmt: skip
         axes.add_patch(box)
-        how = pen(10.5, color=LINES[0] if made else INK, fontweight="bold" if made else "normal")
-        axes.text((left + width / 2) * cell, y + 0.135, symbol, ha="center", va="center", **how)
+        style = pen(10.5, color=LINES[0] if made else INK, fontweight="bold" if made else "normal")
+        axes.text((left + width / 2) * cell, y + 0.135, symbol, ha="center", va="center", **style)
         left += width
 
 
 def open_paper(figure: "matplotlib.figure.Figure", *box: Number) -> "matplotlib.axes.Axes":
-    """Axes without lines whose unit is an inch."""
+    """Return axes without lines whose unit is an inch."""
     axes = place(figure, *box)
     axes.set(xlim=(0, box[2]), ylim=(0, box[3]), autoscale_on=False)
     axes.axis("off")
@@ -156,8 +156,8 @@ def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 
         back = dict(boxstyle="round,pad=0.15", facecolor="white", edgecolor="none", alpha=0.8)
         x, y = (column + 0.5) * side, bottom + high - (row + 0.5) * side
         axes.text(x, y, str(number + 1), ha="center", va="center", **pen(number_size, bbox=back))
-    how = dict(arrowstyle="-|>", color=SOFT, linewidth=1.8, mutation_scale=18)
-    axes.annotate("", (begin - 0.2, tall / 2), (wide + 0.2, tall / 2), arrowprops=how)
+    style = dict(arrowstyle="-|>", color=SOFT, linewidth=1.8, mutation_scale=18)
+    axes.annotate("", (begin - 0.2, tall / 2), (wide + 0.2, tall / 2), arrowprops=style)
     above = (tall + lines * step) / 2
     for number, one in enumerate(cut):
         row, column = divmod(number, across)
@@ -180,7 +180,7 @@ def pixels_of(image: str | None) -> UInt8[np.ndarray, "Y X C"]:
 
 
 def whole_patches(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarray, "_ _ C"]:
-    """The middle of an image that whole patches cover."""
+    """Return the centre of an image that whole patches cover."""
     rows, columns = pixels.shape[:2]
     if not 1 <= patch <= min(rows, columns):
         raise ValueError(f"patch={patch} does not fit into {rows} × {columns} pixels; use 1 to {min(rows, columns)}")
@@ -188,7 +188,7 @@ def whole_patches(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.nd
 
 
 def patches_of(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarray, "N P P C"]:
-    """Row by row; each flattened is a token's vector."""
+    """Return the patches row by row; flattened, each is a token's vector."""
     rows, columns, channels = pixels.shape
     cut = pixels.reshape(rows // patch, patch, columns // patch, patch, channels).swapaxes(1, 2)
     return cut.reshape(-1, patch, patch, channels)
@@ -196,7 +196,7 @@ def patches_of(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarr
 
 def put(axes: "matplotlib.axes.Axes", pixels: np.ndarray, x: Number, y: Number, width: Number, height: Number) -> None:
     """Draw an image in a box, with a faint edge."""
-    how: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="auto", zorder=1)
-    axes.imshow(pixels, extent=(x, x + width, y, y + height), **how)
+    style: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="auto", zorder=1)
+    axes.imshow(pixels, extent=(x, x + width, y, y + height), **style)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     axes.plot([x, x + width, x + width, x, x], [y, y, y + height, y + height, y], color=FAINT, linewidth=0.6)

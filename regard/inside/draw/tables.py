@@ -35,7 +35,7 @@ class Table:
 
     @property
     def cell(self) -> tuple[float, float]:
-        """Width and height in inches: a cell with a text is wide enough for it."""
+        """Width and height of a cell in inches; a cell with a text is wide enough for it."""
         if self.texts is None:
             side = cell_size(max(self.values.shape), 0.34)
             return side, side
@@ -48,13 +48,13 @@ class Table:
 
     @property
     def margins(self) -> tuple[float, float]:
-        """Inches that labels and title need at the left and above; what is right of the table has a fixed width."""
+        """Inches for labels and title at the left and above."""
         left, above = (0.075 * min(24, max(map(len, labels), default=0)) for labels in (self.rows, self.columns))
         return left + 0.2, (above if above > self.cell[0] else 0.1) + 0.45
 
     @property
     def space(self) -> tuple[float, float]:
-        """Width and height in inches, with everything around the table."""
+        """Width and height of the table with its margins, in inches."""
         wide = max(self.margins[0] + self.size[0] + 0.6, 0.085 * len(self.title))
         return wide + GAP, self.margins[1] + self.size[1] + GAP
 

@@ -87,9 +87,10 @@ class Aligner:
     layer: str
     head: int
     share: float
-    """Of the outputs that depend on the source: how often the head attends most to the token that matters most."""
+    """Share of the outputs that depend on the source for which the head attends most to the most important source
+    token."""
     outputs: int
-    """The number of those outputs."""
+    """Number of outputs that depend on the source."""
 
     @property
     def summary(self) -> str:

@@ -46,10 +46,10 @@ def gradients(prepared: Prepared) -> tuple[Seen, Iterable[dict[str, Float[Tensor
     They come one output at a time: all at once would fill the memory.
     """
     if any(hasattr(part, "packed") for part in prepared.model.modules()):
-        raise ValueError("weights as whole numbers have no gradient; leave out --quantize")
+        raise ValueError("quantised weights have no gradient; leave out --quantize")
     check_uniform(prepared)
     if any(getattr(part, "reversible", False) for part in prepared.model.modules()):
-        raise ValueError("reversible blocks forget what their heads mixed, so it has no gradient; use --view ablation")
+        raise ValueError("reversible blocks do not keep the outputs of their heads for gradients; use --view ablation")
     if prepared.answers == "vector":
         prepared.direction  # noqa: B018  it is computed before anything is recorded
     with mixing(prepared.model) as mixed, look(prepared.model) as seen:

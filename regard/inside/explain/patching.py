@@ -23,25 +23,26 @@ from regard.tasks.prepared import Outputs, Prepared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patched:
-    """Shares of the difference that come back: 0 is the other text, 1 the first."""
+    """Results of patching, as shares of the logit difference that are restored: 0 is the other text, 1 the first."""
 
     choices: tuple[str, str]
-    """The outputs that the first and the other text lead to: the difference is that of these two logits."""
+    """The outputs of the first and of the other text, whose logit difference is measured."""
     difference: tuple[float, float]
-    """Of the two logits, with the first text and with the other."""
+    """Difference of the two logits, for the first text and for the other."""
     positions: dict[str, Float[Tensor, "L T"]]
-    """By stack: the input of the first block, then each block's output, at each position."""
+    """Restored shares by stack: for the input and each block's output, at each position."""
     labels: dict[str, list[str]]
     """The tokens of each stack; first and other where they differ."""
     heads: dict[str, Float[Tensor, "H"]]
-    """By attention layer: a head's output at all positions."""
+    """Restored shares by attention layer, for each head's output at all positions."""
 
 
 @torch.no_grad()
 def pair(
     first: Prepared, other: Prepared, *, at: int | None = None, token: str | None = None
 ) -> tuple[Prepared, Prepared]:
-    """Two texts with one output to explain: the one `at` a position; else the last, or where two translations part.
+    """Return two inputs with one output to explain: the one `at` a position; else the last, or the first in which two
+    translations differ.
 
     Each is to explain the model's own output there, the first `token` if one is named.
     """
@@ -111,7 +112,7 @@ def patch(first: Prepared, other: Prepared) -> Patched:
 
 
 def remember(prepared: Prepared, stacks: dict[str, Stack]) -> tuple[dict[str, list[Tensor]], dict[str, Tensor]]:
-    """The input of each stack and the output of each block, and the heads' outputs of each attention layer."""
+    """Record the input of each stack, the output of each block, and the heads' outputs of each attention layer."""
     states: dict[str, list[Tensor]] = {}
     for name, stack in stacks.items():
         if stack.reversible:
@@ -126,7 +127,7 @@ def remember(prepared: Prepared, stacks: dict[str, Stack]) -> tuple[dict[str, li
 def share_of_positions(
     other: Prepared, stack: Stack, states: list[Tensor], measure: Callable[[dict[str, Tensor]], Tensor]
 ) -> Float[Tensor, "L T"]:
-    """A row for the input and for each block: all its positions, one in each copy of the other text."""
+    """Return the restored shares for the input and each block; positions are patched one per row of a batch."""
     positions = torch.arange(states[0].shape[1]).split(BATCH)
     rows = []
     for depth, state in enumerate(states):
@@ -137,7 +138,7 @@ def share_of_positions(
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Puts the first text's state into the other's: in each copy at another position."""
+    """Replaces the hidden state at one position of each batch row by that of the first text."""
 
     state: Float[Tensor, "1 T D"]
     positions: Int[Tensor, "B"]
@@ -149,7 +150,8 @@ class Swap:
 
 
 def hooked(stack: Stack, depth: int, swap: Callable[[Tensor], Tensor], run: Callable[[], Tensor]) -> Tensor:
-    """Run with the stack's input changed (depth 0), or a block's output (from 1); the last is the stack's output."""
+    """Call `run` with a stack's input replaced (depth 0), or a block's output (from 1; the last is the stack's
+    output)."""
     if depth == 0:
         handle = stack.register_forward_pre_hook(lambda module, args: (swap(args[0]), *args[1:]))
     elif depth == len(stack.blocks):
@@ -169,7 +171,7 @@ def hooked(stack: Stack, depth: int, swap: Callable[[Tensor], Tensor], run: Call
 def share_of_heads(
     other: Prepared, name: str, mixed: Tensor, measure: Callable[[dict[str, Tensor]], Tensor]
 ) -> Float[Tensor, "H"]:
-    """The share that comes back from each head of a layer, with its output swapped at all positions."""
+    """Return the restored share for each head of a layer, with its output replaced at all positions."""
     kernels = find_kernels(other.model)
     heads = range(mixed.shape[1])
     mine = [one for one in kernels if kernels[one] is kernels[name]]

@@ -19,7 +19,7 @@ def all_weights(prepared: Prepared) -> Seen:
     with look(prepared.model) as seen:
         prepared.run(prepared.inputs)
     if seen.names_of("recurrent"):
-        raise ValueError(f"{type(prepared.model).__name__} has a single attention; look at it with --view heads")
+        raise ValueError(f"{type(prepared.model).__name__} has a single attention layer; use --view heads")
     check_uniform(prepared)
     return seen
 
@@ -40,7 +40,7 @@ def steps_of(prepared: Prepared, seen: Seen | None = None) -> list[Step]:
 
 
 def flow(steps: Sequence[Step], *, stay: float, go: float) -> Float[Tensor, "T S"]:
-    """The share of each input token in each position behind the last layer.
+    """Return the share of each input token in each position after the last layer.
 
     Every layer passes on `stay` of what a position had and `go` of what it attends to. For a decoder with a source,
     the input tokens are those of the source.

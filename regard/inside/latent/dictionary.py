@@ -28,17 +28,17 @@ MOST = 40_000
 """Tokens that a dictionary is learned from; a few ten thousand are enough for some hundred units."""
 STEPS, BATCH, RATE = 2000, 256, 5e-3
 REVIVALS = 8
-"""Times that units which did nothing since the last one start again, in the first two thirds of training."""
+"""Number of times that inactive units are reinitialised, in the first two thirds of training."""
 UNITS, SHOWN, AROUND = 10, 4, 7
 """Units that are printed, examples of each, and tokens on both sides of the strongest."""
 OFTEN = 0.03
-"""A unit that is active on more of all tokens than this says little."""
+"""Share of tokens above which a unit that is active on them counts as uninformative."""
 Tell = Callable[[str], Any]
-"""Shows the progress."""
+"""Function that shows a progress message."""
 
 
 class Dictionary(nn.Module):
-    """Vectors as sums of a few of its rows, which have length 1, and a bias that all share."""
+    """A sparse autoencoder: vectors as sums of a few unit-length rows and a shared bias."""
 
     def __init__(self, examples: Float[Tensor, "N D"], units: int, active: int) -> None:
         super().__init__()
@@ -52,7 +52,8 @@ class Dictionary(nn.Module):
         self.bias = nn.Parameter(torch.zeros(examples.shape[1]))
 
     def encode(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
-        """The strengths of the units that a vector uses, strongest first, and their numbers; 0 is not used."""
+        """Return the activations of the k strongest units of each vector, strongest first, and their indices; 0 is
+        unused."""
         scores = F.linear((x - self.center) / self.size - self.bias, self.reader, self.threshold)
         strength, units = scores.relu().topk(self.active, dim=-1)
         return strength, units
@@ -66,7 +67,7 @@ class Dictionary(nn.Module):
 
     @torch.no_grad()
     def revive(self, dead: Int[Tensor, "M"], missed: Float[Tensor, "N D"], optimizer: torch.optim.Optimizer) -> None:
-        """Give units that are never active the directions that are explained worst."""
+        """Reinitialise inactive units with the directions of the largest residuals."""
         worst = missed.norm(dim=1).topk(min(len(dead), len(missed))).indices
         dead = dead[: len(worst)]
         self.rows[dead] = self.reader[dead] = F.normalize(missed[worst])
@@ -84,7 +85,7 @@ def learn(
     steps: int | None = None,
     tell: Tell = lambda _: None,
 ) -> Dictionary:
-    """A dictionary of these vectors, the same every time."""
+    """Train a dictionary on these vectors, with a fixed seed."""
     steps = STEPS if steps is None else steps
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -127,7 +128,8 @@ class Learned:
 def study(
     task: Any, examples: Examples, layer: int | None, units: int, active: int, *, tell: Tell = lambda _: None
 ) -> Learned:
-    """Learn a dictionary behind a block: what it explains, and for its most telling units where they are strongest."""
+    """Train a dictionary on the outputs of a block; report its explained variance, and where its most informative units
+    are strongest."""
     if active > units:
         raise ValueError(f"a token cannot use {active} of {units} units; lower --active")
     layer = block_at(blocks_of(read_example(task, examples.items[0])), layer)
@@ -170,17 +172,17 @@ def study(
     return Learned(data, tops, tokens, examples)
 
 
-def shown(one: TokenStates, strength: Float[Tensor, "T"]) -> str:
-    """The tokens around the strongest, which stands in brackets; of an image its cell."""
+def shown(states: TokenStates, strength: Float[Tensor, "T"]) -> str:
+    """Return the tokens around the strongest one, which is in brackets; for an image its cell."""
     best = int(strength.argmax())
-    if one.grid is not None:
-        return f"cell {one.labels[best]} of {one.grid[0]} × {one.grid[1]}"
-    pieces = [f"[{piece}]" if i == best else piece for i, piece in enumerate(one.labels)]
+    if states.grid is not None:
+        return f"cell {states.labels[best]} of {states.grid[0]} × {states.grid[1]}"
+    pieces = [f"[{piece}]" if i == best else piece for i, piece in enumerate(states.labels)]
     return " ".join(readable(pieces[max(0, best - AROUND) : best + AROUND + 1]))
 
 
 def of_label(labels: Sequence[str], here: Sequence[Tensor]) -> dict[str, Any]:
-    """The label whose examples a unit is strongest in, and their share of its strength."""
+    """Return the label whose examples activate a unit most, and their share of its activation."""
     if not labels:
         return {}
     sums: dict[str, float] = {}
@@ -205,9 +207,9 @@ def render(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def image_name(one: Mapping[str, Any]) -> str:
-    """The name of an image, behind its cell."""
-    return f" in {one['name']}" if one["shown"].startswith("cell ") else ""
+def image_name(states: Mapping[str, Any]) -> str:
+    """Return the name of an image after the cell in it."""
+    return f" in {states['name']}" if states["shown"].startswith("cell ") else ""
 
 
 def draw(task: Any, learned: Learned, path: str | Path | None = None) -> "matplotlib.figure.Figure":

@@ -16,9 +16,9 @@ from regard.inside.capture.states import behind, blocks_of, moved, read_example
 from regard.tasks.prepared import Prepared
 
 STOPS = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
-"""Of a walk, as shares of how far it reaches to both sides."""
+"""Steps of a walk, as shares of its reach to both sides."""
 REACH = 4.0
-"""Lengths of a direction that a walk reaches by default."""
+"""Default reach of a walk, in lengths of the direction."""
 NEAREST = 3
 NEW_TOKENS = 40
 """Tokens that a language model generates at each stop."""
@@ -26,14 +26,14 @@ NEW_TOKENS = 40
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """From the mean of some examples to that of others, and how often its middle separates held-out ones."""
+    """The difference of the means of two sets of examples, and its accuracy in separating held-out ones."""
 
     start: Float[Tensor, "D"]
     vector: Float[Tensor, "D"]
     accuracy: float
-    """The mean accuracy of both sides, on examples that the means were not computed from."""
+    """The mean accuracy of both sides, on examples that were not used for the means."""
     held: int
-    """The number of those examples."""
+    """The number of examples that the accuracy was measured on."""
 
     def report(self) -> dict[str, Any]:
         """The direction as plain data."""
@@ -41,7 +41,7 @@ class Direction:
 
 
 def find_direction(first: Float[Tensor, "N D"], other: Float[Tensor, "M D"]) -> Direction:
-    """The difference of the means of one half of each side, tried on the other half."""
+    """Compute the difference of the means of one half of each set, and its accuracy on the other half."""
     for side in (first, other):
         if len(side) < 2:
             raise ValueError(f"a direction needs at least 2 examples on each side, got {len(side)}; give more")
@@ -62,8 +62,8 @@ def walk(
     task: Any, begin: Examples, x: Float[Tensor, "D"], along: Direction, others: Examples, y: Float[Tensor, "N D"],
     layer: int | None, reach: float = REACH,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Stops on a line through the vector of one example: which others are nearest and, for a generative model whose
-    vectors are those behind a block, what it generates when all its vectors there are moved as far."""
+    """Move along a direction from one example's vector: return the nearest examples at each step and, for a generative
+    model with vectors of a block, the text generated with that block's outputs moved as far."""
     stops = []
     labels: Sequence[str | None] = others.labels or [None] * len(others)
     prepared = None if layer is None else read_example(task, begin.items[0])
@@ -85,14 +85,14 @@ def walk(
 
 @contextmanager
 def steered(prepared: Prepared, layer: int, by: Float[Tensor, "D"]) -> Iterator[None]:
-    """Move a model's vectors behind one of its blocks inside this context; afterwards all is as it was."""
+    """Context manager: add a vector to the outputs of one of a model's blocks."""
     like = next(prepared.model.parameters())
     with behind(blocks_of(prepared), layer, lambda output: moved(output, by.to(like))):
         yield
 
 
 def write(prepared: Prepared) -> str:
-    """The text that a generative model writes about an example, always with its most probable token."""
+    """Return the text that a generative model writes for an example, by greedy decoding."""
     generation = prepared.generation
     assert generation is not None
     return generation.decode(generation.write(prepared.model, NEW_TOKENS if generation.ahead else None))

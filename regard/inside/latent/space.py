@@ -23,7 +23,7 @@ NEIGHBOURS = 10
 MOST_NAMED = 24
 """Labels in a legend; what is rarer is grey."""
 SIGNS = ("o", "o-", "^")
-"""Of labels that share a colour: filled, hollow, and another shape."""
+"""Markers of labels that share a colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Space:
     examples: Examples
     x: Float[Tensor, "N D"]
     layer: int | None
-    """The block behind which they are means over tokens; None for the model's own."""
+    """Index of the block whose outputs are averaged over tokens; None for the model's own embedding."""
 
     @classmethod
     def of(cls, task: Any, examples: Examples, layer: int | None = None) -> "Space":
@@ -90,7 +90,7 @@ def by_chance(labels: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Points of a plane for the examples of a space and, of PCA, its axes and what they explain."""
+    """Two-dimensional points for the examples of a space and, for PCA, its axes and their explained variance."""
 
     space: Space
     points: Float[Tensor, "N 2"]
@@ -103,7 +103,7 @@ class Map:
         return cls(space, umap(space.x)) if method == "umap" else cls(space, *pca(space.x))
 
     def place(self, x: Float[Tensor, "S D"]) -> Float[Tensor, "S 2"]:
-        """The points of other vectors on the plane."""
+        """Project other vectors onto the plane."""
         assert self.axes is not None
         return (x.double() - self.space.x.double().mean(0)) @ self.axes.T
 
@@ -154,19 +154,19 @@ def draw_space(
     axes.set_aspect("equal", adjustable="datalim")
     size = float(np.clip(4000 / len(points), 6, 26))
     for name, places, color, sign in groups(labels, len(points)):
-        how: dict[str, Any] = dict(marker=sign.strip("-"), s=size, alpha=0.75, linewidths=0.7, label=name)
-        axes.scatter(*points[places].T.numpy(), edgecolors=color, facecolors="none" if "-" in sign else color, **how)
+        style: dict[str, Any] = dict(marker=sign.strip("-"), s=size, alpha=0.75, linewidths=0.7, label=name)
+        axes.scatter(*points[places].T.numpy(), edgecolors=color, facecolors="none" if "-" in sign else color, **style)
     if along is not None and space_map.axes is not None:
         ends = space_map.place(torch.stack([along.start, along.start + along.vector])).tolist()
-        how = dict(arrowstyle="-|>", color=INK, linewidth=2, mutation_scale=16, shrinkA=0, shrinkB=0)
-        axes.annotate("", ends[1], ends[0], arrowprops=how)
+        style = dict(arrowstyle="-|>", color=INK, linewidth=2, mutation_scale=16, shrinkA=0, shrinkB=0)
+        axes.annotate("", ends[1], ends[0], arrowprops=style)
         if begin is not None:
             stops = space_map.place(torch.stack([begin + reach * stop * along.vector for stop in STOPS]))
             axes.plot(*stops.T.numpy(), color=INK, linewidth=0.8, linestyle=(0, (4, 3)), marker="o", markersize=4)
             back = dict(boxstyle="round,pad=0.12", facecolor="white", edgecolor="none", alpha=0.75)
             for stop, where in zip(STOPS, stops.tolist(), strict=True):
-                how = pen(8, fontweight="bold", bbox=back)
-                axes.annotate(f"{reach * stop:+g}", where, (4, 5), textcoords="offset points", **how)
+                style = pen(8, fontweight="bold", bbox=back)
+                axes.annotate(f"{reach * stop:+g}", where, (4, 5), textcoords="offset points", **style)
     axes.margins(0.04)
     axes.grid(axis="x", color=axes.get_ygridlines()[0].get_color(), linewidth=0.6)
     tidy(axes)

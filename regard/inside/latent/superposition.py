@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 STEPS, BATCH, RATE = 2000, 512, 1e-2
 TRIES = 4
-"""Toys that are learned for each share: features that started alike may get into each other's way."""
+"""Toy models trained for each sparsity: some starts end in a poor local minimum."""
 
 
 def squeeze(
     features: int, dims: int, shares: tuple[float, ...], *, importance: float = 0.9, steps: int = STEPS, seed: int = 0
 ) -> tuple[Float[Tensor, "P M N"], Float[Tensor, "P N"]]:
-    """Learn ReLU(WᵀW x + b) ≈ x for each share of active features: W and b of the best of some tries.
+    """Train ReLU(WᵀW x + b) ≈ x for each sparsity; return W and b of the best of several tries.
 
     A feature is active with that probability, and then a number from 0 to 1; each matters `importance` times as
     much as the one before it.
@@ -93,8 +93,8 @@ def draw_superposition(
             top.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), xticks=[], yticks=[])
             top.set_ylabel("columns of W" if i == 0 else "", **pen(8.5, color=SOFT))
             for (x, y), hue in zip(weight.T.tolist(), hues, strict=True):
-                how = dict(arrowstyle="-|>", color=hue, linewidth=2, mutation_scale=11, shrinkA=0, shrinkB=0)
-                top.annotate("", (x, y), (0, 0), arrowprops=how)
+                style = dict(arrowstyle="-|>", color=hue, linewidth=2, mutation_scale=11, shrinkA=0, shrinkB=0)
+                top.annotate("", (x, y), (0, 0), arrowprops=style)
         there = "all features at once" if share == 1 else f"each there {100 * share:g} % of the time"
         top.set_title(f"{there}\n{int(represented(weight))} of {features} in {dims} dimensions", loc="left",
                       **pen(8.5, color=INK))  # fmt: skip

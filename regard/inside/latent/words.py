@@ -44,9 +44,7 @@ def compare_word(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
         raise ValueError("a word is compared between texts; give a list of at least two")
     stack = next(iter(parts.stacks(task.model).values()), None)
     if stack is None:
-        raise ValueError(
-            f"{type(task.model).__name__} has no blocks to look behind; use a Transformer, such as gpt or bert"
-        )
+        raise ValueError(f"{type(task.model).__name__} has no stack of blocks; use a Transformer, such as gpt or bert")
     pieces: list[list[str]] = []
     static: list[Tensor] = []
     layers: list[Tensor] = []
@@ -75,7 +73,7 @@ def find_word(word: str, text: str, number: int, prepared: Prepared) -> list[int
         raise ValueError(f"text {number} does not have the word {word!r}: {text!r}; give sentences that all have it")
     if prepared.sequences[0].spans is None:
         raise ValueError(
-            f"a {type(prepared.model).__name__} writes about what it reads; use a language model or encoder"
+            f"a {type(prepared.model).__name__} has no token spans in its text; use a language model or encoder"
         )
     spans = [span or (0, 0) for span in prepared.sequences[0].spans]
     tokens = [token for token, (start, end) in enumerate(spans) if start < match.end() and end > match.start()]

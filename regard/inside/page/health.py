@@ -10,9 +10,9 @@ from regard.doctor.vitals import layer_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600
-"""Points of a curve; of more, medians of neighbours are drawn."""
+"""The most points of a curve; of more, medians of neighbours are drawn."""
 COLUMNS = 48
-"""Of the map of heads."""
+"""Number of columns in the figure of heads."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d5dbe3; --sheet: #ffffff; --back: #f4f6f9;
   --warn: #b3261e; --one: #1f6feb; --two: #c2410c; --deep: #14365f; }
@@ -38,7 +38,7 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft);
 
 
 def page(history: History) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     title = f"{history.run.name}: its history"
     heading = render(history.as_dict()).partition("\n")[0]
     curves = {
@@ -52,8 +52,8 @@ def page(history: History) -> str:
     }
     panels = [loss_panel(history)]
     for name, (kind, meaning) in curves.items():
-        if found := history.figures(kind):
-            panels.append(panel(name, meaning, found, list(history.figures("ratio")), logarithmic=kind != "dead"))
+        if figures := history.figures(kind):
+            panels.append(panel(name, meaning, figures, list(history.figures("ratio")), logarithmic=kind != "dead"))
     if heads := history.figures("entropy"):
         panels.append(heads_panel(heads))
     if not history.sampled:
@@ -103,25 +103,25 @@ def loss_panel(history: History) -> str:
     return section("Loss", summary, axes.draw([*drawn, *marks], summary), legend(names))
 
 
-def panel(name: str, meaning: str, found: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
+def panel(name: str, meaning: str, figures: dict[str, Points], layers: list[str], *, logarithmic: bool) -> str:
     """One curve for each layer, coloured from the first to the last; a layer has one colour in all panels."""
-    places = {name: layers.index(layer_of(name)) if layer_of(name) in layers else 0 for name in found}
+    places = {name: layers.index(layer_of(name)) if layer_of(name) in layers else 0 for name in figures}
     hues = {name: f"hsl({210 + 240 * place / max(1, len(layers) - 1):.0f} 60% 52%)" for name, place in places.items()}
-    axes = Axes([point for points in found.values() for point in points], logarithmic=logarithmic)
-    last = {layer: points[-1][1] for layer, points in found.items()}
+    axes = Axes([point for points in figures.values() for point in points], logarithmic=logarithmic)
+    last = {layer: points[-1][1] for layer, points in figures.items()}
     low, high = min(last, key=lambda layer: last[layer]), max(last, key=lambda layer: last[layer])
     summary = f"At the end from {last[low]:.3g} ({low}) to {last[high]:.3g} ({high}); {meaning}."
-    curves = [axes.curve(points, hues[layer], layer) for layer, points in found.items()]
+    curves = [axes.curve(points, hues[layer], layer) for layer, points in figures.items()]
     return section(name, summary, axes.draw(curves, summary), legend(hues))
 
 
-def heads_panel(found: dict[str, Points]) -> str:
-    """A row for each head, a column for each sampled step: strong is sharp, faint is even."""
-    steps = sorted({step for points in found.values() for step, _ in points})
+def heads_panel(entropies: dict[str, Points]) -> str:
+    """Draw a row for each head and a column for each sampled step, dark where attention is concentrated."""
+    steps = sorted({step for points in entropies.values() for step, _ in points})
     steps = steps[:: max(1, -(-len(steps) // COLUMNS))]
-    wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(found)))
+    wide, tall = (WIDTH - LEFT - RIGHT) / len(steps), max(5.0, min(16.0, 360 / len(entropies)))
     cells = []
-    for row, (head, points) in enumerate(found.items()):
+    for row, (head, points) in enumerate(entropies.items()):
         values = dict(points)
         for column, step in enumerate(steps):
             if step in values:
@@ -131,24 +131,24 @@ def heads_panel(found: dict[str, Points]) -> str:
                     f'height="{tall - 0.6:.1f}" fill="var(--deep)" fill-opacity="{1 - 0.94 * share:.2f}">'
                     f"<title>{escape(head)}, step {step}: {share:.0%}</title></rect>"
                 )
-    height = TOP + tall * len(found) + 22
+    height = TOP + tall * len(entropies) + 22
     labels = [
         f'<text x="{LEFT}" y="{height - 6:.0f}">step {steps[0]:,}</text>',
         f'<text x="{WIDTH - RIGHT}" y="{height - 6:.0f}" text-anchor="end">step {steps[-1]:,}</text>',
         f'<text x="{LEFT - 6}" y="{TOP + 10}" text-anchor="end">first</text>',
         f'<text x="{LEFT - 6}" y="{height - 24:.0f}" text-anchor="end">last</text>',
     ]
-    last = sorted(points[-1][1] for points in found.values())
+    last = sorted(points[-1][1] for points in entropies.values())
     summary = (
-        f"{len(found)} heads, from the first layer to the last; entropy as a share of the highest possible, strong is "
-        f"sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
+        f"{len(entropies)} heads, from the first layer to the last; entropy as a share of the highest possible, strong "
+        f"is sharp (0), faint is even (1). At the end from {last[0]:.2f} to {last[-1]:.2f}."
     )
     drawing = svg(height, summary, [*cells, *labels])
     return section("Attention entropy, by head", summary, drawing, "")
 
 
 class Axes:
-    """Steps to the right, values upwards."""
+    """Maps steps and values to the coordinates of an SVG figure."""
 
     def __init__(self, points: Points, *, logarithmic: bool) -> None:
         values = [y for _, y in points if math.isfinite(y) and (y > 0 or not logarithmic)] or [1.0]
@@ -173,7 +173,7 @@ class Axes:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * max(0.0, min(1.0, share))
 
     def curve(self, points: Points, color: str, name: str, kind: str = "curve") -> str:
-        """A line; where a value is no number it has a gap."""
+        """Return a line as SVG, with gaps at values that are not finite."""
         wide = -(-len(points) // MOST) if points else 1
         groups = [points[i : i + wide] for i in range(0, len(points), wide)]
         thin = [(one[len(one) // 2][0], median(y for _, y in one)) for one in groups]
@@ -192,7 +192,7 @@ class Axes:
         )
 
     def draw(self, parts: Sequence[str], summary: str) -> str:
-        """The parts inside a frame with a few numbers."""
+        """Return SVG parts inside a frame with tick labels."""
         frame = []
         for i in range(5):
             value = self.low + (self.high - self.low) * i / 4

@@ -3,7 +3,7 @@
 from typing import Any
 
 MOST_BYTES = 1_500_000
-"""Of numbers behind the weights (q, k, v): where there are more they are left out, and the page says so."""
+"""The most bytes of q, k and v in a file; larger ones are left out, and the page says so."""
 
 MOST_PASSES = 150
 """Heads that are ablated one by one for the file."""
@@ -16,7 +16,7 @@ MOST_WORK = 4e10
 
 
 def everything(page: Any) -> dict[str, Any]:
-    """All that the scripts of a page may ask a server for."""
+    """Return the answers to all requests that the scripts of a page may send to a server."""
     look, layers = page.describe(), page.layers
     heads: dict[str, Any] = {}
     size = 0

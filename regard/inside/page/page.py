@@ -1,4 +1,4 @@
-"""All that the page shows of one input: `Page(task, "a text")`. In a notebook it shows itself; `save` makes one file.
+"""The data of a page about one input: `Page(task, "a text")`. In a notebook it displays itself; `save` writes one file.
 
 Everything is plain data that goes into JSON. Nothing is computed before it is needed, but the pass itself.
 """
@@ -25,9 +25,9 @@ from regard.inside.views.explanations import explain
 from regard.models import parts
 
 BEST = 200
-"""Columns whose logits are listed one by one."""
+"""Number of columns whose logits are listed."""
 TEMPERATURES = [round(0.1 + 0.05 * i, 2) for i in range(39)]
-"""Positions of the page's slider: there the sum over all other tokens is known, so that all probabilities are exact."""
+"""Values of the page's temperature slider, for which the sum over all other tokens is stored."""
 
 Head = tuple[int | str, int]
 """A layer, by its name or its index, and a head of it."""
@@ -54,7 +54,7 @@ class Page:
             with without(self.model, self.off), embedded(self.model, pixels) as self.strips:
                 self.logits, self.layers = record(self.model, self.run)
                 if self.logits.isnan().any() or (self.logits == torch.inf).any():
-                    raise ValueError("the model's answer is no number: its weights are broken; train it again")
+                    raise ValueError("the model's output is NaN: its weights are damaged; train it again")
                 self.details = self.prepared.details(self.logits)
                 self.ahead = self.written()
             self.whole, self.whole_ahead = self.logits, self.ahead
@@ -69,11 +69,11 @@ class Page:
         return logits
 
     def written(self) -> list[int] | None:
-        """The tokens that the model goes on with by itself; None where it does not generate."""
+        """Return the tokens that the model generates; None where it does not generate."""
         return None if self.prepared.generation is None else self.prepared.generation.write(self.model)
 
     def describe(self) -> dict[str, Any]:
-        """Sequences, layers and answer: all but the weights."""
+        """Return sequences, layers and answer as data, without the weights."""
         prepared = self.prepared
         rows, sequence = len(self.logits), prepared.row_sequence
         last = prepared.answers == "next" and not (self.own and sequence)  # a whole translation from its start
@@ -95,7 +95,7 @@ class Page:
 
     @property
     def ends(self) -> list[int]:
-        """The tokens that end what the model writes."""
+        """The EOS ids of the model."""
         return [] if self.prepared.generation is None else list(self.prepared.generation.ends)
 
     def layer_data(self, layer: Layer) -> dict[str, Any]:
@@ -127,13 +127,13 @@ class Page:
         return [len(self.prepared.sequences[side]) for side in self.prepared.sides(layer.name, layer.kind)]
 
     def tokens(self, ids: list[int] | None) -> list[dict[str, Any]] | None:
-        """Tokens by name and number."""
+        """Return the label and id of each token; None for None."""
         if ids is None:
             return None
         return [{"token": token, "id": id} for token, id in zip(self.prepared.names(ids), ids, strict=True)]
 
     def layer(self, number: int) -> dict[str, Any]:
-        """The weights of all heads of a layer, of every window where there are some: heads after windows."""
+        """Return the weights of all heads of a layer; with windows, those of every window."""
         layer = self.at(number)
         T, S = self.lengths(layer)
         every = layer.weights()[:, :, :T, :S]
@@ -168,8 +168,8 @@ class Page:
         return {"names": self.prepared.names(ids), "ids": ids, **now, "whole": whole}
 
     def change(self, logits: Float[Tensor, "P V"]) -> float:
-        """The distance of an answer from that with no head off, from 0 to 1: half of the difference of probabilities,
-        1 − the cosine of vectors, or the relative difference of numbers."""
+        """Return the difference of an answer from the unablated model's, from 0 to 1: total variation of probabilities,
+        1 − cosine of vectors, or relative difference of numbers."""
         if self.prepared.answers == "number":
             far = (logits - self.whole).abs() / (logits.abs() + self.whole.abs()).clamp(min=1e-9)
             return float(far.mean())
@@ -182,13 +182,14 @@ class Page:
 
     @torch.inference_mode()
     def effects(self, ended: Callable[[], bool] = lambda: False) -> list[list[float]]:
-        """For each layer, how much of the answer each head changes when it alone is ablated, until it has `ended`."""
+        """Return, for each layer, the change of the answer when each head alone is ablated; raise an error once `ended`
+        is true."""
         effects = []
         for layer in self.layers:
             row = []
             for head in range(layer.heads):
                 if ended():
-                    raise ValueError("nobody waits for the answer any more")
+                    raise ValueError("the request was cancelled")
                 with without(self.model, [(layer.name, head)]):
                     row.append(round(self.change(self.run()), 6))
             effects.append(row)
@@ -206,7 +207,7 @@ class Page:
 
     @property
     def views(self) -> list[str]:
-        """The explanations that there are of this answer."""
+        """Return the names of the explanations that are available for this answer."""
         if opaque(self.model):  # all others need weights, or name heads of layers that are not shown
             return [view for view in self.prepared.explanations if view == "lens"]
         return self.prepared.explanations
@@ -229,7 +230,7 @@ class Page:
 
     @property
     def length(self) -> int:
-        """Tokens, or cells, of what is read."""
+        """Number of tokens, or cells, of the input."""
         return len(self.prepared.sequences[0])
 
     @property
@@ -239,7 +240,7 @@ class Page:
         return sum(x.nbytes for x in [*held, self.logits, *([] if self.whole is self.logits else [self.whole])])
 
     def at(self, number: int) -> Layer:
-        """A layer by its number."""
+        """Return a layer by its index."""
         if not 0 <= number < len(self.layers):
             raise ValueError(f"there is no layer {number}; the model has {len(self.layers)}, counted from 0")
         return self.layers[number]

@@ -11,11 +11,11 @@ from regard.tasks.prepared import Prepared, TokenSequence
 from regard.tokens.trace import trace
 
 MOST_TOKENS = 1024
-"""Of a text: a layer has their square of weights for each head."""
+"""The most tokens of a text, since attention weights grow with their square."""
 MOST_LETTERS = 160
-"""Of a text whose merges are shown one by one: every step has the whole of it."""
+"""The most characters of a text whose merges are shown: every step stores the whole text."""
 SMALLEST = 384
-"""Pixels of a side, at least, that an image is shown with: a browser would blur a small one."""
+"""Smallest side of a shown image in pixels; browsers blur enlarged images."""
 
 
 def image_uri(pixels: np.ndarray) -> str:
@@ -27,21 +27,21 @@ def image_uri(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def sequence_data(prepared: Prepared, one: TokenSequence, task: Any) -> dict[str, Any]:
+def sequence_data(prepared: Prepared, sequence: TokenSequence, task: Any) -> dict[str, Any]:
     """A sequence of tokens, or the grid of an image; too many tokens are an error."""
-    data: dict[str, Any] = {"name": one.name, "title": one.title}
-    if one.grid is not None:
+    data: dict[str, Any] = {"name": sequence.name, "title": sequence.title}
+    if sequence.grid is not None:
         assert prepared.image is not None
-        data |= {"grid": list(one.grid.grid), "cell": one.grid.cell, "front": one.tokens[: one.prefix],
-                 "size": list(prepared.image.shape[:2])}  # fmt: skip
-        return data | ({} if one.ids is None else {"ids": one.ids})
-    if len(one) > MOST_TOKENS:
+        data |= {"grid": list(sequence.grid.grid), "cell": sequence.grid.cell,
+                 "front": sequence.tokens[: sequence.prefix], "size": list(prepared.image.shape[:2])}  # fmt: skip
+        return data | ({} if sequence.ids is None else {"ids": sequence.ids})
+    if len(sequence) > MOST_TOKENS:
         raise ValueError(
-            f"the {one.name} has {len(one):,} tokens, the page shows up to {MOST_TOKENS:,}; give it a part"
+            f"the {sequence.name} has {len(sequence):,} tokens, the page shows up to {MOST_TOKENS:,}; give it a part"
         )
-    merged = merges(task.tokenizer, one.text) if one.text else None
-    data |= {"tokens": one.tokens, "ids": one.ids, "merges": merged, "segments": one.segments}
-    return data | ({"front": one.prefix} if one is not prepared.sequences[0] and one.prefix else {})
+    merged = merges(task.tokenizer, sequence.text) if sequence.text else None
+    data |= {"tokens": sequence.tokens, "ids": sequence.ids, "merges": merged, "segments": sequence.segments}
+    return data | ({"front": sequence.prefix} if sequence is not prepared.sequences[0] and sequence.prefix else {})
 
 
 def merges(tokenizer: Any, text: str) -> list[dict[str, Any]] | None:

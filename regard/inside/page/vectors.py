@@ -19,13 +19,13 @@ Parts = list[tuple[str, Tensor]]
 
 
 class Strips:
-    """The embeddings of a pass, by the tokens that they were for; those of patches have none."""
+    """The recorded embeddings of a pass, by their token ids; those of patches have none."""
 
     def __init__(self) -> None:
         self.known: list[tuple[list[int], Parts, str]] = []
 
     def of(self, ids: list[int]) -> dict[str, Any] | None:
-        """The data of a sequence's embedding; beside longer sequences it was padded."""
+        """Return the embedding of a sequence as data, without padding."""
         for known, vectors, order in sorted(self.known, key=lambda one: len(one[0])):
             if known == ids or ids and known[: len(ids)] == ids:
                 return strip_data([(name, x[:, : len(ids) or None]) for name, x in vectors], order)

@@ -17,15 +17,15 @@ Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One way to look into a model."""
+    """A view of a model: a function that computes data and a figure from one prepared input."""
 
     name: str
     show: Callable[..., Shown]
-    """Called with the prepared input, and with the view's options by name."""
+    """Function of the prepared input and the view's options that returns `Shown`."""
     render: Callable[[dict[str, Any]], str]
-    """From the data to lines for a terminal."""
+    """Function from the data to lines for a terminal."""
     options: tuple[str, ...] = ()
-    """Of: layer, head, patch (row and column), at (an output), token, kind, against (another input)."""
+    """Names of options: layer, head, patch (row and column), at (an output), token, kind, against (another input)."""
     needs_weights: bool = True
     """Whether it needs kernels that have weights to show."""
     complete: bool = True
@@ -33,7 +33,7 @@ class View:
 
 
 VIEWS: dict[tuple[str, bool], View] = {}
-"""By name, and by whether they lie on the grids of an image's layers."""
+"""Views by name, and by whether they need the grids of an image's layers."""
 
 
 def register_view(view: View, *grids: bool) -> View:

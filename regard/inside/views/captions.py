@@ -22,7 +22,7 @@ BATCH = 64
 LARGEST = 512
 """Pixels of a drawn image's longer side."""
 ROW = 7
-"""Images side by side."""
+"""Number of images in a row."""
 
 
 def word_maps(
@@ -80,7 +80,7 @@ def gains(words: Sequence[str], maps: np.ndarray, scene: Scene, side: int) -> li
 
 
 def show_words(prepared: Prepared) -> Shown:
-    """The caption of an image, and the cells that each of its words attended to."""
+    """Show the caption of an image, and the cells that each of its words attended to."""
     cells, image, generation = prepared.sequences[0].grid, prepared.image, prepared.generation
     assert cells is not None and image is not None and generation is not None
     ids = prepared.request["target"]

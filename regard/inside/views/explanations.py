@@ -66,7 +66,7 @@ def numbers(values: Float[Tensor, "..."]) -> Any:
 
 
 def show_tokens(prepared: Prepared, view: str) -> Shown:
-    """The importance of each token for each output, by rollout or gradient."""
+    """Show the importance of each token for each output, by rollout or gradient."""
     weights = (rollout if view == "rollout" else gradient)(prepared).detach()
     names = prepared.output_names
     data = {"tokens": prepared.tokens, "outputs": names, "weights": numbers(weights)}
@@ -87,7 +87,7 @@ def on_image(prepared: Prepared, maps: dict[str, Tensor], title: str) -> Callabl
 
 
 def show_ablation(prepared: Prepared) -> Shown:
-    """The rise of the loss without each head."""
+    """Show the rise of the loss without each head."""
     with torch.no_grad():
         base = prepared.loss().item()
     effects = ablation(prepared)
@@ -121,7 +121,7 @@ def depth_name(depth: int) -> str:
 
 
 def show_lens(prepared: Prepared) -> Shown:
-    """The output of the model behind each block, and the probability of its final output there."""
+    """Show the model's output decoded after each block, and the probability of its final output there."""
     probabilities = lens(prepared)
     best = probabilities.topk(min(MOST, probabilities.shape[-1]))
     right = probabilities[:, range(len(prepared.outputs.columns)), prepared.outputs.columns]
@@ -140,7 +140,7 @@ def show_lens(prepared: Prepared) -> Shown:
 
 
 def show_patch(first: Prepared, other: Prepared) -> Shown:
-    """The positions and heads from which the difference between two texts comes back."""
+    """Show the positions and heads that restore the difference between two texts."""
     result = patch(first, other)
     positions = [
         {"stack": name, "tokens": result.labels[name], "shares": numbers(one)} for name, one in result.positions.items()
@@ -163,7 +163,7 @@ def show_patch(first: Prepared, other: Prepared) -> Shown:
 
 
 def show_agreement(prepared: Prepared) -> Shown:
-    """Four explanations beside each other, and their rank correlations."""
+    """Show four explanations and their rank correlations."""
     result, names = agree(prepared), prepared.output_names
     views = list(result.weights)
     data = {

@@ -35,7 +35,7 @@ MOST_COLUMNS = 64
 def show_heads(
     prepared: Prepared, *, layer: int | None = None, head: int | None = None, patch: At | None = None
 ) -> Shown:
-    """The weights of each head from a patch, or for the whole image."""
+    """Show the attention of each head from a patch, or for the whole image."""
     weights = image_weights(prepared, layers=layer, head=head)
     data: dict[str, Any] = header(weights) | {"query": list(patch) if patch is not None else query_name(weights, None)}
     data["layers"] = [layer_data(one) | {"heads": head_data(weights, one, patch)} for one in weights.layers]
@@ -44,7 +44,7 @@ def show_heads(
 
 
 def show_rollout(prepared: Prepared, *, layer: int | None = None, patch: At | None = None) -> Shown:
-    """Attention rollout from a patch, or for the whole image, through all layers up to one."""
+    """Show attention rollout from a patch, or for the whole image, up to a layer."""
     names = image_layers(prepared)
     last = len(names) - 1 if layer is None else names.index(matching(layer, names)[0])
     weights = image_weights(prepared, layers=range(last + 1))
@@ -54,14 +54,14 @@ def show_rollout(prepared: Prepared, *, layer: int | None = None, patch: At | No
 
 
 def show_windows(prepared: Prepared, *, layer: int | None = None) -> Shown:
-    """The windows that each layer's attention is limited to."""
+    """Show the windows that each layer's attention is limited to."""
     weights = image_weights(prepared, layers=layer)
     data = header(weights) | {"layers": [layer_data(one) for one in weights.layers]} | best_label(prepared)
     return data, lambda path: draw_windows(weights, path)
 
 
 def show_queries(prepared: Prepared, *, layer: int = -1, head: int | None = None) -> Shown:
-    """The objects that a detector's queries found, and what each query attended to."""
+    """Show the objects that a detector's queries found, and the attention of each query."""
     objects, cells, pixels = query_objects(prepared, layer=layer, head=head), prepared.sequences[0].grid, prepared.image
     assert cells is not None and pixels is not None
     rows = [object_data(one) | strongest(one.weights) for one in objects]
@@ -70,7 +70,7 @@ def show_queries(prepared: Prepared, *, layer: int = -1, head: int | None = None
 
 
 def show_boxes(prepared: Prepared) -> Shown:
-    """The objects that a detector found, as boxes on the image."""
+    """Show the objects that a detector found, as boxes on the image."""
     objects, cells, pixels = query_objects(prepared), prepared.sequences[0].grid, prepared.image
     assert cells is not None and pixels is not None
     data = header(ImageWeights(pixels, cells, [])) | {"objects": [object_data(one) for one in objects]}
@@ -127,16 +127,16 @@ def head_data(weights: ImageWeights, layer: ImageLayer, patch: At | None) -> lis
 
 
 def strongest(weights: np.ndarray) -> dict[str, Any]:
-    """The cell with the strongest weight, that weight, and all weights."""
+    """Return the cell with the largest weight, that weight, and all weights."""
     row, column = divmod(int(weights.argmax()), weights.shape[1])
     rows = [[round(float(one), 6) for one in row] for row in weights]
     return {"strongest": [row, column], "weight": rows[row][column], "weights": rows}
 
 
-def object_data(one: QueryObject) -> dict[str, Any]:
+def object_data(detected: QueryObject) -> dict[str, Any]:
     """The query, label, score and box of an object."""
-    return {"query": one.query, "label": one.label, "score": round(one.score, 4),
-            "box": [round(side, 2) for side in one.box]}  # fmt: skip
+    return {"query": detected.query, "label": detected.label, "score": round(detected.score, 4),
+            "box": [round(side, 2) for side in detected.box]}  # fmt: skip
 
 
 def render_size(data: Mapping[str, Any]) -> str:
@@ -200,7 +200,7 @@ def render_windows(data: Mapping[str, Any]) -> str:
 
 
 def shaded(weights: list[list[float]]) -> list[str]:
-    """Weights as shades, two characters a cell; nothing where they would not fit a terminal."""
+    """Return weights as shaded characters, two per cell; empty where they would not fit a terminal."""
     top = max(max(row) for row in weights) or 1.0
     if len(weights[0]) > MOST_COLUMNS:
         return []
@@ -242,7 +242,7 @@ def draw_heads(weights: ImageWeights, path: str | Path | None, patch: At | None,
 
 
 def lines_of(row: Sequence[Any], across: int) -> list[list[Any]]:
-    """A row cut into rows of at most `across`."""
+    """Split a row into rows of at most `across`."""
     return [list(row[i : i + across]) for i in range(0, len(row), across)]
 
 
@@ -328,7 +328,7 @@ def bordered(
 
 
 def both(cells: PatchGrid) -> tuple[int, int]:
-    """Height and width of a cell in pixels."""
+    """Return the height and width of a cell in pixels."""
     return cells.cell, cells.cell
 
 

@@ -19,7 +19,7 @@ KINDS = ("cross", "encoder", "decoder")
 
 @torch.no_grad()
 def show_heads(prepared: Prepared, *, kind: str | None = None, lines: bool = False) -> Shown:
-    """The weights of every head: a row is a query, a column a key; `lines` is the last layer alone.
+    """Show the weights of every head: a row is a query, a column a key; `lines` shows the last layer alone.
 
     `kind` is that of a decoder with a source: cross (the default), encoder or decoder.
     """
@@ -46,7 +46,7 @@ def show_heads(prepared: Prepared, *, kind: str | None = None, lines: bool = Fal
 
 @torch.no_grad()
 def show_alignment(prepared: Prepared) -> Shown:
-    """The mean cross-attention of all layers and heads: which source tokens each token was written from."""
+    """Show the mean cross-attention of all layers and heads of each target token to the source."""
     weights = cross_attention(prepared.model, prepared.inputs)[0]
     rows, columns = prepared.output_names, prepared.tokens
     layers = [{"layer": "mean of all", "heads": [weights.double().numpy().round(6).tolist()]}]

@@ -37,13 +37,13 @@ class Sparse(Ruled):
 
     def parts(self, mask: Mask | None, T: int, S: int) -> list[Part]:
         start, sides = (0, 2) if mask is None else (mask.start, 1 if mask.hides_future else 2)
-        some: dict[str, Any] = dict(start=start, chunk=self.chunk)
+        common: dict[str, Any] = dict(start=start, chunk=self.chunk)
         if start == 0 and T == S:
-            near = band(T, S, before=self.radius, after=self.radius * (sides - 1), **some)
+            near = band(T, S, before=self.radius, after=self.radius * (sides - 1), **common)
             parts = [Part(near, rule_of(self.near, mask)), self.strides(mask, T, sides)]
         else:  # a few queries on a cache: one wide band
             reach = max(self.radius, self.stride * self.far)
-            wide = band(T, S, before=reach, after=reach * (sides - 1), **some)
+            wide = band(T, S, before=reach, after=reach * (sides - 1), **common)
             parts = [Part(wide, rule_of(self.near | self.apart, mask, start=start))]
         rest = ~self.near & ~self.apart
         tokens, first = min(self.tokens, S), min(max(self.tokens - start, 0), T)

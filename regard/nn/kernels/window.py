@@ -15,7 +15,7 @@ from regard.registry import register_kernel
 
 
 class Ruled(Full):
-    """Full attention under a fixed rule, computed part by part unless weights are requested."""
+    """Base of kernels with a fixed mask, computed in tiles unless weights are requested."""
 
     crosses = False
     drops = False

@@ -132,10 +132,10 @@ def test_which_output_is_asked_about():
         (writer, dict(target="x"), "only a translator has a --target"),
         (writer, dict(view="patch"), "--view patch goes with --against"),
         (CASES["classifier"], dict(token="maybe"), "no label 'maybe'"),
-        (translator, dict(second="x"), "a T5 looks at one text at a time, got 2"),
+        (translator, dict(second="x"), "a T5 reads one text at a time, got 2"),
         (CASES["filler"], dict(text="no mask here"), r"has no \[MASK\]"),
         (recurrent, dict(), "LSTM has no stack of blocks"),
-        (lambda: writer(reversible=True), dict(), "reversible blocks forget what their heads mixed"),
+        (lambda: writer(reversible=True), dict(), "reversible blocks do not keep the outputs of their heads"),
         (writer, dict(text="bank " * 64), "context is 64; give it a shorter one"),
     ],
 )  # fmt: skip
