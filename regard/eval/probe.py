@@ -120,7 +120,7 @@ def keep(outputs: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
         x = vectors_in(out)
-        found.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
+        outputs.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
 
     return hook
 

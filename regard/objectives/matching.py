@@ -51,7 +51,7 @@ def best_objects(
     return best.values, best.indices, corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
 
 
-def generalized_iou(one: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
+def generalized_iou(first: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
     """Return the generalised intersection over union of boxes as corners (Rezatofighi et al., 2019); axes broadcast."""
 
     def area(low: Tensor, high: Tensor) -> Tensor:

@@ -136,12 +136,12 @@ def detection_scores(
         for image, rows in enumerate(shown)
         for label, box in zip(*rows, strict=True)
     ]
-    place = {name: i for i, name in enumerate(names)}
+    index = {name: i for i, name in enumerate(names)}
     detected = [
-        record(image, place[one.label], one.box, score=one.score)
-        for image, rows in enumerate(found)
-        for one in rows
-        if one.label in place
+        record(image, index[detection.label], detection.box, score=detection.score)
+        for image, rows in enumerate(detections)
+        for detection in rows
+        if detection.label in index
     ]
     truth = COCO()
     truth.dataset = {
