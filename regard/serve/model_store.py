@@ -65,7 +65,7 @@ class ServedModel:
         begin = time.monotonic()
         try:
             task = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
-            if {"generate", "translate"} & set(self.does):
+            if task.streams:
                 limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
                 self.engine = task.engine = await asyncio.to_thread(Engine, task.model, **limits)
             self.task, self.error = task, None

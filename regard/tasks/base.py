@@ -152,6 +152,8 @@ class Task:
     """The kinds of training data that it can be scored on; the first is the default."""
     learns: ClassVar[tuple[str, ...]] = ()
     """Verbs that a model of this task gains by fine-tuning with another head."""
+    streams: ClassVar[bool] = False
+    """Whether it generates texts by the engine that a server gives it."""
     model: Any
 
     @classmethod

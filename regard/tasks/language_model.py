@@ -48,6 +48,7 @@ class LanguageModel(EngineTask, TextTask):
     verbs: ClassVar[tuple[Verb, ...]] = (replace(GENERATE, options=(*GENERATE.options, DRAFT)),)
     data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
+    streams = True
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation

@@ -53,6 +53,7 @@ class Translator(EngineTask, TextTask):
     )  # fmt: skip
     data: ClassVar[tuple[type, ...]] = (PairsConfig, SpansConfig)
     frame_of_export = "end"
+    streams = True
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
