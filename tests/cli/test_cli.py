@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.cli import overrides
-from regard.eval import scores
+from regard.tasks import translator
 from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
 
@@ -20,7 +20,7 @@ def run(tmp_path_factory):
     """A run that was trained a little, through the command line."""
     out = tmp_path_factory.mktemp("runs") / "small"
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(scores, "TEST_EXAMPLES", 60)
+    monkeypatch.setattr(translator, "TEST_EXAMPLES", 60)
     fields = [word for key, value in SMALL.items() for word in (f"--{key}", str(value))]
     call("train", "translate", "--out", str(out), "--quiet", *fields)
     yield out

@@ -20,7 +20,7 @@ from regard.recipes import Recipe, fit, recipe
 from regard.recipes.finetune import PROMPT_END, collate_instructions, encode_instructions
 from regard.recipes.t5 import corrupt_windows
 from regard.runs.fit import prepare, with_steps
-from regard.tasks import load, metrics
+from regard.tasks import load, metrics, translator
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics
 from regard.train.progress import Line
@@ -86,7 +86,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(name, tiny, tmp_path, monkeypatch):
 @pytest.fixture
 def little(monkeypatch):
     """The embedded data, but little of it."""
-    for module, name in ((labelled, "HELD_OUT"), (text_pairs, "HELD_OUT"), (scores, "TEST_EXAMPLES")):
+    for module, name in ((labelled, "HELD_OUT"), (text_pairs, "HELD_OUT"), (translator, "TEST_EXAMPLES")):
         monkeypatch.setattr(module, name, 5)
     whole = labelled.EMBEDDED["classify"]  # finite: always all names
     monkeypatch.setitem(
