@@ -167,8 +167,7 @@ def convnet_cost(config: ConvNetConfig, *, batch: int = 1) -> ConvNetCost:
 
 
 def first_stage(config: ConvNetConfig) -> tuple[Part, str]:
-    """Return the cost of the first stage; a relation layer is preceded by a 1 × 1 convolution from pixels to
-    channels."""
+    """Return the cost of the first stage; before a relation layer, a 1 × 1 convolution maps pixels to channels."""
     width, side = config.first_dim, config.side
     layers, after = f"{FIRST_SIZE}×{FIRST_SIZE} {config.around} {width}, stride 2", halved(side, 1)
     if config.around == "convolution":

@@ -28,8 +28,7 @@ class Flops:
     matrices: int = 0
     """FLOPs of products with weight matrices; for each token they do not depend on the length."""
     attention: int = 0
-    """FLOPs of queries with keys and weights with values; for each token they grow with the length, unless a kernel
-    limits it."""
+    """FLOPs of queries with keys and of weights with values; they grow with the length, unless a kernel limits it."""
 
     @property
     def forward(self) -> int:

@@ -128,10 +128,7 @@ def inputs_of(model: nn.Module, setting: Setting) -> dict[str, Tensor]:
 
 def walk(model: nn.Module, setting: Setting) -> tuple[Walk, torch.Size]:
     """Run one pass, and return its counts and the shape of its first output. A model that loops over tokens is run on
-    two short inputs, from which the counts are extrapolated linearly.
-
-    Of a model that loops over tokens two short passes show how each figure grows: all are linear in the length.
-    """
+    two short inputs, from which the counts are extrapolated: all are linear in the length."""
     loops = any(getattr(module, "stepwise", False) for module in model.modules())
     if not loops or setting.length <= STEPS:
         return single_pass(model, setting)
@@ -224,8 +221,7 @@ def count_cache(model: Any, inputs: dict[str, Tensor], length: int) -> dict[str,
 
 
 class Parts:
-    """Names the parts of a model for the table: the parts of blocks, prefixed by the stack where there are several;
-    otherwise the model's own modules."""
+    """Names the parts of a model for the table: those of its blocks, by stack, and the model's other modules."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -277,8 +273,7 @@ class Parts:
         return dict(sorted(sizes.items(), key=lambda item: item[0] not in ("embeddings", "positions")))
 
     def attention(self, path: str, crosses: bool) -> str:
-        """Return the kind of attention of a layer: self or cross, with the stack's name where there are several
-        kinds."""
+        """Return the kind of attention of a layer: self or cross, after the stack's name where kinds are several."""
         stack, crosses = self.stack(path) or "", crosses or "cross" in path.split(".")
         if not crosses and not self.crossed and len(self.stacks) <= 1:
             return "self"

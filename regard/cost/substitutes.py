@@ -71,8 +71,7 @@ class TorchFunctions(TorchFunctionMode):
 
 
 class Recurrence(torch.autograd.Function):
-    """Autograd function with the outputs of recurrent layers that saves the inputs, first states and `numbers` more
-    values."""
+    """Autograd function of recurrent layers that saves the inputs, first states and `numbers` more values."""
 
     @staticmethod
     def forward(

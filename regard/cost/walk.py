@@ -160,8 +160,7 @@ class Walk(TorchDispatchMode):
         self.now -= storage.numbers if storage.floating else 0
 
     def until_features(self, features: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run `features`, and stop measuring the peak memory after it: logits are only needed for few rows at a
-        time."""
+        """Run `features`; peak memory is not measured after it, since logits are needed for few rows at a time."""
         vectors = features(*args, **kwargs)
         self.ended = True
         return vectors
