@@ -33,6 +33,10 @@ class Modality:
     describe: Callable[[Any], str] = lambda reader: ""
     """Function that describes a reader in a few words, printed before training."""
 
+    def holds(self, path: str) -> bool:
+        """Whether a path is that of an existing file of this modality."""
+        return Path(path).suffix.lower() in self.suffixes and Path(path).is_file()
+
     def beside(self, path: Path) -> bool:
         """Whether a reader of this modality is saved beside a model."""
         return (path / self.file).is_file()

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.image_files import is_image
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
+from regard.registry import modalities
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
@@ -60,9 +60,11 @@ class TextTask(Task):
         return test.data.held_out()[: test.limit]
 
     def check_inputs(self, items: Sequence[Any]) -> None:
+        others = [record for name in modalities if (record := modalities[name]).field not in self.inputs]
         for item in items:
-            if isinstance(item, str) and is_image(item) and Path(item).is_file():
-                raise ValueError(f"the model reads texts, and {item} is an image; choose an image model, such as a vit")
+            for record in others:
+                if isinstance(item, str) and record.holds(item):
+                    raise ValueError(f"the model reads texts, and {item} is an {record.field}; choose a model for it")
 
     def export(self, out: Path) -> None:
         export_model(self.model, out, **self.generation_to_export())

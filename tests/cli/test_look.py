@@ -77,7 +77,7 @@ def test_mistakes(runs, capsys, monkeypatch, run, words, wanted):
 
 def test_a_picture_for_a_model_that_reads_texts(tiny, runs, capsys, monkeypatch):
     monkeypatch.chdir(runs)
-    assert "image.png is an image; choose an image model" in fails(capsys, "look", tiny.run("lm"), "image.png")
+    assert "image.png is an image; choose a model for it" in fails(capsys, "look", tiny.run("lm"), "image.png")
     assert "--layer has no effect on this model and input" in fails(
         capsys, "look", tiny.run("lm"), "a cat", "--layer", "1"
     )
