@@ -65,6 +65,9 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.entries()))
 
+    def __repr__(self) -> str:
+        return f"{self.what}: {', '.join(self)}"
+
     def __contains__(self, name: str) -> bool:
         return name.partition(":")[0] in self.entries()
 

@@ -22,9 +22,13 @@ class Commands(click.Group):
 
     find_own: Callable[[str], click.Command | None] = staticmethod(lambda name: None)
     """Return the command of a name, possibly one from a plugin, or None."""
+    own_names: Callable[[], list[str]] = staticmethod(list)
+    """Return the names of commands that plugins add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        for module in ctx.params.get("plugins", ()):
+            import_own(module)
+        return [*self.commands, *(self.own_names() if ctx.params.get("plugins") else ())]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         command = super().get_command(ctx, name)
@@ -38,7 +42,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"max_content_width": 100})
 @click.version_option(package_name="regard")
 @click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS",
+    "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS", is_eager=True,
     help="Import a module of yours first, which registers classes (again for more; or REGARD_PLUGINS=\"a b\").",
 )  # fmt: skip
 def regard(plugins: tuple[str, ...]) -> None:
@@ -50,7 +54,7 @@ def regard(plugins: tuple[str, ...]) -> None:
 def import_own(name: str) -> ModuleType:
     """A user's module, from the working directory or installed; only ever one that was named at the command line."""
     if "/" in name or name.startswith("."):
-        raise ValueError(f"{name!r} is a path; name a module instead: my_kernels for ./my_kernels.py")
+        raise ValueError(f"{name!r} is a path; name the module instead: {Path(name).stem}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -368,4 +368,15 @@ def verb_command(name: str) -> click.Command | None:
     return command
 
 
+def plugin_verbs() -> list[str]:
+    """The verbs of tasks that are not our own."""
+    from regard.registry import tasks
+
+    verbs = [
+        verb.name for name in tasks if not tasks[name].__module__.startswith("regard.") for verb in tasks[name].verbs
+    ]
+    return sorted(set(verbs) - regard.commands.keys())
+
+
 regard.find_own = verb_command  # type: ignore[attr-defined]
+regard.own_names = plugin_verbs  # type: ignore[attr-defined]

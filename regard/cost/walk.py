@@ -137,7 +137,7 @@ class Walk(TorchDispatchMode):
             return
         path, attention = self.path[-1], bool(self.running) or sum(map(bool, depends)) > 1
         self.flops[path, attention] += flops
-        self.rows[path] += out.numel() // out.shape[-1]
+        self.rows[path] += out.numel() // max(1, out.shape[-1])
         self.uses[path] = self.uses[path].union(*depends)
 
     def follow(self, tensor: Tensor, inputs: Names) -> None:

@@ -107,7 +107,7 @@ def prepare_images(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, 
     config = replace(config, **image_fields(images.pixels.shape[1:]), labels=images.names)
     recipe = replace(recipe, model=config)
     preprocessing = start or preprocessing_for(images)
-    tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, config.patch)))
+    tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, getattr(config, "patch", 1))))
     rows = max(1, recipe.train.batch_tokens // tokens)
     stream = ImageStream(
         images, preprocessing, data, rows, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix

@@ -17,8 +17,9 @@ from regard.hub.checkpoint import load_model, save_generation, save_model
 from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
-from regard.registry import modalities
+from regard.registry import modalities, models
 from regard.runs.recipe import Recipe
+from regard.tasks.loading import task_of
 from regard.tokens import Tokenizer
 from regard.train.loop import Fitted, Objective, Stream
 from regard.train.loop import fit as train
@@ -68,6 +69,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     check_free(out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)
+    if type(model) is models[recipe.family]:
+        task_of(out, model)  # a family without a task would be noticed only after the training
 
     out.mkdir(parents=True, exist_ok=True)
     with held(out):

@@ -88,15 +88,24 @@ def inputs_of(family: str) -> list[str]:
     return sorted(inspect.signature(models[family].features).parameters.keys() - {"self", "cache"})
 
 
+def check_family(family: str) -> None:
+    """Raise a ValueError if a family, such as a plugin's, lacks what training asks of every family."""
+    for name in ("config_class", "features", "presets"):
+        if not hasattr(models[family], name):
+            raise ValueError(f"the family {family!r} declares no {name}; CONTRIBUTING.md lists what a family needs")
+
+
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
     changes, tokens = dict(changes), getattr(base.model, "tokens", None)
     images = None if tokens is None else base.train.batch_tokens // tokens  # of a batch, whatever the model's size
-    family = changes.pop("model", None) or changes.pop("family", None) or base.family
-    if inputs_of(family) != inputs_of(base.family):
-        able = [name for name in models if inputs_of(name) == inputs_of(base.family)]
-        raise ValueError(f"{family} is no model for the data of {base.name}; use {' or '.join(able)}")
-    size = changes.pop("model.preset", None)
+    family, _, named = (changes.pop("model", None) or changes.pop("family", None) or base.family).partition(":")
+    check_family(family)
+    if (own := inputs_of(family)) != (needed := inputs_of(base.family)):
+        able = [name for name in models if hasattr(models[name], "features") and inputs_of(name) == needed]
+        why = f"its features takes {', '.join(own)}, and these give {', '.join(needed)}"
+        raise ValueError(f"{family} is no model for the data of {base.name}: {why}; use {' or '.join(able)}")
+    size = changes.pop("model.preset", None) or named or None
     if "train.steps" in changes and "train.epochs" not in changes:
         changes["train.epochs"] = None  # steps that the user sets replace the recipe's epochs
     sizes = models[family].presets.get(size, {}) if family == base.family else {}

@@ -232,6 +232,9 @@ def register_task(name: str) -> Callable[[type[Task]], type[Task]]:
 
     def add(cls: type[Task]) -> type[Task]:
         cls.name = name
+        for verb in cls.verbs:
+            if not hasattr(cls, verb.method or verb.name):
+                raise ValueError(f"the task {name!r} has the verb {verb.name!r}, but no method of that name; add one")
         return tasks.register(name)(cls)
 
     return add

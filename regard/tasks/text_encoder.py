@@ -53,7 +53,9 @@ class TextTask(Task):
 
     def held_out(self, test: EvalSet) -> list[Any]:
         """The labelled examples of a test set; an error if they are for another task."""
-        if (other := test.data.task) != self.examples:
+        if (other := getattr(test.data, "task", None)) is None:
+            raise ValueError(f"the task {self.name!r} has data of its own; give its class evaluate and samples")
+        if other != self.examples:
             raise ValueError(
                 f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
             )

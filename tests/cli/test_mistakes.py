@@ -219,7 +219,10 @@ def test_models_asked_for_what_they_cannot(run, words, message, tiny, capsys, he
         (["train", "classify", "--data.valid", "x.tsv"], "validation examples without training examples"),
         (["train", "classify", "--data.columns", "text"], "columns are given as text=sentence,label=class"),
         (["train", "lm", "--model", "grue"], "unknown model 'grue'; did you mean 'gru'?"),
-        (["train", "translate", "--model", "gru"], "gru is no model for the data of translate; use seq2seq or t5 or"),
+        (
+            ["train", "translate", "--model", "gru"],
+            "gru is no model for the data of translate: its features takes ids, and these give",
+        ),
         (["train", "bert", "--data.rate", "2"], "rate=2.0 is not between 0 and 1"),
         (["train", "spans", "--data.span", "0"], "span at least 1"),
         (["finetune", "nowhere", "--task", "classify"], "no such directory: nowhere"),
