@@ -176,7 +176,7 @@ class Task:
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:
-        """What a server can be asked for of the model in `path`; its weights are not needed."""
+        """The operations that a server offers for the model in `path`; its weights are not needed."""
         return list(dict.fromkeys(verb.ability or verb.name for verb in cls.verbs if verb.ability is not None))
 
     @classmethod
