@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import re
+import shlex
+import shutil
 import sys
 import traceback
 import warnings
@@ -11,15 +14,24 @@ from types import ModuleType
 from typing import Any
 
 import click
-from click.core import ParameterSource
+from click.core import ParameterSource, augment_usage_errors
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 PATH = click.Path(path_type=Path)
 
 
+class Command(click.Command):
+    """A command that all its usage errors name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with augment_usage_errors(ctx):
+            return super().parse_args(ctx, args)
+
+
 class Commands(click.Group):
     """A group that lists commands in a fixed order instead of alphabetically; plugins may add commands."""
 
+    command_class = Command
     find_own: Callable[[str], click.Command | None] = staticmethod(lambda name: None)
     """Return the command of a name, possibly one from a plugin, or None."""
     own_names: Callable[[], list[str]] = staticmethod(list)
@@ -73,10 +85,12 @@ def main() -> None:
     """The entry point: turns mistakes into one line and an exit code."""
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged notes in pictures, and of large ones
     try:
-        regard(standalone_mode=False)
-    except click.ClickException as error:
+        regard(prog_name="regard", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        sys.exit(fail(f"error: {explain(error)}", error.exit_code))
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(fail("stopped", 130))
     except BrokenPipeError:
@@ -84,6 +98,22 @@ def main() -> None:
         sys.exit(1)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(fail(f"error: {error}", 2))
+
+
+def explain(error: click.ClickException) -> str:
+    """An error of click in one line, with the command whose help has the cure."""
+    text = " ".join(error.format_message().split()).removesuffix(".")
+    text = text[:1].lower() + re.sub(r"\. \(?Did (.*\?)\)?$", r" (did \1)", text[1:])
+    context: click.Context | None = getattr(error, "ctx", None)
+    return f"{text}; see {'regard' if context is None else context.command_path} --help"
+
+
+def program() -> str:
+    """The command as the user can type it again: with its folder if that is not on PATH, and with its plugins."""
+    script = "regard" if shutil.which("regard") or Path(sys.argv[0]).stem != "regard" else sys.argv[0]
+    root = click.get_current_context().find_root()
+    plugins = root.params["plugins"] if root.get_parameter_source("plugins") is ParameterSource.COMMANDLINE else ()
+    return shlex.join([script, *(word for name in plugins for word in ("--plugin", name))])
 
 
 def fail(text: str, code: int) -> int:

@@ -15,6 +15,7 @@ from regard.cli.base import (
     json_option,
     overrides,
     penalty_option,
+    program,
     quantize_option,
     regard,
 )  # fmt: skip
@@ -89,7 +90,7 @@ def run_recipe(
         fitted = fit(plan, out, resume=resume, quiet=quiet)
     except Interrupted as stop:
         sys.exit(fail(str(stop), 130))
-    report(out, fitted, as_json=as_json)
+    report(out, fitted, as_json=as_json, program=program())
     if probe:
         emit(linear.probe(out, {}), as_json, linear.render)
 

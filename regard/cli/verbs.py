@@ -10,6 +10,7 @@ import click
 
 from regard.cli.base import (
     PATH,
+    Command,
     beam_option,
     input_option,
     json_option,
@@ -171,7 +172,7 @@ def fill(run: str, text: tuple[str, ...], input_: Path | None, count: int, quant
 FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
 
 
-class Labelling(click.Command):
+class Labelling(Command):
     """A command whose --zero-shot takes all words up to the next option, except names of image files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -362,7 +363,7 @@ def verb_command(name: str) -> click.Command | None:
         flag = f"--{option.name.replace('_', '-')}"
         params.append(click.Option([flag], type=kind, default=None, help=f"{option.help}  [default: {option.default}]"))
     about = declared.help or f"Ask a model that {declared.does}."
-    command = click.Command(name, callback=callback, params=params, help=about)
+    command = Command(name, callback=callback, params=params, help=about)
     for decorate in (json_option, quantize_option, input_option):
         decorate(command)
     return command

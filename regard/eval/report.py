@@ -12,8 +12,8 @@ from regard.tasks.base import shortened
 from regard.train.loop import Fitted
 
 
-def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
-    """Print scores, samples and next steps of the run in `out`."""
+def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard") -> None:
+    """Print scores, samples and next steps of the run in `out`; `program` is what commands begin with."""
     print("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", file=sys.stderr)
     try:
         scored, samples = results(out)
@@ -31,7 +31,7 @@ def report(out: Path, fitted: Fitted, *, as_json: bool) -> None:
         print(f"\n  {shortened(text)}\n    → {shortened(answer)}" if text else f"\n  {answer}")
     print("\nTry next:")
     for command in samples.commands:
-        print(f"  {command}")
+        print(f"  {program}{command.removeprefix('regard')}")
 
 
 def results(out: Path) -> tuple[Scored | None, Samples]:

@@ -65,9 +65,10 @@ class ServedModel:
         begin = time.monotonic()
         try:
             task = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
+            limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
+            task.limit_engine(**limits)
             if task.streams:
-                limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
-                self.engine = task.engine = await asyncio.to_thread(Engine, task.model, **limits)
+                self.engine = await asyncio.to_thread(getattr, task, "engine")
             self.task, self.error = task, None
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
         except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:

@@ -153,7 +153,7 @@ class Task:
     learns: ClassVar[tuple[str, ...]] = ()
     """Verbs that a model of this task gains by fine-tuning with another head."""
     streams: ClassVar[bool] = False
-    """Whether it generates texts by the engine that a server gives it."""
+    """Whether a server passes its requests to the task's engine, and sends texts while they are generated."""
     model: Any
 
     @classmethod
@@ -183,6 +183,9 @@ class Task:
     def verb(cls, name: str) -> Verb | None:
         """The declaration of a verb, or None where this task does not have it."""
         return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    def limit_engine(self, **limits: Any) -> None:
+        """Set the limits of the engine, the arguments of `regard.decode.Engine`, if the task generates with one."""
 
     def field_of(self, verb: str, item: Any) -> str:
         """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""

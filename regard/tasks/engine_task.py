@@ -1,6 +1,6 @@
 """The base of tasks that generate tokens with an engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.decode.engine import Engine
@@ -38,16 +38,20 @@ class EngineTask(Task):
 
     _engine: Engine | None = None
     _state: Any = None
+    _limits: Mapping[str, Any] = {}
+
+    def limit_engine(self, **limits: Any) -> None:
+        self._engine, self._limits = None, limits
 
     @property
     def engine(self) -> Engine:
         """The engine that generates; assign another one for other limits. It is rebuilt after the weights have changed;
         while hooks watch the model, the engine runs the model's own layers."""
         if is_watched(self.model):
-            return Engine(self.model)
+            return Engine(self.model, **self._limits)
         state = state_of(self.model)
         if self._engine is None or self._state != state:
-            self._engine, self._state = Engine(self.model), state
+            self._engine, self._state = Engine(self.model, **self._limits), state
         return self._engine
 
     @engine.setter

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import regard
-from regard.cli import overrides
+from regard.cli import base, overrides
+from regard.cli import regard as group
 from regard.tasks import translator
 from tests.cli.calling import call, fails
 from tests.train.conftest import SMALL
@@ -50,8 +51,6 @@ def test_public_names():
 def test_commands_and_options_are_frozen():
     """What users have in their scripts: change this list only on purpose."""
     import click
-
-    from regard.cli import regard as group
 
     def options(command):
         return sorted(o for p in command.params if isinstance(p, click.Option) for o in p.opts)
@@ -257,6 +256,39 @@ def test_mistakes_are_one_line_with_the_cure(words, message, capsys, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert message in fails(capsys, *words)
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["translate"], "missing argument 'RUN'; see regard translate --help"),
+        (["trnslate"], "no such command 'trnslate' (did you mean 'translate'?); see regard --help"),
+        (
+            ["fill", "a", "--quantise", "int8"],
+            "no such option '--quantise' (did you mean '--quantize'?); see regard fill --help",
+        ),
+        (["bench", "decode", "--new"], "option '--new' requires an argument; see regard bench decode --help"),
+        (["tokenizer", "train", "a"], "missing option '--out'; see regard tokenizer train --help"),
+    ],
+)
+def test_usage_errors_are_one_line_with_the_command_whose_help_to_read(words, message, capsys):
+    assert fails(capsys, *words) == f"regard: error: {message}"
+
+
+def test_commands_to_try_next_begin_as_the_user_can_type_them(monkeypatch):
+    def program(*words):
+        context = group.make_context("regard", [*words, "recipes"], resilient_parsing=False)
+        with context.scope(cleanup=False):
+            return base.program()
+
+    monkeypatch.setattr(sys, "argv", [".venv/bin/regard"])
+    monkeypatch.setenv("PATH", "")
+    assert program() == ".venv/bin/regard"
+    assert program("--plugin", "json", "--plugin", "re") == ".venv/bin/regard --plugin json --plugin re"
+    monkeypatch.setenv("REGARD_PLUGINS", "json")  # holds for the whole shell
+    assert program() == ".venv/bin/regard"
+    monkeypatch.setattr(base.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert program() == "regard"
 
 
 def test_own_pairs_that_are_bad(capsys, tmp_path):

@@ -64,6 +64,13 @@ def test_every_task_answers(server, seen, uri):
     assert vector == pytest.approx(loaded["clip"].embed([image])[0].tolist(), abs=1e-6)
 
 
+def test_the_engine_of_a_captioner_has_the_limits_of_the_server(seen, uri):
+    with serving_here({"captioner": seen[0]["captioner"]}, max_batch=5, queue=3, memory=2**20) as server:
+        assert asked(server, model="captioner", input=[uri] * 8)
+        engine = server.store.models["captioner"].task.engine
+        assert (engine.max_batch, engine.queue) == (5, 3) and engine.steps > 0
+
+
 def test_abilities(server):
     does = {one["id"]: one["does"] for one in server.get("/v1/models").json["data"]}
     assert all(does[name] == ["images", "look"] for name in IMAGE_MODELS) and does["pixel"] == ["look"]
