@@ -101,8 +101,8 @@ class Cost:
     parameters: dict[str, int]
     """Number of parameters by part, and the `total`."""
     flops_per_token: dict[str, Flops]
-    """FLOPs of one `source` and of one `target` token, or of `any` token. The last is also, at most, the cost of a step
-    of cached decoding."""
+    """FLOPs of one `source` and of one `target` token, or of `any` token, or of one `image` token. Those of a target or
+    any token are also, at most, the cost of a step of cached decoding."""
     flops_per_sequence: int
     """FLOPs of products that run once a sequence, as a pooler or a recurrent model's bridge."""
     flops: Flops

@@ -171,15 +171,16 @@ def flops_of(
 ) -> tuple[dict[str, Flops], int, Flops]:
     """Return FLOPs per token of each sequence, FLOPs that are independent of the length, and the total.
 
-    A matrix that meets fewer vectors than a batch has tokens is used once a sequence.
+    A matrix that meets fewer vectors than a batch has tokens is used once a sequence; for an image, all work is divided
+    by its tokens.
     """
-    tokens = {name: setting.batch * setting.length for name in ("any", "target")}
+    tokens = {name: setting.batch * setting.length for name in ("any", "target", "image")}
     tokens["source"] = setting.batch * setting.source_length
-    work = dict.fromkeys(("source", "target", "any", "once"), Flops())
+    work = dict.fromkeys(("source", "target", "any", "image", "once"), Flops())
 
     def token(path: str, attention: bool) -> str:
         if images or seen.uses[path] == {"pixels"}:
-            return "once"
+            return "image" if images else "once"
         name = "any" if "source" not in inputs else "target" if "target" in seen.uses[path] else "source"
         return name if attention or seen.rows[path] >= tokens[name] else "once"
 

@@ -30,8 +30,8 @@ from regard.native.program import (
 from regard.nn.attention import Attention
 from regard.nn.block import Block
 from regard.nn.embeddings import Embedding, Head
+from regard.nn.kernels import Dot, Normalized
 from regard.nn.kernels.full import Full
-from regard.nn.kernels.scaled import Dot, Normalized
 from regard.nn.norm import RMSNorm
 from regard.nn.positions import DistanceBias, Position
 from regard.nn.stack import Parts, Stack

@@ -20,7 +20,47 @@ Columns = Int[Tensor, "*N 1 S"]
 Allowed = Bool[Tensor, "*B T S"]
 
 
-class Mask:
+class Rule:
+    """A rule over positions of queries and keys, whose values are cached by shape."""
+
+    start = 0
+    """Absolute position of the first query: not 0 where a cache holds what came before."""
+
+    def positions(self, T: int, S: int) -> tuple[Int[Tensor, "T 1"], Int[Tensor, "1 S"]]:
+        """Return the positions of queries start … start+T and of keys 0 … S."""
+        i = torch.arange(self.start, self.start + T, device=self.device)
+        return i[:, None], torch.arange(S, device=self.device)[None, :]
+
+    @property
+    def known(self) -> dict[Any, Tensor]:
+        """The cached values: the layers of a stack ask for the same ones."""
+        return self.__dict__.setdefault("_dense", {})
+
+    def forget(self) -> None:
+        """Clear the cache: its tensors may lack gradients, or their graph is used up."""
+        self.__dict__.pop("_dense", None)
+
+    def at(self, start: int) -> Any:
+        """Return this rule for queries that begin at position `start`."""
+        return self if self.start == start else self.changed(start=start)
+
+    def changed(self, **fields: Any) -> Any:
+        """Return a copy with other fields and an empty cache."""
+        other = copy.copy(self)
+        other.forget()
+        for name, value in fields.items():
+            object.__setattr__(other, name, value)
+        return other
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the rule's tensors; the CPU if it has none."""
+        cpu = torch.device("cpu")
+        devices = (value.device for value in vars(self).values() if isinstance(value, Tensor | Rule))
+        return next((device for device in devices if device != cpu), cpu)
+
+
+class Mask(Rule):
     """A rule: True where the query at position i may attend to the key at position j."""
 
     is_causal = False
@@ -39,41 +79,26 @@ class Mask:
         """
         raise NotImplementedError
 
-    start = 0
-    """Absolute position of the first query: not 0 where a cache holds what came before."""
-
     def dense(self, T: int, S: int) -> Bool[Tensor, "#B 1 T S"]:
-        """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S.
-
-        Cached by shape: the layers of a stack ask for the same one.
-        """
-        known: dict[Any, Tensor] = self.__dict__.setdefault("_dense", {})
-        if (T, S) not in known:
-            i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
-            j = torch.arange(S, device=self.device)[None, :]
-            block = self.allowed(i, j)
-            known[T, S] = block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
-        return known[T, S]
+        """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S."""
+        if (T, S) not in self.known:
+            block = self.allowed(*self.positions(T, S))
+            self.known[T, S] = block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
+        return self.known[T, S]
 
     def added(self, T: int, S: int, dtype: torch.dtype) -> Float[Tensor, "#B 1 T S"]:
         """Return the dense mask as numbers to add to attention scores: 0 where it allows, −∞ elsewhere."""
-        dense = self.dense(T, S)
-        known: dict[Any, Tensor] = self.__dict__["_dense"]
-        if (T, S, dtype) not in known:
-            known[T, S, dtype] = torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
-        return known[T, S, dtype]
-
-    def at(self, start: int) -> "Mask":
-        """Return this rule for queries that begin at position `start`."""
-        return placed(self, start)
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
+        if (T, S, dtype) not in self.known:
+            dense = self.dense(T, S)
+            self.known[T, S, dtype] = torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
+        return self.known[T, S, dtype]
 
     def select(self, rows: Int[Tensor, "N"]) -> "Mask":
-        """Return this rule for a selection of rows of the batch."""
-        return self
+        """Return this rule for a selection of rows of the batch, which is the first axis of its tensors."""
+        own = vars(self).items()
+        tensors = {name: value[rows] for name, value in own if isinstance(value, Tensor)}
+        rules = {name: value.select(rows) for name, value in own if isinstance(value, Mask)}
+        return self.changed(**tensors, **rules) if tensors or rules else self
 
     def __and__(self, other: "Mask") -> "Mask":
         start = _common_start(self, other)
@@ -107,16 +132,6 @@ def _common_start(left: Mask, right: Mask) -> int:
     return left.start or right.start
 
 
-def placed(rule: Any, start: int) -> Any:
-    """Return a copy of a rule that begins at another position, with an empty cache."""
-    if rule.start == start:
-        return rule
-    moved = copy.copy(rule)
-    moved.__dict__.pop("_dense", None)
-    object.__setattr__(moved, "start", start)
-    return moved
-
-
 @dataclass(frozen=True)
 class _Combined(Mask):
     left: Mask
@@ -133,16 +148,8 @@ class _Combined(Mask):
     def is_keywise(self) -> bool:  # type: ignore[override]
         return self.left.is_keywise and self.right.is_keywise
 
-    @property
-    def device(self) -> torch.device:
-        cpu = torch.device("cpu")
-        return self.left.device if self.left.device != cpu else self.right.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.combine(self.left.allowed(i, j), self.right.allowed(i, j))
-
-    def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return _Combined(self.left.select(rows), self.right.select(rows), self.combine, self.symbol).at(self.start)
 
     def __repr__(self) -> str:
         return f"({self.left!r} {self.symbol} {self.right!r})"
@@ -156,15 +163,8 @@ class _Not(Mask):
     def is_keywise(self) -> bool:  # type: ignore[override]
         return self.rule.is_keywise
 
-    @property
-    def device(self) -> torch.device:
-        return self.rule.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         return ~self.rule.allowed(i, j)
-
-    def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return _Not(self.rule.select(rows)).at(self.start)
 
     def __repr__(self) -> str:
         return f"~{self.rule!r}"
@@ -199,16 +199,9 @@ class padding(Mask):  # noqa: N801
     lengths: Int[Tensor, "B"]
     is_keywise = True
 
-    @property
-    def device(self) -> torch.device:
-        return self.lengths.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         lengths = self.lengths.view(-1, *[1] * j.dim())
         return ((j < lengths) & (i >= 0)).contiguous()
-
-    def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return padding(self.lengths[rows]).at(self.start)
 
     def __repr__(self) -> str:
         return f"padding({self.lengths.tolist()})"
@@ -221,15 +214,8 @@ class valid_keys(Mask):  # noqa: N801
     real: Bool[Tensor, "B S"]
     is_keywise = True
 
-    @property
-    def device(self) -> torch.device:
-        return self.real.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         return (self.real[:, j] & (i >= 0)).contiguous()
-
-    def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return valid_keys(self.real[rows]).at(self.start)
 
 
 @dataclass(frozen=True)
@@ -279,15 +265,8 @@ class segments(Mask):  # noqa: N801
 
     ids: Int[Tensor, "B N"]
 
-    @property
-    def device(self) -> torch.device:
-        return self.ids.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.ids[:, i] == self.ids[:, j]
-
-    def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return segments(self.ids[rows]).at(self.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,12 +275,8 @@ class edges(Mask):  # noqa: N801
 
     adjacency: Bool[Tensor, "*B N N"]
 
-    @property
-    def device(self) -> torch.device:
-        return self.adjacency.device
-
     def allowed(self, i: Rows, j: Columns) -> Allowed:
         return self.adjacency[..., i, j]
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
-        return self if self.adjacency.dim() == 2 else edges(self.adjacency[rows]).at(self.start)
+        return self if self.adjacency.dim() == 2 else super().select(rows)

@@ -11,40 +11,24 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.nn.masks import placed
+from regard.nn.masks import Rule
 from regard.nn.patches import resample
 from regard.registry import positions, register_position
 
 
-class Bias:
+class Bias(Rule):
     """A rule, as a mask is, that gives a number for each head, query and key, added to the attention scores."""
 
     def values(self, i: Int[Tensor, "*N T 1"], j: Int[Tensor, "*N 1 S"]) -> Float[Tensor, "H *N T S"]:
         """Return the bias at absolute positions i (queries) and j (keys), for one block of them or several at once."""
         raise NotImplementedError
 
-    start = 0
-
     def dense(self, T: int, S: int) -> Float[Tensor, "1 H T S"]:
-        """Return the bias of queries start … start+T and keys 0 … S; cached by shape, as masks are."""
-        known: dict[tuple[int, int], Tensor] = self.__dict__.setdefault("_dense", {})
-        if (T, S) not in known:
-            i = torch.arange(self.start, self.start + T, device=self.device)[:, None]
-            j = torch.arange(S, device=self.device)[None, :]
-            known[T, S] = self.values(i, j)[None].contiguous()  # adding it is then four times as fast
-        return known[T, S]
-
-    def forget(self) -> None:
-        """Clear the cache: its tensors may lack gradients, or their graph is used up."""
-        self.__dict__.pop("_dense", None)
-
-    def at(self, start: int) -> "Bias":
-        """Return this rule for queries that begin at position `start`."""
-        return placed(self, start)
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
+        """Return the bias of queries start … start+T and keys 0 … S."""
+        if (T, S) not in self.known:
+            values = self.values(*self.positions(T, S))
+            self.known[T, S] = values[None].contiguous()  # adding it is then four times as fast
+        return self.known[T, S]
 
 
 class Position(nn.Module):

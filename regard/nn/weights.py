@@ -116,7 +116,3 @@ class _SomeHeads(Bias):
     def values(self, i, j):
         every = self.bias.values(i, j)
         return every if self.heads is None else every[list(self.heads)]
-
-    @property
-    def device(self) -> torch.device:
-        return self.bias.device

@@ -103,10 +103,6 @@ class WindowBias(Bias):
         down, right = i // size - j // size + reach, i % size - j % size + reach
         return self.table[down * (2 * self.window - 1) + right].movedim(-1, 0)
 
-    @property
-    def device(self) -> torch.device:
-        return self.table.device
-
 
 class WindowPosition(Position):
     """Window-relative positions as a bias; a window smaller than planned uses a part of the table."""

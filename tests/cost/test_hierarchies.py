@@ -112,3 +112,5 @@ def test_tables_tell_attention_apart():
     assert found.flops.attention / found.flops.forward == pytest.approx(0.031, abs=0.001)
     lines = found.render().splitlines()
     assert not any("once a sequence" in line for line in lines) and any("whole batch" in line for line in lines)
+    assert any("image token" in line for line in lines)
+    assert found.flops_per_token["image"].attention == found.flops.attention // (2 * 56**2)

@@ -11,6 +11,7 @@ from regard.nn.masks import Mask, conjuncts, everything
 from regard.nn.positions import Bias
 from regard.registry import kernels
 
+Terms = tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float | None, Float[Tensor, "B H T S"] | None]
 Need = Literal["causal", "cached", "biased", "crosses", "drops"]
 NEEDS: dict[Need, str] = {
     "causal": "hide the future",
@@ -64,9 +65,7 @@ class Kernel(nn.Module):
         """Return the restriction that always applies, whatever the mask."""
         return everything()
 
-    def terms(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
-    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
+    def terms(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None) -> Terms:
         """Return q, k and scale as the scores multiply them; or the scores themselves, where those are no product."""
         return q, k, scale, None
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.nn.kernels.base import Kernel
+from regard.nn.kernels.base import Kernel, Terms
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.registry import register_kernel
@@ -40,16 +40,8 @@ class Full(Kernel):
 
     dense = True
 
-    def terms(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
-    ) -> tuple[Tensor, Tensor, float | None, Float[Tensor, "B H T S"] | None]:
-        return *self.prepared(q, k, scale), None
-
-    def prepared(
-        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None
-    ) -> tuple[Float[Tensor, "B H T J"], Float[Tensor, "B G S J"], float]:
-        """Return the factors of the scores: q, k and scale. Subclasses override this."""
-        return q, k, q.shape[-1] ** -0.5 if scale is None else scale
+    def terms(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S J"], scale: float | None) -> Terms:
+        return q, k, q.shape[-1] ** -0.5 if scale is None else scale, None
 
     def forward(
         self,
@@ -63,13 +55,16 @@ class Full(Kernel):
         dropout: float = 0.0,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        q, k, scale = self.prepared(q, k, scale)
+        q, k, scale, scores = self.terms(q, k, scale)
         T, S = q.shape[2], k.shape[2]
-        if weights:
+        if weights and scores is None:
+            assert scale is not None
             scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * scale
+        if scores is not None:
             if bias is not None:
                 scores = scores + bias.dense(T, S).to(scores.dtype)
-            return attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+            out, attention = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+            return out, attention if weights else None
 
         causal = mask is not None and mask.is_causal and mask.start == 0 and T == S and bias is None
         hides = None if causal or mask is None or sees_everything(mask, T, S) else mask
