@@ -18,19 +18,24 @@ from torch import Tensor, nn
 
 from regard.bench.measure import (
     FEWEST,
+    Limits,
     Point,
     climb,
     counted,
     fit_exponent,
+    interruptible,
     length_name,
     line_up,
     median,
+    panel,
+    report,
     show_fit,
     show_seconds,
     timed,
 )  # fmt: skip
+from regard.config import at_least, check_positive
 from regard.inside.draw.canvas import Target
-from regard.inside.draw.curves import Panel, draw_growth
+from regard.inside.draw.curves import draw_growth
 from regard.nn.kernels import build_kernel
 from regard.registry import kernels
 from regard.train.progress import Line
@@ -42,7 +47,7 @@ Layer = Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ArchitecturesConfig:
+class ArchitecturesConfig(Limits):
     """Sizes of the layers, and where they are measured."""
 
     lengths: tuple[int, ...]
@@ -53,17 +58,11 @@ class ArchitecturesConfig:
     """Positions to each side that restricted attention sees."""
     width: int = 3
     """Width of the convolutions."""
-    max_seconds: float = 60.0
-    """Longest time of one pass; longer sequences are left out."""
-    repeats: int = 3
-    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
-        for name, least in (("dim", 1), ("radius", 1), ("width", 2), ("repeats", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
-        if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+        check_positive(self, "dim", "radius")
+        at_least(2, width=self.width)
+        Limits.__post_init__(self)
         if not self.lengths:
             raise ValueError("nothing to measure: name at least one length")
 
@@ -128,10 +127,10 @@ def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) ->
     results: dict[str, Any] = {}
     result: dict[str, Any] = {
         "dim": config.dim, "radius": config.radius, "width": config.width, "threads": torch.get_num_threads(),
-        "lengths": list(config.lengths), "architectures": results, "interrupted": False,
+        "lengths": list(config.lengths), "architectures": results,
     }  # fmt: skip
     narrow = replace(config, dim=8)  # dependences are equal at every width
-    try:
+    with interruptible(result):
         for name, kind in architectures(config).items():
             points: list[Point] = []
             stopped = climb(points, config.lengths, partial(time_layer, kind, config), config.max_seconds)
@@ -148,8 +147,6 @@ def measure_architectures(config: ArchitecturesConfig, *, quiet: bool = True) ->
                 "points": points, "stopped": stopped, "time": fit_exponent(points, "seconds"),
                 "steps": growth(points, "steps", config.width), "path": growth(points, "path", config.width),
             }  # fmt: skip
-    except KeyboardInterrupt:
-        result["interrupted"] = True
     return result
 
 
@@ -223,30 +220,22 @@ def render_architectures(result: Mapping[str, Any]) -> str:
         "steps": "steps that wait for each other",
         "path": "path from last output to first input: layers × steps",
     }
-    parts = result["architectures"]
+    show = {"seconds": "{shown}", "steps": "{steps:,}", "path": "{layers:,} × {steps:,}"}
+    parts, tables = result["architectures"], []
     for key, title in titles.items():
         table = [[title, *map(length_name, result["lengths"]), "grows as", "stated"]]
         for name, part in parts.items():
-            points = {point["length"]: point for point in part["points"]}
-            cells = [show_cell(points[n], key) if n in points else "–" for n in result["lengths"]]
             grows = show_fit(part["time"]) if key == "seconds" else part[key]
-            table.append([name, *cells, grows, part["stated"]["operations" if key == "seconds" else key]])
-        lines += ["", *line_up(table)]
-    stops = [f"{name}: {part['stopped']}" for name, part in parts.items() if part["stopped"]]
-    return "\n".join([*lines, *([""] if stops else []), *stops])
-
-
-def show_cell(point: Point, key: str) -> str:
-    """A figure of a point as text."""
-    if key == "seconds":
-        return show_seconds(point["seconds"])
-    return f"{point['steps']:,}" if key == "steps" else f"{point['layers']:,} × {point['steps']:,}"
+            stated = part["stated"]["operations" if key == "seconds" else key]
+            texts = {p["length"]: show[key].format(shown=show_seconds(p["seconds"]), **p) for p in part["points"]}
+            table.append([name, *(texts.get(length, "–") for length in result["lengths"]), grows, stated])
+        tables.append(line_up(table))
+    return report(lines, *tables, [f"{name}: {part['stopped']}" for name, part in parts.items() if part["stopped"]])
 
 
 def draw_architectures(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
     """Draws the time of a layer at the left and path length at the right."""
-    time, far = Panel("time of a layer", "time", "s"), Panel("path from last to first", "layers × steps")
-    for name, part in result["architectures"].items():
-        time.add(name, [(p["length"], p["seconds"]) for p in part["points"]], (part["time"] or {}).get("exponent"))
-        far.add(name, [(p["length"], p["path"]) for p in part["points"]], None)
+    parts = result["architectures"]
+    time = panel("time of a layer", "time", "s", parts, "seconds", "time")
+    far = panel("path from last to first", "layers × steps", "", parts, "path")
     return draw_growth([[time, far]], path, xlabel="positions")

@@ -1,18 +1,33 @@
 """Growth of time with an image's area: a ViT attends to every pair of patches, a Swin only within windows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.bench.measure import Point, climb, counted, fit_exponent, in_child, line_up, median, show_seconds, timed
+from regard.bench.measure import (
+    Limits,
+    Point,
+    climb,
+    counted,
+    fit_exponent,
+    in_child,
+    interruptible,
+    line_up,
+    median,
+    panel,
+    report,
+    show_seconds,
+    timed,
+)  # fmt: skip
+from regard.config import at_least
 from regard.cost import cost
 from regard.cost.report import quantity
 from regard.inside.draw.canvas import Target
-from regard.inside.draw.curves import Panel, draw_growth
+from regard.inside.draw.curves import draw_growth
 from regard.models import build, preset
 from regard.train.progress import Line
 
@@ -24,7 +39,7 @@ HEAD = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AreaConfig:
+class AreaConfig(Limits):
     """Sizes of two models with equal patches, and of the images that they are measured on."""
 
     sides: tuple[int, ...]
@@ -39,17 +54,12 @@ class AreaConfig:
     """Patches of a window's side."""
     batch: int = 1
     """Images at once."""
-    max_seconds: float = 60.0
-    """Longest time of one pass; larger images are left out."""
-    repeats: int = 3
-    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
-        for name, least in (("dim", HEAD), ("depth", 2), ("batch", 1), ("repeats", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
-        if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+        at_least(HEAD, dim=self.dim)
+        at_least(2, depth=self.depth)
+        at_least(1, batch=self.batch)
+        Limits.__post_init__(self)
         if not self.sides:
             raise ValueError("nothing to measure: name at least one side")
         for side in self.sides:
@@ -76,21 +86,16 @@ def measure_area(config: AreaConfig, *, quiet: bool = True) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {
         "sides": list(config.sides), "patch": config.patch, "dim": config.dim, "depth": config.depth,
-        "window": config.window, "batch": config.batch, "threads": threads, "models": parts, "interrupted": False,
+        "window": config.window, "batch": config.batch, "threads": threads, "models": parts,
     }  # fmt: skip
-    try:
+    with interruptible(result):
         for name in config.models(config.sides[0]):
             points: list[Point] = []
-            part: dict[str, Any] = {"points": points, "stopped": None}
-            parts[name] = part
-            part["stopped"] = climb(
-                points, [side**2 for side in config.sides], partial(measure_side, config, name, threads, line),
-                config.max_seconds,
-            )  # fmt: skip
+            part = parts[name] = {"points": points, "stopped": None}
+            measure = partial(measure_side, config, name, threads, line)
+            part["stopped"] = climb(points, [side**2 for side in config.sides], measure, config.max_seconds)
             part |= {key: fit_exponent(points, key) for key in ("seconds", "flops", "attention")}
             part["last"] = last_exponent(points)
-    except KeyboardInterrupt:
-        result["interrupted"] = True
     return result
 
 
@@ -99,7 +104,7 @@ def measure_side(config: AreaConfig, name: str, threads: int, line: Line, area: 
     side = math.isqrt(area)
     model = config.models(side)[name]
     flops = cost(model, batch=config.batch).flops
-    seconds = in_child(time_forward, name, model, config, threads, seconds=60 + 10 * config.max_seconds)
+    seconds = in_child(time_forward, name, model, config, threads, seconds=config.patience)
     line.say(f"{name}, {side} × {side}: {show_seconds(seconds)}")
     return {"side": side, "seconds": seconds, "flops": flops.forward, "attention": flops.attention}
 
@@ -138,28 +143,21 @@ def render_area(result: Mapping[str, Any]) -> str:
         f"windows of {result['window']} × {result['window']} patches, half of its blocks on a grid of half the side",
     ]
     titles = {"seconds": "time", "flops": "FLOPs, counted", "attention": "of these, attention"}
+    tables = []
     for key, title in titles.items():
         table = [[title, *(f"{side}²" for side in result["sides"]), "grows as"]]
+        show: Callable[[Any], str] = show_seconds if key == "seconds" else quantity
         for name, part in result["models"].items():
-            points = {point["side"]: point for point in part["points"]}
-            cells = [
-                (show_seconds if key == "seconds" else quantity)(points[side][key]) if side in points else "–"
-                for side in result["sides"]
-            ]
-            table.append([name, *cells, grows(part, key)])
-        lines += ["", *line_up(table)]
+            texts = {point["side"]: show(point[key]) for point in part["points"]}
+            table.append([name, *(texts.get(side, "–") for side in result["sides"]), grows(part, key)])
+        tables.append(line_up(table))
     stops = [f"{name}: {part['stopped']}" for name, part in result["models"].items() if part["stopped"]]
-    return "\n".join([*lines, *([""] if stops else []), *stops])
+    return report(lines, *tables, stops)
 
 
 def draw_area(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
     """Draws time at the left and counted FLOPs of attention at the right."""
-    panels = [
-        Panel("time of a forward pass", "time", "s", symbol="area"),
-        Panel("attention, counted", "work", "FLOP", symbol="area"),
-    ]
-    for panel, key in zip(panels, ("seconds", "attention"), strict=True):
-        for name, part in result["models"].items():
-            exponent = part[key]["exponent"] if part.get(key) else None
-            panel.add(name, [(point["length"], point[key]) for point in part["points"]], exponent)
-    return draw_growth([panels], path, xlabel="pixels")
+    parts = result["models"]
+    time = panel("time of a forward pass", "time", "s", parts, "seconds", "seconds", symbol="area")
+    work = panel("attention, counted", "work", "FLOP", parts, "attention", "attention", symbol="area")
+    return draw_growth([[time, work]], path, xlabel="pixels")

@@ -3,12 +3,15 @@
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from regard.bench.measure import (
+    Limits,
     Point,
     climb,
     clocked,
@@ -18,17 +21,21 @@ from regard.bench.measure import (
     give_back,
     held,
     in_child,
+    interruptible,
     length_name,
     line_up,
     median,
+    panel,
     peak,
+    report,
     show_fit,
     show_seconds,
     timed,
 )  # fmt: skip
+from regard.config import check_positive
 from regard.cost.report import decimal_size
 from regard.inside.draw.canvas import Target
-from regard.inside.draw.curves import Panel, draw_growth
+from regard.inside.draw.curves import draw_growth
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import causal
@@ -51,7 +58,7 @@ def efficient_kernels() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GrowthConfig:
+class GrowthConfig(Limits):
     """Sizes of the measured kernels, and limits of the measurement."""
 
     kernels: tuple[str, ...]
@@ -70,17 +77,10 @@ class GrowthConfig:
     """Forward without gradients; training is forward and backward."""
     layer: bool = False
     """The whole layer with its four projections, instead of the kernel on given q, k and v."""
-    max_seconds: float = 60.0
-    """Longest time of one pass; longer sequences are left out."""
-    repeats: int = 3
-    """Passes of which the median time is taken, within that time."""
 
     def __post_init__(self) -> None:
-        for name in ("heads", "head_dim", "batch", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.max_seconds <= 0:
-            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+        check_positive(self, "heads", "head_dim", "batch")
+        Limits.__post_init__(self)
         if not self.kernels or not self.lengths:
             raise ValueError("nothing to measure: name at least one kernel and one length")
         for name in self.kernels:  # a wrong name or setting is known before anything is measured
@@ -93,35 +93,33 @@ class GrowthConfig:
 
 def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any]:
     """Measure every kernel and pass at each length, and fit exponents; after Ctrl-C return the results so far."""
-    line, threads = Line(quiet), torch.get_num_threads()
+    line = Line(quiet)
     parts: dict[str, Any] = {}
     result: dict[str, Any] = {
         "batch": config.batch, "heads": config.heads, "head_dim": config.head_dim, "layer": config.layer,
-        "threads": threads, "lengths": list(config.lengths), "kernels": parts, "interrupted": False,
+        "threads": torch.get_num_threads(), "lengths": list(config.lengths), "kernels": parts,
     }  # fmt: skip
-    try:
-        for name in config.kernels:
-            parts[name] = {"causal": config.hides_future(name)}
-            for which in config.passes:
-                ladder: dict[str, Any] = {"points": [], "stopped": None}
-                parts[name][which] = ladder
-
-                def measure(length: int, name: str = name, which: Pass = which) -> Point:
-                    home, patience = kernels[name].__module__, 60 + 10 * config.max_seconds
-                    return in_child(measure_point, config, name, length, which, home, threads, seconds=patience)
-
-                def say(point: Point, start: str = f"{name}, {which}") -> None:
-                    line.say(f"{start}, {show_point(point)}")
-
-                ladder["stopped"] = climb(ladder["points"], config.lengths, measure, config.max_seconds, say)
-                if ladder["stopped"]:
-                    line.say(f"{name}, {which}: {ladder['stopped']}")
-    except KeyboardInterrupt:
-        result["interrupted"] = True
+    with interruptible(result):
+        for name, which in product(config.kernels, config.passes):
+            ladder: dict[str, Any] = {"points": [], "stopped": None}
+            parts.setdefault(name, {"causal": config.hides_future(name)})[which] = ladder
+            measure = partial(measure_length, config, name, which, line)
+            ladder["stopped"] = climb(ladder["points"], config.lengths, measure, config.max_seconds)
+            if ladder["stopped"]:
+                line.say(f"{name}, {which}: {ladder['stopped']}")
     for ladder in [part[which] for part in parts.values() for which in config.passes if which in part]:
         ladder["time"] = fit_exponent(ladder["points"], "seconds")
         ladder["memory"] = fit_exponent(ladder["points"], "memory")
     return result
+
+
+def measure_length(config: GrowthConfig, name: str, which: Pass, line: Line, length: int) -> Point:
+    """Measure one length, in a separate process."""
+    home, threads = kernels[name].__module__, torch.get_num_threads()
+    point = in_child(measure_point, config, name, length, which, home, threads, seconds=config.patience)
+    size = decimal_size(point["memory"])
+    line.say(f"{name}, {which}, {length_name(length)}: {show_seconds(point['seconds'])}, {size} above its inputs")
+    return point
 
 
 def measure_point(config: GrowthConfig, name: str, length: int, which: Pass, home: str, threads: int) -> dict[str, Any]:
@@ -176,13 +174,12 @@ def one_pass(config: GrowthConfig, name: str, length: int, which: Pass) -> Calla
     return run
 
 
-def show_point(point: Mapping[str, Any]) -> str:
-    """Return a measurement as a short text."""
-    size = decimal_size(point["memory"])
-    return f"{length_name(point['length'])}: {show_seconds(point['seconds'])}, {size} above its inputs"
-
-
 COLUMNS = {"seconds": "time", "memory": "memory above the inputs", "total": "memory with inputs and gradients"}
+
+
+def ladders_of(result: Mapping[str, Any], which: str) -> dict[str, Any]:
+    """The ladders of a pass that have points, by kernel."""
+    return {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}
 
 
 def render_growth(result: Mapping[str, Any]) -> str:
@@ -194,40 +191,30 @@ def render_growth(result: Mapping[str, Any]) -> str:
         "memory: the most that a process of its own held, less what it held with the inputs (and parameters) built; "
         "with inputs: less what it held before",
     ]
-    for which in ("forward", "training"):
-        rows = {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}
-        for key, title in COLUMNS.items() if rows else ():
-            table = [[f"{which}: {title}", *map(length_name, result["lengths"]), "" if key == "total" else "grows as"]]
-            for name, ladder in rows.items():
-                mark = "" if result["kernels"][name]["causal"] else " ↔"
-                values = {point["length"]: point[key] for point in ladder["points"]}
-                show: Callable[[Any], str] = show_seconds if key == "seconds" else decimal_size
-                cells = [show(values[n]) if n in values else "–" for n in result["lengths"]]
-                fit = {"seconds": "time", "memory": "memory"}.get(key)
-                table.append([name + mark, *cells, show_fit(ladder[fit]) if fit else ""])
-            lines += ["", *line_up(table)]
+    tables = []
+    for which, (key, title) in product(("forward", "training"), COLUMNS.items()):
+        table = [[f"{which}: {title}", *map(length_name, result["lengths"]), "" if key == "total" else "grows as"]]
+        for name, ladder in ladders_of(result, which).items():
+            mark = "" if result["kernels"][name]["causal"] else " ↔"
+            show: Callable[[Any], str] = show_seconds if key == "seconds" else decimal_size
+            texts = {point["length"]: show(point[key]) for point in ladder["points"]}
+            grows = {"seconds": show_fit(ladder["time"]), "memory": show_fit(ladder["memory"])}.get(key, "")
+            table.append([name + mark, *(texts.get(length, "–") for length in result["lengths"]), grows])
+        tables.append(line_up(table) if len(table) > 1 else [])
     stops = [
         f"{name}, {which}: {part[which]['stopped']}"
         for name, part in result["kernels"].items()
         for which in ("forward", "training")
         if part.get(which, {}).get("stopped")
     ]
-    return "\n".join([*lines, *([""] if stops else []), *stops])
+    return report(lines, *tables, stops)
 
 
 def draw_result(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
     """Draw time on the left and memory on the right, a row for each measured pass."""
     rows = []
     for which, title in (("forward", "forward"), ("training", "forward and backward")):
-        ladders = {name: part[which] for name, part in result["kernels"].items() if part.get(which, {}).get("points")}
-        if not ladders:
-            continue
-        panels = []
-        for key, fit, unit in (("seconds", "time", "s"), ("memory", "memory", "B")):
-            panel = Panel(f"{fit}, {title}", COLUMNS[key], unit)
-            for name, ladder in ladders.items():
-                points = [(point["length"], point[key]) for point in ladder["points"] if point[key] > 0]
-                panel.add(name, points, ladder[fit]["exponent"] if ladder[fit] else None)
-            panels.append(panel)
-        rows.append(panels)
+        if ladders := ladders_of(result, which):
+            time = panel(f"time, {title}", COLUMNS["seconds"], "s", ladders, "seconds", "time")
+            rows.append([time, panel(f"memory, {title}", COLUMNS["memory"], "B", ladders, "memory", "memory")])
     return draw_growth(rows, path, xlabel="tokens")

@@ -10,11 +10,15 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from regard.config import at_least
+from regard.inside.draw.curves import Panel
 
 Point = dict[str, Any]
 """A measurement at one length: `length`, `seconds`, …"""
@@ -22,6 +26,26 @@ FEWEST = 4
 """The fewest points that an exponent is fitted to."""
 ENOUGH = 0.2
 """Total seconds after which a short pass is not repeated any more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Limits of a measurement at rising sizes."""
+
+    max_seconds: float = 60.0
+    """Longest time of one pass; larger sizes are left out."""
+    repeats: int = 3
+    """Passes of which the median time is taken, within that time."""
+
+    def __post_init__(self) -> None:
+        at_least(1, repeats=self.repeats)
+        if self.max_seconds <= 0:
+            raise ValueError(f"max_seconds={self.max_seconds} must be positive")
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which the process of one size is given up."""
+        return 60 + 10 * self.max_seconds
 
 
 class Died(Exception):  # noqa: N818  it is a result, not a mistake
@@ -153,12 +177,18 @@ def timed(work: Callable[[], Any], *, repeats: int, budget: float) -> list[float
 median: Callable[[Sequence[float]], float] = statistics.median
 
 
+@contextlib.contextmanager
+def interruptible(result: dict[str, Any]) -> Iterator[None]:
+    """Note in `result` whether Ctrl-C ended the block; what was measured before is kept."""
+    result["interrupted"] = False
+    try:
+        yield
+    except KeyboardInterrupt:
+        result["interrupted"] = True
+
+
 def climb(
-    points: list[Point],
-    lengths: Sequence[int],
-    measure: Callable[[int], Point],
-    max_seconds: float,
-    say: Callable[[Point], None] = lambda point: None,
+    points: list[Point], lengths: Sequence[int], measure: Callable[[int], Point], max_seconds: float
 ) -> str | None:
     """Measure increasing lengths and append the points, until a process fails or the next pass would take too long;
     return the reason."""
@@ -169,7 +199,6 @@ def climb(
             points.append({"length": length} | measure(length))
         except Died as died:
             return f"stopped at {length_name(length)}: {died}"
-        say(points[-1])
     return None
 
 
@@ -212,6 +241,22 @@ def line_up(table: Sequence[Sequence[str]]) -> list[str]:
         cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True)]
         lines.append("  ".join([first.ljust(widths[0]), *cells, last]).rstrip())
     return lines
+
+
+def report(*blocks: Sequence[str]) -> str:
+    """Blocks of lines with an empty line between them; empty blocks are left out."""
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def panel(
+    title: str, ylabel: str, unit: str, ladders: Mapping[str, Any], key: str, fit: str = "", **options: Any
+) -> Panel:
+    """A panel with the figure `key` of each ladder's points, named with the exponent of `fit`."""
+    drawn = Panel(title, ylabel, unit, **options)
+    for name, ladder in ladders.items():
+        points = [(point["length"], point[key]) for point in ladder["points"] if point[key] > 0]
+        drawn.add(name, points, (ladder.get(fit) or {}).get("exponent"))
+    return drawn
 
 
 def counted(count: int, noun: str) -> str:
