@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,23 +63,23 @@ def measure_quantize(
             raise ValueError(f"{run} reads {task.inputs[0]}; regard bench quantize compares models of texts")
         size = size_of(task.model)  # tables of positions grow with use
         fields = {**(changes or {}), **file_fields(task, path, data)}
-        texts = read_lines(Path(data[0])) if main_verb(task) == "embed" and data else sentences()
+        texts = read_lines(Path(data[0])) if data and compares(task) else sentences()
         scores = quality(task, path, fields, limit, reference, texts[: limit or SENTENCES])
         unit, speed = speed_of(task, texts)
         rows[kind] = {"bytes": size, "speed": round(speed, 1), "scores": scores}
     return {"run": str(run), "unit": unit, "kinds": rows}
 
 
-def main_verb(task: Any) -> str:
-    """The verb that a task declares first."""
-    return task.verbs[0].name if task.verbs else ""
+def compares(task: Any) -> bool:
+    """Whether the output of a task is a vector, by which texts are compared."""
+    return task.output == "vector" and not task.streams
 
 
 def file_fields(task: Any, run: Path, data: Sequence[str | Path]) -> dict[str, str]:
     """Return the data fields that the user's files are assigned to; none for text encoders, which compare their
     lines."""
     files = list(map(str, data))
-    if not files or main_verb(task) == "embed":
+    if not files or compares(task):
         return {}
     choices = next((FIELDS[name] for name in task.default_data().own if name in FIELDS), ())
     if not choices:
@@ -93,25 +94,19 @@ def quality(
     task: Any, run: Path, changes: Mapping[str, Any], limit: int | None, reference: dict[str, Any], texts: list[str]
 ) -> dict[str, Any]:
     """The scores of a model by the metrics of its task. `reference` keeps the similarities under float weights."""
-    verb = main_verb(task)
-    if verb == "embed" and not changes and not has_own_data(task, run):
-        return similarity_quality(task, texts, reference)
-    if verb == "generate" and "text" in (test := eval_set(task, run, changes)).data.own:
-        return text_quality(task, test, limit)
-    limit = limit or (PAIRS if verb in ("translate", "generate") else None)
-    results = score(task, run, changes, limit).scores
-    scores = {name: value for name, value in results.items() if not name.endswith("_signature")}
-    if verb == "translate":
-        scores = {"loss": round(pair_loss(task, pairs_of(task, eval_set(task, run, changes, limit))), 4)} | scores
-    if verb == "embed":
-        scores |= similarity_quality(task, texts, reference)
-    return scores
-
-
-def has_own_data(task: Any, run: Path) -> bool:
-    """Whether a run was trained on data that its task can be scored on."""
     stored = run / "recipe.toml"
-    return stored.is_file() and isinstance(Recipe.load(stored).data, task.data)
+    has_own_data = stored.is_file() and isinstance(Recipe.load(stored).data, task.data)
+    if compares(task) and not changes and not has_own_data:
+        return similarity_quality(task, texts, reference)
+    test = eval_set(task, run, changes, limit or (PAIRS if task.streams else None))
+    generates = test.data.own if task.streams and task.is_scored(test) else ()
+    if "text" in generates:
+        return text_quality(task, test, limit)
+    results = score(task, run, changes, test.limit).scores
+    scores = {name: value for name, value in results.items() if not name.endswith("_signature")}
+    if "pairs" in generates:
+        scores = {"loss": round(pair_loss(task, pairs_of(task, test)), 4)} | scores
+    return scores | similarity_quality(task, texts, reference) if compares(task) else scores
 
 
 def text_quality(task: Any, test: EvalSet, limit: int | None) -> dict[str, Any]:
@@ -175,22 +170,14 @@ def sentences() -> list[str]:
 
 def speed_of(task: Any, texts: Sequence[str]) -> tuple[str, float]:
     """Tokens per second of one text after the other for generative models, else texts per second."""
-    verb, many = main_verb(task), list(texts[:64])
-    if verb == "generate":
-        return "tokens/s", rate(lambda: generated_tokens(task, texts[0][:40]))
-    if verb == "translate":
-        options: dict[str, Any] = dict(beams=1, max_new_tokens=NEW_TOKENS)
-        return "tokens/s", rate(lambda: sum(1 + len(task.translate([t], **options)[0][0].ids) for t in texts[:4]))
-    if verb != "embed" and (logits := getattr(task, "logits", None)) is not None:
+    many = list(texts[:64])
+    if task.streams:
+        requests = [replace(task.request(text[:40], max_new_tokens=NEW_TOKENS), beams=1) for text in texts[:4]]
+        return "tokens/s", rate(lambda: sum(len(task.engine.serve([request])[0].ids) for request in requests))
+    if not compares(task) and (logits := getattr(task, "logits", None)) is not None:
         framed = task.frame(many)
         return "texts/s", rate(lambda: len(logits(framed)))
-    return "texts/s", rate(lambda: len(task.answers(verb, many)))
-
-
-def generated_tokens(task: Any, prompt: str) -> int:
-    """Generates a continuation; returns its number of tokens, with EOS."""
-    text = task.generate([prompt], max_new_tokens=NEW_TOKENS)[0]
-    return min(NEW_TOKENS, len(task.tokenizer.encode(text)) + 1)
+    return "texts/s", rate(lambda: len(task.answers(task.verbs[0].name, many)))
 
 
 def rate(work: Callable[[], int]) -> float:
