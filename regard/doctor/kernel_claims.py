@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.doctor.kernel_laws import HEADS, SIZE, Build, allowed_pairs, leaves, made, repeated, sample
-from regard.doctor.laws import close, differs, direction
+from regard.doctor.kernel_laws import HEADS, SIZE, Build, allowed_pairs, each, gradients, made, part, repeated, sample
+from regard.doctor.laws import close, differs, direction, gets_gradients
 from regard.nn.kernels import Kernel
 from regard.nn.kernels.full import attend, repeat_heads
 from regard.nn.masks import Mask, causal, padding
@@ -72,13 +72,10 @@ def equals_plain_attention(build: Build, lengths: Iterable[int] = (1, 7, 31, 65,
                 out, wanted = kernel(q, k, v, mask=mask)[0], plain_attention(q, k, v, allowed_pairs(kernel, mask, n, n))
                 what = f"{n} positions under {'no mask' if mask is None else mask!r}, {dtype}"
                 close(out, wanted, what, tolerance)
-                inputs = leaves(q, k, v)
-                ours, theirs = (
-                    torch.autograd.grad((x * direction(x)).sum(), list(inputs.values())) for x in (out, wanted)
-                )
-                for letter, got, right in zip(inputs, ours, theirs, strict=True):
+                ours, theirs = (gradients((x * direction(x)).sum(), (q, k, v)) for x in (out, wanted))
+                for letter, right in theirs.items():
                     size = max(1.0, right.abs().max().item())  # a key that all queries see sums all their gradients
-                    close(got / size, right / size, f"{what}: gradient of {letter}", tolerance)
+                    close(ours[letter] / size, right / size, f"{what}: gradient of {letter}", tolerance)
 
 
 @torch.no_grad()
@@ -126,7 +123,7 @@ def nothing_to_see_gives_zeros(build: Build, lengths: Iterable[int] = (1, 7, 65)
         q, k, v = sample(kernel, n, rows=3)
         out = kernel(q, k, v, mask=padding(torch.tensor([n, 0, n])))[0]
         assert out[1].eq(0).all(), f"{n} positions, all keys hidden: the output is {out[1].abs().max():.1e}, not 0"
-        for grad in torch.autograd.grad(out.square().sum(), list(leaves(q, k, v).values())):
+        for grad in gradients(out.square().sum(), (q, k, v)).values():
             assert grad.isfinite().all(), f"{n} positions, all keys hidden: the gradient is not finite"
 
 
@@ -137,13 +134,13 @@ def stays_finite(build: Build, lengths: Iterable[int] = (1, 31, 129)) -> None:
         for n in lengths:
             for size in (1.0, 10.0):
                 for mask in masks_to_try(kernel, n)[1::2]:
-                    q, k, v = (size * x.detach() for x in sample(kernel, n, rows=3, dtype=dtype))
-                    q, k, v = repeated(kernel, (q, k, v), 3)
-                    out = kernel(q, k, v, mask=mask)[0]
+                    example = sample(kernel, n, rows=3, dtype=dtype)
+                    example = each(lambda x: (size * x.detach()).requires_grad_(), example)  # noqa: B023
+                    out = kernel(*example, mask=mask)[0]
                     assert out.dtype == dtype, f"{dtype} in, {out.dtype} out"
                     what = f"{n} positions of size {size:.0f} in {dtype}"
                     assert out.isfinite().all(), f"{what}: the output is not finite"
-                    for grad in torch.autograd.grad(out.float().square().sum(), list(leaves(q, k, v).values())):
+                    for grad in gradients(out.float().square().sum(), example).values():
                         assert grad.isfinite().all(), f"{what}: the gradient is not finite"
 
 
@@ -156,12 +153,7 @@ def every_parameter_learns(build: Build) -> str:
     count = sum(1 for _ in kernel.parameters())
     if not count:
         return "it has none"
-    out = kernel(*sample(kernel, 31, rows=3), mask=causal() if kernel.causal else None)[0]
-    (out * direction(out)).sum().backward()
-    for name, parameter in kernel.named_parameters():
-        assert parameter.grad is not None, f"{name} takes no part"
-        assert parameter.grad.isfinite().all(), f"{name} has a gradient that is not finite"
-        assert parameter.grad.abs().max() > 0, f"{name} has no gradient"
+    gets_gradients(kernel, kernel(*sample(kernel, 31, rows=3), mask=causal() if kernel.causal else None)[0])
     return f"{count} of {count}"
 
 
@@ -184,10 +176,9 @@ def takes_a_bias(build: Build, n: int = 31) -> None:
     if kernel.causal and kernel.cached:
         memory, half = kernel.memory(n), n // 2
         for start, end in ((0, half), (half, n)):
-            part = [x[:, :, start:end] for x in (q, k, v)]
-            part[1] = part[0] if kernel.shares else part[1]
             with torch.no_grad():
-                got = memory.attend(kernel, *part, mask=causal().at(start), bias=bias.at(start))
+                now = part((q, k, v), start, end)
+                got = memory.attend(kernel, *now, mask=causal().at(start), bias=bias.at(start))
             close(got, out[:, :, start:end], f"positions {start} … {end - 1} of {n}, in parts, with a bias")
 
 
@@ -195,8 +186,8 @@ def takes_a_bias(build: Build, n: int = 31) -> None:
 def drops_weights(build: Build, n: int = 7) -> None:
     """The mean of many outputs with dropout is near the output without."""
     kernel = made(build)
-    q, k, v = repeated(kernel, sample(kernel, n), 1000)
-    plain, dropped = kernel(q, k, v)[0], kernel(q, k, v, dropout=0.2)[0]
+    example = repeated(sample(kernel, n), 1000)
+    plain, dropped = kernel(*example)[0], kernel(*example, dropout=0.2)[0]
     differs(dropped, plain, "weights were dropped")
     close(dropped.mean(0), plain[0], "the mean over many dropouts", 0.15 * max(1.0, plain.abs().max().item()))
 

@@ -14,6 +14,8 @@ from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask, causal, everything, padding, prefix, segments, strided, window
 
 Build = Callable[..., Kernel]
+Example = tuple[Tensor, Tensor, Tensor]
+"""q, k and v."""
 HEADS, SIZE = 2, 8
 LENGTHS = (1, 7, 13, 31, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 """Sequence lengths: primes that no window, chunk or bucket divides, and the neighbours of usual sizes."""
@@ -31,7 +33,7 @@ def made(build: Build, *, heads: int = HEADS, dtype: torch.dtype = torch.float64
 def sample(
     kernel: Kernel, n: int, *, rows: int = 1, keys: int | None = None, groups: int | None = None,
     dtype: torch.dtype = torch.float64,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> Example:  # fmt: skip
     """q, k and v of unit variance, as leaves; k is q itself where a kernel shares them."""
     keys, groups = keys or n, groups or kernel.heads
     q = torch.randn(rows, kernel.heads, n, kernel.head_dim, dtype=dtype, requires_grad=True)
@@ -47,15 +49,42 @@ def cuts(n: int) -> list[int]:
     return sorted({t for t in (0, 1, 11, 37, 101, 199, n - 2, n - 1, *sides) if t < n})
 
 
-def repeated(kernel: Kernel, tensors: Iterable[Tensor], rows: int) -> tuple[Tensor, Tensor, Tensor]:
+def each(change: Callable[[Tensor], Tensor], example: Example) -> Example:
+    """q, k and v, each changed by a function; k stays q itself where it was."""
+    q, k, v = example
+    changed = change(q)
+    return changed, changed if k is q else change(k), change(v)
+
+
+def part(example: Example, start: int, end: int) -> Example:
+    """q, k and v of some positions."""
+    return each(lambda x: x[:, :, start:end], example)
+
+
+def with_noise(example: Example, where: Tensor, size: float = 1.0) -> Example:
+    """q, k and v with random numbers where a mask is True; it may have more rows than the example."""
+    return each(lambda x: torch.where(where, size * torch.randn(len(where), *x.shape[1:]).to(x), x), example)
+
+
+def repeated(example: Example, rows: int) -> Example:
     """q, k and v with one example in every row, as leaves."""
-    q, k, v = (tensor.detach().expand(rows, -1, -1, -1).clone().requires_grad_() for tensor in tensors)
-    return q, q if kernel.shares else k, v
+    return each(lambda x: x.detach().expand(rows, -1, -1, -1).clone().requires_grad_(), example)
 
 
 def leaves(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
     """Return the tensors that receive gradients, by name: q, k, v."""
     return {"q": q, "v": v} if k is q else {"q": q, "k": k, "v": v}
+
+
+def gradients(scalar: Tensor, example: Example) -> dict[str, Tensor]:
+    """The gradients of a scalar with respect to q, k and v, by name."""
+    tensors = leaves(*example)
+    return dict(zip(tensors, torch.autograd.grad(scalar, list(tensors.values())), strict=True))
+
+
+def directions(kernel: Kernel) -> list[Mask]:
+    """The masks of a kernel that say which side a position may see: both, and the past if it can hide the future."""
+    return [everything(), causal()] if kernel.causal else [everything()]
 
 
 def allowed_pairs(kernel: Kernel, mask: Mask | None, T: int, S: int) -> Tensor:
@@ -75,8 +104,7 @@ def hides_the_future(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
         example, positions = sample(kernel, n), cuts(n)
         out = kernel(*example, mask=causal())[0]
         later = (torch.arange(n) > torch.tensor(positions)[:, None])[:, None, :, None]
-        q, k, v = (torch.where(later, torch.randn(len(positions), *x.shape[1:]).to(x), x) for x in example)
-        other = kernel(q, q if kernel.shares else k, v, mask=causal())[0]
+        other = kernel(*with_noise(example, later), mask=causal())[0]
         for row, t in enumerate(positions):
             moved = (other[row] - out[0]).abs().amax((0, 2))
             first = int(moved[: t + 1].argmax())
@@ -88,12 +116,11 @@ def hides_the_future(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
 
 def reach(kernel: Kernel, n: int, mask: Mask | None, positions: list[int]) -> dict[str, Tensor]:
     """The size of the gradient of the output at each position of `positions` by each query, key and value."""
-    q, k, v = repeated(kernel, sample(kernel, n), len(positions))
-    out = kernel(q, k, v, mask=mask)[0]
+    example = repeated(sample(kernel, n), len(positions))
+    out = kernel(*example, mask=mask)[0]
     at = out[torch.arange(len(positions)), :, torch.tensor(positions)]  # of each row the output at its own position
-    tensors = leaves(q, k, v)
-    grads = torch.autograd.grad((at * direction(out)).sum(), list(tensors.values()))
-    return {letter: grad.abs().sum((1, 3)) for letter, grad in zip(tensors, grads, strict=True)}
+    grads = gradients((at * direction(out)).sum(), example)
+    return {letter: grad.abs().sum((1, 3)) for letter, grad in grads.items()}
 
 
 def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
@@ -101,14 +128,14 @@ def future_has_no_gradient(build: Build, lengths: Iterable[int] = LENGTHS) -> No
     kernel = made(build)
     for n in lengths:
         positions = cuts(n)
-        gradients = reach(kernel, n, causal(), positions)
+        reached = reach(kernel, n, causal(), positions)
         later = torch.arange(n) > torch.tensor(positions)[:, None]
-        late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in gradients.items()}
+        late = {letter: grads.masked_fill(~later, 0.0) for letter, grads in reached.items()}
         worst = max(late, key=lambda letter: late[letter].max().item())
         row, s = divmod(int(late[worst].argmax()), n)
         size, t = late[worst][row, s].item(), positions[row]
         assert size == 0, f"of {n} positions, the output at {t} has a gradient of {size:.1e} from {worst} at {s}"
-        assert (gradients["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
+        assert (reached["v"].sum(1) > 0).all(), f"of {n} positions, one has no gradient from any value"
 
 
 def honours_masks(build: Build, n: int = 13) -> None:
@@ -145,22 +172,21 @@ def padding_changes_nothing(build: Build, lengths: Iterable[int] = LENGTHS) -> N
     for n in (n for n in lengths if n > 1):
         real = torch.tensor([n, n // 2 + 1, 1])
         hidden = (torch.arange(n) >= real[:, None])[:, None, :, None]
-        for rule in [everything(), causal()] if kernel.causal else [everything()]:
+        for rule in directions(kernel):
             mask = rule & padding(real)
             example = sample(kernel, n, rows=3)
             out = kernel(*example, mask=mask)[0]
             seen = (out * direction(out)).masked_fill(hidden, 0.0).sum()
-            tensors = leaves(*example)
-            for letter, grad in zip(tensors, torch.autograd.grad(seen, list(tensors.values())), strict=True):
+            for letter, grad in gradients(seen, example).items():
                 assert grad.masked_select(hidden).eq(0).all(), (
                     f"of {n} positions, a gradient flows into padded {letter}"
                 )
             with torch.no_grad():
-                junk = [torch.where(hidden, 10 * torch.randn_like(x), x) for x in example]
-                wide = [torch.cat([x, 10 * torch.randn_like(x[:, :, :3])], dim=2) if n > 2 else x for x in junk]
+                junk = with_noise(example, hidden, 10.0)
+                wide = (
+                    each(lambda x: torch.cat([x, 10 * torch.randn_like(x[:, :, :3])], dim=2), junk) if n > 2 else junk
+                )
                 for changed, what in ((junk, "other vectors"), (wide, "more columns")):
-                    if kernel.shares:
-                        changed[1] = changed[0]
                     got = kernel(*changed, mask=mask)[0][:, :, :n]
                     kept, was = got.masked_fill(hidden, 0), out.masked_fill(hidden, 0)
                     close(kept, was, f"{what} in the padding of {n} positions")
@@ -173,11 +199,10 @@ def batch_equals_single(build: Build, lengths: Iterable[int] = LENGTHS) -> None:
     for n in lengths:
         real = torch.tensor([n, n // 2 + 1, 1])
         example = sample(kernel, n, rows=3)
-        for rule in [everything(), causal()] if kernel.causal else [everything()]:
+        for rule in directions(kernel):
             out = kernel(*example, mask=rule & padding(real))[0]
             for row, length in enumerate(real.tolist()):
-                q, k, v = (tensor[row : row + 1, :, :length] for tensor in example)
-                alone = kernel(q, q if kernel.shares else k, v, mask=rule)[0]
+                alone = kernel(*each(lambda x: x[row : row + 1, :, :length], example), mask=rule)[0]  # noqa: B023
                 close(alone, out[row : row + 1, :, :length], f"row {row} of {n} positions by itself")
 
 
@@ -192,17 +217,13 @@ def cached_equals_uncached(build: Build, lengths: Iterable[int] = LENGTHS) -> No
         for sizes in ([1] * min(n, 16) + [n - min(n, 16)], half, [n]):
             memory, start = kernel.memory(n), 0
             for size in filter(None, sizes):
-                q, k, v = (tensor[:, :, start : start + size] for tensor in example)
-                got = memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(start))
+                got = memory.attend(kernel, *part(example, start, start + size), mask=causal().at(start))
                 close(got, out[:, :, start : start + size], f"positions {start} … {start + size - 1} of {n}, in parts")
                 start += size
             assert memory.length == n, f"the memory reports length {memory.length} after {n} positions"
-        memory, (q, k, v) = kernel.memory(n + 1), example
-        memory.attend(kernel, q, q if kernel.shares else k, v, mask=causal().at(0))
+        memory = kernel.memory(n + 1)
+        memory.attend(kernel, *example, mask=causal().at(0))
         memory.select(torch.tensor([1, 0, 1]))
-        q, k, v = (torch.cat([x, torch.randn_like(x[:, :, :1])], dim=2)[[1, 0, 1]] for x in example)
-        k = q if kernel.shares else k
-        whole = kernel(q, k, v, mask=causal())[0][:, :, n:]
-        last = [x[:, :, n:] for x in (q, k, v)]
-        last[1] = last[0] if kernel.shares else last[1]
-        close(memory.attend(kernel, *last, mask=causal().at(n)), whole, f"position {n} after rows were reordered")
+        longer = each(lambda x: torch.cat([x, torch.randn_like(x[:, :, :1])], dim=2)[[1, 0, 1]], example)
+        got = memory.attend(kernel, *part(longer, n, n + 1), mask=causal().at(n))
+        close(got, kernel(*longer, mask=causal())[0][:, :, n:], f"position {n} after rows were reordered")

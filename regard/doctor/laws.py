@@ -1,23 +1,30 @@
-"""The laws of models as functions of a model and example inputs; a broken law raises an AssertionError.
+"""The laws of models as functions of a case, a small model with example inputs; a broken law raises an AssertionError.
 
-`inputs` are the keyword arguments of `model.forward`. `sequence` names the one for each of whose tokens the model has
-an output, `padded` the one whose true lengths are `inputs["lengths"]`. Exact laws are meant for float64.
+`sequence` names the input for each of whose tokens the model has an output, `padded` the one whose true lengths are
+`inputs["lengths"]`. Laws that something has no influence at all are meant for cases in float64.
 """
 
 import copy
 import math
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-Inputs = dict[str, Tensor]
+from regard.data.sets.batches import IGNORE
+from regard.doctor.case import LENGTHS, Case, Inputs, example
+
 TOKENS = ("source", "target", "ids")
 """Inputs that hold token ids."""
 BESIDE = {"ids": ("types",)}
 """Inputs with a value for each token of another one."""
+MANY = 997
+"""Tokens of a vocabulary where one token must not count."""
 
 
 def close(got: Tensor, wanted: Tensor, what: str, tolerance: float = 1e-9) -> None:
@@ -35,10 +42,10 @@ def differs(got: Tensor, other: Tensor, what: str) -> None:
 # ---- what a position may attend to ----------------------------------------------------------------------------------
 
 
-def hides_the_future(model: Any, inputs: Inputs, sequence: str) -> None:
+def hides_the_future(case: Case) -> None:
     """Changing the tokens from position t on changes no output before t."""
+    model, inputs, sequence, out = case.model, case.inputs, case.sequence, case.output
     ids = inputs[sequence]
-    out = model(**inputs)
     for t in range(1, ids.shape[1]):
         changed = ids.clone()
         changed[:, t:] = (changed[:, t:] + 1) % model.config.vocab_size
@@ -47,14 +54,14 @@ def hides_the_future(model: Any, inputs: Inputs, sequence: str) -> None:
         differs(other[:, t:], out[:, t:], f"position {t} of {sequence!r} was changed")
 
 
-def future_has_no_gradient(model: Any, inputs: Inputs, sequence: str, *, past: bool = True) -> None:
+def future_has_no_gradient(case: Case, *, past: bool = True) -> None:
     """The features at t have a gradient with respect to the tokens up to t, and exactly none beyond.
 
     Without `past` only their own token must have one: some kernels choose which keys they attend to.
     Every token is used once, so that the gradient of its embedding belongs to one position.
     """
-    vocab = model.config.vocab_size
-    unique = all_different({k: v[:1] for k, v in inputs.items()}, vocab)
+    model, sequence, vocab = case.model, case.sequence, case.model.config.vocab_size
+    unique = all_different({name: value[:1] for name, value in case.inputs.items()}, vocab)
     ids = unique[sequence][0]
     features = model.features(**unique)
     for t in range(len(ids)):
@@ -65,14 +72,14 @@ def future_has_no_gradient(model: Any, inputs: Inputs, sequence: str, *, past: b
         )
 
 
-def padding_changes_nothing(model: Any, inputs: Inputs, padded: str, sequence: str | None) -> None:
+def padding_changes_nothing(case: Case) -> None:
     """Neither the content nor the amount of padding changes the output."""
-    ids, vocab = inputs[padded], model.config.vocab_size
-    hidden = padding_of(inputs, padded)
+    inputs, padded, hidden = case.inputs, case.padded, padding_of(case)
+    ids, vocab = inputs[padded], case.model.config.vocab_size
 
     def answer(**changes: Tensor) -> Tensor:
-        out = model(**inputs | changes)
-        return out[:, : ids.shape[1]][~hidden] if padded == sequence else out
+        out = case.model(**inputs | changes)
+        return out[:, : ids.shape[1]][~hidden] if padded == case.sequence else out
 
     out = answer()
     junk = torch.where(hidden, (ids + 1) % vocab, ids)
@@ -83,10 +90,10 @@ def padding_changes_nothing(model: Any, inputs: Inputs, padded: str, sequence: s
     differs(answer(**{padded: changed}), out, f"the real tokens of {padded!r} were changed")
 
 
-def padding_has_no_gradient(model: Any, inputs: Inputs, padded: str, sequence: str | None) -> None:
+def padding_has_no_gradient(case: Case) -> None:
     """No gradient flows into padding, and some into every real token."""
-    vocab = model.config.vocab_size
-    hidden, unique = padding_of(inputs, padded), all_different(inputs, vocab)
+    model, padded, vocab = case.model, case.padded, case.model.config.vocab_size
+    hidden, unique = padding_of(case), all_different(case.inputs, vocab)
     features = model.features(**unique)
     features = features[~hidden] if features.shape[:2] == hidden.shape else features
     reach = reach_of_tokens(model, (features * direction(features)).sum(), vocab)
@@ -94,34 +101,36 @@ def padding_has_no_gradient(model: Any, inputs: Inputs, padded: str, sequence: s
     assert reach[unique[padded][~hidden]].gt(0).all(), f"some real token of {padded!r} has no gradient"
 
 
-def batch_equals_single(model: Any, inputs: Inputs, padded: str | None) -> None:
+def batch_equals_single(case: Case) -> None:
     """A row computed alone, without its padding, is that row of the batch."""
-    out = model(**inputs)
+    inputs, out = case.inputs, case.output
     for row in range(len(out)):
         alone = {name: value[row : row + 1] for name, value in inputs.items()}
-        if padded is not None:
-            for name in with_beside(inputs, padded):
-                alone[name] = alone[name][:, : int(inputs["lengths"][row])]
-        got = model(**alone)
+        for name in with_beside(inputs, case.padded) if case.padded else ():
+            alone[name] = alone[name][:, : int(inputs["lengths"][row])]
+        got = case.model(**alone)
         same = out[row : row + 1, : got.shape[1]] if out.dim() > 1 else out[row : row + 1]
         close(got, same, f"row {row} by itself")
 
 
-def order_is_unknown(encode, ids: Tensor, lengths: Tensor) -> None:
-    """Without positions, permuted tokens have permuted vectors (`encode` returns a vector for each token)."""
-    order = torch.randperm(ids.shape[1])
-    full = torch.full_like(lengths, ids.shape[1])
+def order_is_unknown(case: Case) -> None:
+    """Without positions, permuted tokens have permuted vectors."""
+    case = Case(partial(case.build, position="none"))
+    assert case.encoder is not None
+    ids = case.inputs[case.padded]
+    order, full = torch.randperm(ids.shape[1]), torch.full_like(case.inputs["lengths"], ids.shape[1])
     differs(ids[:, order].double(), ids.double(), "the tokens were permuted")
-    close(encode(ids[:, order], full), encode(ids, full)[:, order], "permuted tokens")
+    close(case.encoder(ids[:, order], full), case.encoder(ids, full)[:, order], "permuted tokens")
 
 
 # ---- decoding -------------------------------------------------------------------------------------------------
 
 
-def cached_equals_uncached(model: Any, inputs: Inputs, sequence: str) -> None:
+@torch.no_grad()
+def cached_equals_uncached(case: Case) -> None:
     """`prefill` and any number of `step`s return the logits of one pass over the whole sequence."""
-    ids, rest = split(inputs, sequence)
-    out = model(**inputs)
+    model, rest, out = case.model, dict(case.inputs), case.output
+    ids = rest.pop(case.sequence)
     for begin in {1, 2, ids.shape[1]}:
         cache = model.new_cache(ids.shape[1])
         close(model.prefill(ids[:, :begin], cache, **rest), out[:, begin - 1], f"prefill of {begin}")
@@ -130,9 +139,11 @@ def cached_equals_uncached(model: Any, inputs: Inputs, sequence: str) -> None:
             close(model.step(ids[:, t], cache), out[:, t], f"step {t} after a prefill of {begin}")
 
 
-def beams_equal_copies(model: Any, inputs: Inputs, sequence: str, beams: int = 2) -> None:
+@torch.no_grad()
+def beams_equal_copies(case: Case, beams: int = 2) -> None:
     """Rows of a cache can be repeated, reordered and dropped; each continues as if it had been alone."""
-    ids, rest = split(inputs, sequence)
+    model, rest = case.model, dict(case.inputs)
+    ids = rest.pop(case.sequence)
     B, T = ids.shape
     cache = model.new_cache(T)
     model.prefill(ids[:, :1], cache, **rest)
@@ -140,7 +151,7 @@ def beams_equal_copies(model: Any, inputs: Inputs, sequence: str, beams: int = 2
     cache.select(rows)
     tails = torch.randint(model.config.vocab_size, (B * beams, T - 1))
     written = torch.cat([ids[rows, :1], tails], dim=1)
-    out = model(**{name: value[rows] for name, value in rest.items()}, **{sequence: written})
+    out = model(**{name: value[rows] for name, value in rest.items()}, **{case.sequence: written})
     close(model.step(written[:, 1], cache), out[:, 1], "a step of several beams")
 
     swapped = rows * beams + torch.arange(beams).flip(0).repeat(B)  # within each sentence
@@ -157,67 +168,88 @@ def beams_equal_copies(model: Any, inputs: Inputs, sequence: str, beams: int = 2
 # ---- learning -------------------------------------------------------------------------------------------------
 
 
-def every_parameter_learns(model: Any, inputs: Inputs) -> None:
+def every_parameter_learns(case: Case) -> None:
     """Every parameter receives a finite gradient that is not zero."""
-    model.zero_grad(set_to_none=True)
-    out = model(**inputs)
+    case.model.zero_grad(set_to_none=True)
+    gets_gradients(case.model, case.model(**case.inputs))
+
+
+def gets_gradients(module: nn.Module, out: Tensor) -> None:
+    """Asserts that each parameter has a finite gradient that is not zero from an output."""
     (out * direction(out)).sum().backward()
-    for name, parameter in model.named_parameters():
+    for name, parameter in module.named_parameters():
         assert parameter.grad is not None, f"{name} takes no part"
         assert parameter.grad.isfinite().all(), f"{name} has a gradient that is not finite"
         assert parameter.grad.abs().max() > 0, f"{name} has no gradient"
 
 
-def stays_finite(model: Any, inputs: Inputs, dtype: torch.dtype) -> None:
+def stays_finite(dtype: torch.dtype, case: Case) -> None:
     """Outputs and gradients are finite in a number type, and outputs keep it."""
-    model.to(dtype).zero_grad(set_to_none=True)
-    out = model(**inputs)
+    case = case.to(dtype)
+    out = case.model(**case.inputs)
     assert out.dtype == dtype, f"{dtype} in, {out.dtype} out"
     assert out.isfinite().all(), f"outputs are not finite in {dtype}"
     out.float().square().mean().backward()
-    for name, parameter in model.named_parameters():
+    for name, parameter in case.model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), f"{name} has a gradient not finite in {dtype}"
 
 
-def starts_at_chance(model: Any, inputs: Inputs) -> None:
+@torch.no_grad()
+def starts_at_chance(case: Case) -> None:
     """Before training all tokens (or labels) are about equally probable: the loss, averaged over all of them, is ln V.
 
     Logits of unit variance add ½ to it (E ln Σ exp of normal logits is ln V + ½), hence the tolerance.
+    A tied output gives the token that was just read a logit that is √dim higher; among MANY it does not count.
     """
-    with torch.no_grad():
-        logits = model(**inputs)
+    model = case.build(**({"vocab_size": MANY} if case.sequence else {}))
+    logits = model(**example(model, rows=len(LENGTHS)))
     expected, loss = math.log(logits.shape[-1]), -logits.log_softmax(-1).mean().item()
     assert abs(loss - expected) < 0.6, f"the loss starts at {loss:.2f}, chance is {expected:.2f}"
 
 
-def one_batch_can_be_overfitted(
-    model: Any, inputs: Inputs, targets: Tensor, *, steps: int = 300, rates: Sequence[float] = (0.02, 0.005)
-) -> None:
+def one_batch_can_be_overfitted(case: Case, *, steps: int = 300, rates: Sequence[float] = (0.02, 0.005)) -> None:
     """Adam brings the loss on one batch to nearly zero at some rate: cross-entropy, or squared error of numbers."""
+    inputs, shape, targets = case.inputs, case.output.shape, torch.randn(case.output.shape)
+    if case.vocabulary:  # two rows that begin alike could not have different targets
+        inputs = all_different(inputs, case.model.config.vocab_size)
+    if len(shape) > 1 and shape[-1] > 1:
+        targets = torch.randint(shape[-1], shape[:-1])
+    if case.padded and case.padded == case.sequence:
+        targets[padding_of(case)] = IGNORE
     loss = math.inf
     for rate in rates:
-        learner = copy.deepcopy(model).train()
-        optimizer = torch.optim.Adam(learner.parameters(), lr=rate)
-        for _ in range(steps):
-            out = learner(**inputs)
-            error = (
-                F.mse_loss(out, targets)
-                if targets.is_floating_point()
-                else F.cross_entropy(out.flatten(0, -2), targets.flatten())
-            )
-            loss = error.item()
+        for loss in descent(case.model, lambda model: error_of(model(**inputs), targets), rate, steps):
             if loss < 0.05:
                 return
-            optimizer.zero_grad()
-            error.backward()
-            optimizer.step()
     raise AssertionError(f"after {steps} steps on one batch the loss is {loss:.3f}")
 
 
-def saved_is_loaded(model: Any, inputs: Inputs, save, load, directory) -> None:
-    """`save(model, directory)`, then `load(directory)` returns the same class, config, parameters and outputs."""
-    save(model, directory)
-    again = load(directory).eval()
+def descent(model: nn.Module, loss_of: Callable[[nn.Module], Tensor], rate: float, steps: int) -> Iterator[float]:
+    """Trains a copy of a model by Adam; yields the loss before each step."""
+    learner = copy.deepcopy(model).train()
+    optimizer = torch.optim.Adam(learner.parameters(), lr=rate)
+    for _ in range(steps):
+        loss = loss_of(learner)
+        yield loss.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def error_of(out: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy for targets that are classes, squared error for numbers."""
+    if targets.is_floating_point():
+        return F.mse_loss(out, targets.to(out))
+    return F.cross_entropy(out.flatten(0, -2).float(), targets.flatten())
+
+
+def saved_is_loaded(case: Case) -> None:
+    """A model that is saved and loaded has the same class, config, parameters and outputs."""
+    assert case.store is not None
+    model, (save, load) = case.model, case.store
+    with tempfile.TemporaryDirectory() as directory:
+        save(model, Path(directory))
+        again = load(Path(directory)).eval()
     assert type(again) is type(model) and again.config == model.config
     kept, loaded = model.state_dict(), again.state_dict()
     assert kept.keys() == loaded.keys(), f"names differ: {kept.keys() ^ loaded.keys()}"
@@ -225,15 +257,10 @@ def saved_is_loaded(model: Any, inputs: Inputs, save, load, directory) -> None:
         assert kept[name].dtype == loaded[name].dtype and torch.equal(kept[name], loaded[name]), f"{name} changed"
     shared, shared_again = (len(set(map(id, m.parameters()))) for m in (model, again))
     assert shared == shared_again, "matrices that were tied are not tied any more, or the reverse"
-    assert torch.equal(model(**inputs), again(**inputs)), "the loaded model answers differently"
+    assert torch.equal(model(**case.inputs), again(**case.inputs)), "the loaded model answers differently"
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------
-
-
-def split(inputs: Inputs, sequence: str) -> tuple[Tensor, Inputs]:
-    """A sequence, and all other inputs."""
-    return inputs[sequence], {name: value for name, value in inputs.items() if name != sequence}
 
 
 def with_beside(inputs: Inputs, sequence: str) -> list[str]:
@@ -241,9 +268,9 @@ def with_beside(inputs: Inputs, sequence: str) -> list[str]:
     return [sequence, *(name for name in BESIDE.get(sequence, ()) if name in inputs)]
 
 
-def padding_of(inputs: Inputs, padded: str) -> Tensor:
-    """True where a sequence is padding."""
-    hidden = torch.arange(inputs[padded].shape[1]) >= inputs["lengths"][:, None]
+def padding_of(case: Case) -> Tensor:
+    """True where the padded sequence is padding."""
+    hidden = torch.arange(case.inputs[case.padded].shape[1]) >= case.inputs["lengths"][:, None]
     assert hidden.any() and not hidden.all(), "the example has no padding: this law could not fail"
     return hidden
 

@@ -23,12 +23,12 @@ NAMES = [name for name, *_ in FAULTS]
 def causes(made, **how):
     """What it finds; every check must have come to an end."""
     found = examine_module(made, "it", **how)
-    assert not [check for check in found.checks if "raised" in check.found]
+    assert not [check for check in found.outcomes if "raised" in check.found]
     return [finding.cause for finding in found.findings]
 
 
 def verdicts(made, **how):
-    return {check.name: check for check in examine_module(made, "it", **how).checks}
+    return {check.law: check for check in examine_module(made, "it", **how).outcomes}
 
 
 # ---- seeded faults --------------------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ def test_the_module_is_left_as_it_was():
 
 def test_one_that_takes_too_long_gets_a_note():
     found = examine_module(Writer(), "it", seconds=0.0)
-    assert {check.verdict for check in found.checks} == {"not applicable"}
-    assert "no time left" in found.checks[0].found
+    assert {check.verdict for check in found.outcomes} == {"not applicable"}
+    assert "no time left" in found.outcomes[0].found
 
 
 def test_the_answer_in_what_a_module_returns():

@@ -75,6 +75,15 @@ class Failing(Family):
     def forward(self, ids):
         raise RuntimeError("not yet")
 
+@register_model("headless")
+class Headless(Family):
+    def __init__(self, config):
+        super().__init__(config)
+        self.head = nn.Linear(config.dim, 0)
+
+    def forward(self, ids):
+        return self.head(self.embed(ids).mean(1))
+
 @register_model("sizeless")
 class Sizeless(nn.Module):
     pass
@@ -119,6 +128,10 @@ def test_a_broken_family_is_an_exit_code(mine, capsys):
     [
         ("graphs", "Graphs.forward takes 'nodes', for which no example is known; declare example(rows), which returns"),
         ("failing", "family 'failing' fails on its example: RuntimeError: not yet (mine.py, line"),
+        (
+            "headless",
+            "family 'headless' has an empty output, (3, 0); without labels let forward return vectors, as embed",
+        ),
         ("sizeless", "family 'sizeless' cannot be built: AttributeError"),
         ("mixer:hugh", "mixer has no preset 'hugh'; known: tiny"),
         ("mixr", "'mixr' is no run and no registered family (bert, captioner,"),

@@ -39,7 +39,7 @@ def here(tmp_path, monkeypatch):
 def found(kernel, name):
     """What one law says about a kernel."""
     law = next(law for law in LAWS if law.name == name)
-    return judge(law, kernel, missing(law, kernel(heads=2, head_dim=8)))
+    return judge(law, kernel, missing)
 
 
 # ---- what it finds --------------------------------------------------------------------------------------------

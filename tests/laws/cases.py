@@ -11,7 +11,8 @@ from typing import Any
 from torch import nn
 
 import regard.models  # noqa: F401  registers the families
-from regard.doctor.families import VOCAB, Case, builder, example
+from regard.doctor.case import Case, example
+from regard.doctor.families import VOCAB, builder
 from regard.hub.checkpoint import load_model, save_model
 from regard.registry import kernels, models, positions
 

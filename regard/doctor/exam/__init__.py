@@ -4,10 +4,9 @@ import copy
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,69 +23,44 @@ from regard.doctor.exam.guess import (
     is_decoder,
     setting,
 )
-from regard.doctor.exam.subject import InapplicableError, Subject, rows_of
-from regard.doctor.findings import Finding, as_dict, shortlist
-from regard.doctor.verdicts import in_one_line
+from regard.doctor.exam.subject import Subject, rows_of
+from regard.doctor.verdicts import Law, Report, in_one_line, run
 
-Verdict = Literal["ok", "broken", "not applicable"]
 SECONDS = 60.0
 """Seconds of computing after which no further check begins."""
-
-CHECKS: dict[str, Callable[[Subject], str | Finding]] = {
-    "everything is registered": numbers.registered,
-    "finite outputs": numbers.finite,
-    "the same answer twice": numbers.deterministic,
-    "loss at the start": start.loss,
-    "activations at the start": start.scale,
-    "attention at the start": start.attention,
-    "hides the future": sight.future,
-    "hides padding": padding.padding,
-    "knows the order": sight.order,
-    "rows by themselves": sight.batch,
-    "every parameter learns": learning.parameters,
-    "other number types": numbers.dtypes,
-    "learns one batch by heart": learning.overfit,
+LAWS = [
+    Law("everything is registered", numbers.registered),
+    Law("finite outputs", numbers.finite),
+    Law("the same answer twice", numbers.deterministic),
+    Law("loss at the start", start.loss, ("finite",)),
+    Law("activations at the start", start.scale, ("finite",)),
+    Law("attention at the start", start.attention, ("finite",)),
+    Law("hides the future", sight.future, ("sequence", "finite"), exact=True),
+    Law("hides padding", padding.padding, ("padding",), exact=True),
+    Law("knows the order", sight.order, ("finite",), exact=True),
+    Law("rows by themselves", sight.batch, ("finite",), exact=True),
+    Law("every parameter learns", learning.parameters, ("parameters",)),
+    Law("other number types", numbers.dtypes, ("finite",)),
+    Law("learns one batch by heart", learning.overfit, ("finite", "parameters")),
+]
+REASONS = {
+    "finite": "its outputs are not finite",
+    "sequence": "it has no output for each position of a sequence",
+    "padding": "it takes no mask and no lengths, and knows no padding token",
+    "parameters": "it has no parameters",
 }
-EXACT = (sight.future, padding.padding, sight.order, sight.batch)
-"""Checks that something has no influence at all: they run in float64."""
+"""Properties of a subject that laws need, with the outcome if one is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The outcome of one check."""
-
-    name: str
-    verdict: Verdict
-    found: str
+def missing(law: Law, subject: Subject) -> str | None:
+    """The reason why a law does not apply to a module, None if it does."""
+    if subject.late:
+        return "no time left: make_model could return a smaller model"
+    return next((REASONS[need] for need in law.needs if not getattr(subject, need)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The outcomes of all checks of a module, and the findings, the most probable cause first."""
-
-    module: str
-    inputs: str
-    checks: list[Check]
-    findings: list[Finding]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "module": self.module, "inputs": self.inputs, "broken": len(self.findings),
-            "checks": [asdict(check) for check in self.checks], "findings": [as_dict(each) for each in self.findings],
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        rows = [f"  {each.verdict:<15}{each.name}: {each.found}" for each in self.checks]
-        causes = []
-        for number, each in enumerate(self.findings, 1):
-            where = f" ({each.where})" if each.where else ""
-            causes += [f"  {number}. {each.cause}{where}: {each.sentence}", f"     → {each.cure}"]
-        end = ["Most probable cause first:", *causes] if causes else ["  nothing is wrong"]
-        return "\n".join([self.module, f"  called with {self.inputs}", *rows, *end])
-
-
-def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float = SECONDS) -> Examination:
-    """Runs every check on a module, or on (module, example inputs) or (module, example inputs, loss of its output).
+def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float = SECONDS) -> Report:
+    """Runs every law on a module, or on (module, example inputs) or (module, example inputs, loss of its output).
 
     The module itself is left as it was; what cannot be called is a ValueError.
     """
@@ -95,11 +69,7 @@ def examine_module(made: Any, name: str, *, causal: bool = False, seconds: float
         torch.manual_seed(0)
         subject, inputs = admit(made, name)
         subject.causal, subject.deadline = causal or is_decoder(subject), time.thread_time() + seconds
-        exact = subject.precise()
-        results = {check: outcome(run, exact if run in EXACT else subject) for check, run in CHECKS.items()}
-    checks = [Check(check, verdict, getattr(what, "sentence", str(what))) for check, (verdict, what) in results.items()]
-    findings = shortlist(what for _, what in results.values() if isinstance(what, Finding))
-    return Examination(name, inputs, checks, findings)
+        return Report("module", name, run(LAWS, subject, missing), inputs)
 
 
 def make(module: ModuleType, attribute: str) -> Any:
@@ -117,19 +87,6 @@ def make(module: ModuleType, attribute: str) -> Any:
             return value()
     except Exception as error:  # a user's function may raise anything
         raise ValueError(f"{module.__name__}:{attribute}() fails: {in_one_line(error)}") from None
-
-
-def outcome(run: Callable[[Subject], str | Finding], subject: Subject) -> tuple[Verdict, Any]:
-    """The verdict of one check, with its finding, figure or reason."""
-    if subject.late:
-        return "not applicable", "no time left: make_model could return a smaller model"
-    try:
-        result = run(subject)
-    except InapplicableError as reason:
-        return "not applicable", reason
-    except Exception as error:  # a user's module may raise anything on such inputs
-        return "not applicable", f"it raised {in_one_line(error)}"
-    return ("broken" if isinstance(result, Finding) else "ok"), result
 
 
 def admit(made: Any, name: str) -> tuple[Subject, str]:

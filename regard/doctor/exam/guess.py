@@ -161,8 +161,8 @@ def describe(subject: Subject) -> str:
 # ---- what the inputs are --------------------------------------------------------------------------------------
 
 
-def find_sequence(subject: Subject) -> str | None:
-    """The input whose positions are the second axis of the output, and that the output depends on."""
+def find_sequence(subject: Subject) -> str:
+    """The input whose positions are the second axis of the output, and that the output depends on; else empty."""
     out = subject.answer()
     names = [n for n in subject.content() if is_tokens(n, subject.inputs[n]) or subject.inputs[n].dim() == 3]
     for name in sorted(reversed(names), key=lambda name: not name.startswith(SECOND)):
@@ -171,13 +171,13 @@ def find_sequence(subject: Subject) -> str | None:
             other = subject.varied(name, torch.ones(value.shape[:2], dtype=torch.bool))
             if not out.isfinite().all() or subject.moved(subject.answer(**{name: other}), out, 1).any():
                 return name
-    return None
+    return ""
 
 
 def is_decoder(subject: Subject) -> bool:
     """Whether the output is of a second sequence's tokens: then the model must be causal."""
     others = [name for name in subject.content() if name != subject.sequence and subject.inputs[name].dim() < 4]
-    return bool(others) and subject.sequence is not None and subject.sequence in SECOND
+    return bool(others) and subject.sequence in SECOND
 
 
 def find_padding(subject: Subject) -> tuple[Padding | None, Inputs]:

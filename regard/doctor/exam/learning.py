@@ -4,12 +4,13 @@ import copy
 import math
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.doctor.exam.start import gives_logits
-from regard.doctor.exam.subject import InapplicableError, Subject, answer_in, tensors_in
+from regard.doctor.exam.subject import Subject, answer_in, tensors_in
 from regard.doctor.findings import Finding
+from regard.doctor.laws import descent, error_of
+from regard.doctor.verdicts import InapplicableError
 
 RATES = (1e-2, 3e-3, 1e-3, 1e-1)
 STEPS = 60
@@ -22,8 +23,6 @@ def parameters(subject: Subject) -> str | Finding:
     """
     model = copy.deepcopy(subject.model).train()
     named = dict(model.named_parameters())
-    if not named:
-        raise InapplicableError("it has no parameters")
     unreached = set(named)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     noise = torch.Generator().manual_seed(3)
@@ -62,29 +61,26 @@ def layers(names: set[str]) -> str:
 
 def overfit(subject: Subject) -> str | Finding:
     """A few dozen steps of Adam on one batch halve the loss at one of several rates."""
-    out = subject.finite()
-    if not out.requires_grad and not any(p.requires_grad for p in subject.model.parameters()):
-        raise InapplicableError("it has no parameters")
-    targets = random_targets(subject, out)
-    best: tuple[float, float, float, int] = (math.inf, 0.0, 0.0, 0)
+    targets = random_targets(subject, subject.answer().detach())
+
+    def loss_of(model: nn.Module) -> Tensor:
+        out = subject.run(model)
+        loss = error_of(answer_in(out), targets) if subject.loss is None else subject.loss(out)
+        if not loss.requires_grad:
+            raise InapplicableError("no gradient reaches any parameter")
+        return loss
+
+    best: tuple[float, float, float] = (math.inf, 0.0, 0.0)
     for rate in RATES:
-        model = copy.deepcopy(subject.model).train()
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
         first = None
-        for step in range(1, STEPS + 1):
-            loss = objective(subject, subject.run(model), targets)
-            if not loss.requires_grad:
-                raise InapplicableError("no gradient reaches any parameter")
-            first = loss.item() if first is None else first
-            if loss.item() < best[0]:
-                best = (loss.item(), first, rate, step)
+        for step, loss in enumerate(descent(subject.model, loss_of, rate, STEPS), 1):
+            first = loss if first is None else first
+            if loss < best[0]:
+                best = (loss, first, rate)
             if best[0] < 0.1 * first:
                 return f"the loss on one batch fell from {first:.3g} to {best[0]:.2g} in {step} steps at rate {rate:g}"
             if subject.late:
                 raise InapplicableError(f"no time left after {step} steps: {first:.3g} became {best[0]:.3g}")
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
     result = f"the loss on one batch fell from {best[1]:.3g} to {best[0]:.3g} in {STEPS} steps at rate {best[2]:g}"
     if best[0] < 0.5 * best[1]:
         return result
@@ -100,13 +96,3 @@ def random_targets(subject: Subject, out: Tensor) -> Tensor:
     if gives_logits(subject):
         return torch.randint(out.shape[-1], out.shape[:-1], generator=generator)
     return torch.randn(out.shape, generator=generator) * out.std().item() + out.mean().item()
-
-
-def objective(subject: Subject, out: object, targets: Tensor) -> Tensor:
-    """The user's loss, or cross-entropy for classes, or squared error for numbers."""
-    if subject.loss is not None:
-        return subject.loss(out)
-    answer = answer_in(out)
-    if targets.is_floating_point():
-        return F.mse_loss(answer, targets.to(answer))
-    return F.cross_entropy(answer.flatten(0, -2).float(), targets.flatten())

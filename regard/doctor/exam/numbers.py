@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.doctor.exam.sight import part
-from regard.doctor.exam.subject import InapplicableError, Subject, cast, traced
+from regard.doctor.exam.subject import Subject, cast, traced
 from regard.doctor.findings import Finding
-from regard.doctor.verdicts import in_one_line
+from regard.doctor.verdicts import InapplicableError, in_one_line
 
 DTYPES = (torch.float64, torch.bfloat16, torch.float16)
 
@@ -49,7 +49,6 @@ def finite(subject: Subject) -> str | Finding:
 
 def dtypes(subject: Subject) -> str | Finding:
     """The model also runs in float64, bfloat16 and float16."""
-    subject.finite()
     fine, cannot = [], []
     for dtype in DTYPES:
         name, weight = str(dtype).removeprefix("torch."), 0.3 if dtype == torch.float16 else 0.5

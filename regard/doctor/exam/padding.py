@@ -7,15 +7,15 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from regard.doctor.exam.guess import with_real
-from regard.doctor.exam.subject import InapplicableError, Padding, Subject, rows_of
+from regard.doctor.exam.subject import Padding, Subject, rows_of
 from regard.doctor.findings import Finding
+from regard.doctor.verdicts import InapplicableError
 
 
 def padding(subject: Subject) -> str | Finding:
     """Real tokens do not depend on padding; if padding does not depend on real tokens instead, the mask is inverted."""
     spec = subject.padding
-    if spec is None:
-        raise InapplicableError("it takes no mask and no lengths, and knows no padding token")
+    assert spec is not None
     B, T = subject.inputs[spec.sequence].shape[:2]
     if T < 5:
         raise InapplicableError(f"{T} positions are too few")

@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from regard.doctor.exam.subject import InapplicableError, Subject, is_tokens, traced
+from regard.doctor.exam.subject import Subject, is_tokens, traced
 from regard.doctor.findings import Finding
 from regard.doctor.laws import direction
+from regard.doctor.verdicts import InapplicableError
 
 NEAR, FAR = 16, 6
 """Positions that are examined: the first NEAR, and FAR spread over all."""
@@ -20,8 +21,6 @@ Sight = Bool[Tensor, "T T"]
 
 def future(subject: Subject) -> str | Finding:
     """No output depends on later positions, by changing them and by the gradient."""
-    name = needs_sequence(subject)
-    subject.finite()
     examined = positions(subject)
     sights = by_output(subject, examined)
     last, first = sights[-1][1], next((sight for _, sight in sights if mixes(sight)), sights[-1][1])
@@ -29,10 +28,17 @@ def future(subject: Subject) -> str | Finding:
     seen = last | by_gradient_too if by_gradient_too is not None else last
     later = torch.ones_like(seen).triu(1)
     if not (seen & later).any():
-        return f"no position of {name!r} sees a later one" if mixes(seen) else "no position depends on another one"
+        return (
+            f"no position of {subject.sequence!r} sees a later one"
+            if mixes(seen)
+            else "no position depends on another one"
+        )
     one_way = not (first & later).any() or not (first & later.T).any()
     if not subject.causal and seen.equal(seen.T) and (first.equal(first.T) or one_way):
-        return f"an encoder: positions of {name!r} see later ones as well as earlier ones; if it must not, --causal"
+        return (
+            f"an encoder: positions of {subject.sequence!r} see later ones as well as earlier ones; "
+            "if it must not, --causal"
+        )
     where, leak = next(((name, sight) for name, sight in sights if (sight & later).any()), ("", seen))
     rule, cure = leak_rule(leak, examined)
     seen_by = "by its output and by its gradient"
@@ -74,13 +80,13 @@ def leak_rule(sight: Sight, examined: list[int]) -> tuple[str, str]:
 
 def positions(subject: Subject) -> list[int]:
     """The positions that are examined."""
-    T = subject.inputs[needs_sequence(subject)].shape[1]
+    T = subject.inputs[subject.sequence].shape[1]
     return sorted({*range(min(T, NEAR)), *torch.linspace(0, T - 1, FAR).long().tolist()})
 
 
 def by_output(subject: Subject, examined: list[int]) -> list[tuple[str, Sight]]:
     """The dependences of every submodule's output in the order of calls, and last those of the model's output."""
-    name = needs_sequence(subject)
+    name = subject.sequence
     shape = subject.inputs[name].shape[:2]
     base, out = traced(subject)
     kept = [index for index, (_, output) in enumerate(base) if output.shape[:2] == shape and output.dim() > 2]
@@ -100,7 +106,7 @@ def by_output(subject: Subject, examined: list[int]) -> list[tuple[str, Sight]]:
 
 def by_gradient(subject: Subject, examined: list[int]) -> Sight | None:
     """The dependences by the gradients of a sequence's vectors; None if these cannot be intercepted."""
-    name = needs_sequence(subject)
+    name = subject.sequence
     value, leaves = subject.inputs[name], []
 
     def cut(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], out: Tensor) -> Tensor | None:
@@ -147,19 +153,11 @@ def part(subject: Subject, name: str) -> str | None:
     return name.rpartition(".")[0] or name if kind in (nn.Linear, nn.Dropout, nn.Identity, nn.LayerNorm) else name
 
 
-def needs_sequence(subject: Subject) -> str:
-    """Return the input whose tokens have outputs; raise an error that the check does not apply if there is none."""
-    if subject.sequence is None:
-        raise InapplicableError("it has no output for each position of a sequence")
-    return subject.sequence
-
-
 # ---- order ----------------------------------------------------------------------------------------------------
 
 
 def order(subject: Subject) -> str | Finding:
     """The order of tokens, or patches, changes the output."""
-    subject.finite()
     names = [name for name in subject.content() if is_tokens(name, subject.inputs[name])]
     names += [name for name in subject.content() if subject.inputs[name].dim() == 4 and patch_of(subject)]
     if not names:
@@ -231,7 +229,7 @@ def shuffled(pixels: Tensor, side: int | None) -> Tensor:
 
 def batch(subject: Subject) -> str | Finding:
     """No row's output depends on other rows, in evaluation and in training mode."""
-    out = subject.finite()
+    out = subject.answer()
     if subject.rows < 2 or out.shape[0] != subject.rows:
         raise InapplicableError("the example has one row" if subject.rows < 2 else "it has no output for each row")
     if subject.compares():
@@ -240,7 +238,7 @@ def batch(subject: Subject) -> str | Finding:
     if dependence:
         row, other = dependence
         cure = "look for a view, reshape or mean that crosses the batch axis"
-        if subject.sequence is not None and not mixes(by_output(subject, positions(subject))[-1][1]):
+        if subject.sequence and not mixes(by_output(subject, positions(subject))[-1][1]):
             cure = "positions do not see each other, rows do: batch_first=True is missing, or inputs should be T × B"
         return Finding("batch dependence", f"other contents of row {other} change the answer for row {row}", cure, 0.95)
     tokens = any(is_tokens(name, subject.inputs[name]) for name in subject.content())

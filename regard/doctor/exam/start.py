@@ -6,8 +6,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.doctor.exam.subject import InapplicableError, Subject, fields_of, traced
+from regard.doctor.exam.subject import Subject, fields_of, traced
 from regard.doctor.findings import Finding
+from regard.doctor.verdicts import InapplicableError
 
 EXCESS = 2.0
 """Nats above ln V that logits of a sensible size never add: those of standard deviation σ add σ²/2."""
@@ -35,7 +36,7 @@ def gives_logits(subject: Subject) -> bool:
 
 def loss(subject: Subject) -> str | Finding:
     """The loss at initialisation, averaged over all classes, is near ln V."""
-    out = subject.finite()
+    out = subject.answer().detach()
     if subject.loss is not None:
         return f"your loss is {subject.loss(subject.run()).item():.4g} at the start"
     if not gives_logits(subject) or subject.compares():
@@ -55,7 +56,6 @@ def loss(subject: Subject) -> str | Finding:
 
 def scale(subject: Subject) -> str | Finding:
     """No submodule has a huge output."""
-    subject.finite()
     sizes = [(name, x.float().square().mean().sqrt().item()) for name, x in traced(subject)[0]
              if x.dim() > 1 and x.shape[0] == subject.rows and x.isfinite().all()]  # fmt: skip
     if not sizes:
@@ -72,7 +72,6 @@ def scale(subject: Subject) -> str | Finding:
 
 def attention(subject: Subject) -> str | Finding:
     """The scores before the softmax of attention are small enough for all keys to count."""
-    subject.finite()
     with SoftmaxRecorder(subject.rows) as recorder:
         subject.run()
     if not recorder.spreads:

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -16,10 +16,6 @@ from torch import Tensor, nn
 Inputs = dict[str, Any]
 BESIDE = ("type", "segment", "position", "label", "size")
 """Substrings of the names of integer inputs that are not tokens."""
-
-
-class InapplicableError(Exception):
-    """Raised where a check does not apply to a model; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,15 +41,15 @@ class Padding:
         return f"{self.argument!r} as the {self.kind} of {self.sequence!r}{value}"
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class Subject:
     """A copy of a module, example inputs without padding, and what is known about them."""
 
     name: str
     model: nn.Module
     inputs: Inputs
-    sequence: str | None = None
-    """The input that has an output for each of its positions."""
+    sequence: str = ""
+    """The input that has an output for each of its positions, if there is one."""
     vocabs: dict[str, int] = dataclasses.field(default_factory=dict)
     """The vocabulary size of each input of tokens."""
     pad: int | None = None
@@ -90,12 +86,14 @@ class Subject:
         """The main tensor of the module's output: its logits, if it has any."""
         return answer_in(self.run(model, **changes))
 
-    def finite(self) -> Tensor:
-        """Return the output; raise an error that checks do not apply if it is not finite."""
-        out = self.answer().detach()
-        if not out.isfinite().all():
-            raise InapplicableError("its outputs are not finite")
-        return out
+    @property
+    def finite(self) -> bool:
+        """Whether its outputs are finite."""
+        return bool(self.answer().isfinite().all())
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return dict(self.model.named_parameters())
 
     def compares(self) -> bool:
         """Whether the output has a column for each row of the batch."""
@@ -116,7 +114,7 @@ class Subject:
     @property
     def vocab(self) -> int | None:
         """The vocabulary size of the sequence that has outputs, or else the largest one."""
-        return self.vocabs.get(self.sequence or "", max(self.vocabs.values(), default=None))
+        return self.vocabs.get(self.sequence, max(self.vocabs.values(), default=None))
 
     def content(self) -> list[str]:
         """The names of inputs with content: tokens, vectors, pixels."""
@@ -128,7 +126,8 @@ class Subject:
         scale = max(old.abs().max().item(), 1e-6)
         return ((new - old).abs() > self.tolerance * scale)[..., None].flatten(axes).any(-1)
 
-    def precise(self) -> "Subject":
+    @cached_property
+    def exact(self) -> "Subject":
         """The subject in float64 if its module runs in it, where dependences are exact; else itself."""
         twin = dataclasses.replace(
             self, model=copy.deepcopy(self.model).double(), inputs=cast(self.inputs, torch.float64)
