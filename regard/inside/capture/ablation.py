@@ -3,8 +3,8 @@
 The output of such a head becomes zeros before the layer's output projection; nothing in the model is changed or copied.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,8 +13,7 @@ from regard.inside.capture.weights import check_heads, matching
 from regard.nn.weights import behind_kernels, find_kernels
 
 
-@contextmanager
-def without(model: nn.Module, heads: Iterable[tuple[int | str, int]]) -> Iterator[None]:
+def without(model: nn.Module, heads: Iterable[tuple[int | str, int]]) -> AbstractContextManager[None]:
     """Run `model` with some heads ablated: pairs of a layer (its index or name, as `look` lists them) and a head.
 
     With none ablated the output is bit for bit the model's own: no hook is there.
@@ -33,5 +32,4 @@ def without(model: nn.Module, heads: Iterable[tuple[int | str, int]]) -> Iterato
             return mixed.index_fill(1, mixed.new_tensor(sorted(off[name])).long(), 0.0), weights
         return None
 
-    with behind_kernels(kernels, ablate):
-        yield
+    return behind_kernels(kernels, ablate)

@@ -111,6 +111,13 @@ class ImageWeights:
         return share[self.layers[0].prefix :].unflatten(0, self.patches.grid).numpy()
 
 
+def image_cells(prepared: Prepared) -> tuple[np.ndarray, PatchGrid]:
+    """Return the pixels of an image at the model's size, and the grid of its patches."""
+    pixels, cells = prepared.image, prepared.sequences[0].grid
+    assert pixels is not None and cells is not None
+    return pixels, cells
+
+
 def image_layers(prepared: Prepared) -> list[str]:
     """Return the names of the attention layers of the model's image tower."""
     names = list(find_kernels(prepared.tower or prepared.model))
@@ -132,8 +139,7 @@ def image_weights(prepared: Prepared, *, layers: Layers | None = None, head: int
             heads = seen.heads or tuple(range(weights.shape[1]))
             own = {field.name: getattr(grids, field.name) for field in fields(LayerGrids)}
             kept.append(ImageLayer(**own, name=name, number=number, heads=heads, weights=weights))
-    assert prepared.image is not None and prepared.sequences[0].grid is not None
-    return ImageWeights(prepared.image, prepared.sequences[0].grid, kept)
+    return ImageWeights(*image_cells(prepared), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +160,10 @@ def query_objects(
     prepared: Prepared, *, layer: int = -1, head: int | None = None, least: float = SURE
 ) -> list[QueryObject]:
     """The objects that a detector's queries found with a score of at least `least`, best first."""
-    model, cells = prepared.model, prepared.sequences[0].grid
-    assert prepared.image is not None and cells is not None
+    model, (pixels, cells) = prepared.model, image_cells(prepared)
     names = [name for name in parts.attention_layers(model) if name.endswith(".cross")]
     with look(model, layers=matching(layer, names), heads=head) as seen:
-        scores, indices, boxes = best_objects(model(**prepared.inputs)[0], prepared.image.shape[:2])
+        scores, indices, boxes = best_objects(model(**prepared.inputs)[0], pixels.shape[:2])
     weights = seen.of("cross")[0][0].mean(0)
     return [
         QueryObject(

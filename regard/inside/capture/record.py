@@ -41,7 +41,6 @@ class Layer:
     @torch.no_grad()
     def numbers(self, head: int, row: int = 0) -> dict[str, Any]:
         """Return q, k, v of one head and the steps of attention: score = q·k, · scale, + bias, mask, softmax, mix.
-        `scores` replace the scale where a score is no product; neither is there where the kernel has steps of its own.
 
         `scores` are there in place of a scale where a score is no product; neither is where the kernel has steps of
         its own.

@@ -1,7 +1,7 @@
 """Hidden states: the vectors of tokens behind a block, for one input or for many examples."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from regard.data.readers.image_files import is_image
 from regard.data.sets.collection import Examples, find_examples
@@ -58,19 +59,14 @@ def block_at(blocks: Sequence[nn.Module], layer: int | None) -> int:
     return layer % len(blocks)
 
 
-@contextmanager
-def behind(blocks: Sequence[nn.Module], layer: int, then: Callable[[Any], Any]) -> Iterator[None]:
+def behind(blocks: Sequence[nn.Module], layer: int, then: Callable[[Any], Any]) -> RemovableHandle:
     """Context manager: call `then` with each output of a block; a result that is not None replaces the output."""
     turns = cycle(i for i, block in enumerate(blocks) if block is blocks[layer])
 
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
         return then(output) if next(turns) == layer else None
 
-    handle = blocks[layer].register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return blocks[layer].register_forward_hook(hook)
 
 
 @contextmanager
@@ -86,13 +82,11 @@ def stack_states(stack: Stack) -> Iterator[list[Float[Tensor, "B T D"]]]:
             states.pop()
         states.append(vectors_in(output))
 
-    handles = [stack.register_forward_pre_hook(enter)]
-    handles += [module.register_forward_hook(leave) for module in {*stack.blocks, stack}]  # a shared block once
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(stack.register_forward_pre_hook(enter))
+        for module in {*stack.blocks, stack}:  # a shared block once
+            hooks.enter_context(module.register_forward_hook(leave))
         yield states
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def vectors_in(output: Any) -> Tensor:

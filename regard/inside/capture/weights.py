@@ -4,8 +4,8 @@ The model keeps its fast kernels and its answer. A hook gets each kernel's q, k 
 more, for the weights, only where they are wanted.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -60,22 +60,49 @@ def look(
 def watch(
     model: nn.Module, keep: Keep, *, layers: Layers | None = None, heads: tuple[int, ...] | None = None
 ) -> Iterator[None]:
-    """Call `keep` after each call of a kernel, with the layer's name and kind, the kernel and the call's arguments."""
+    """Call `keep` after each call of a kernel, with the layer's name and kind, the kernel and the call's arguments.
+
+    The hooks return nothing, so that PyTorch leaves inputs and outputs alone.
+    """
     kernels = find_kernels(model)
     names, kinds = choose(layers, list(kernels))
     for name in names:
         check_heads(name, kernels[name], heads)
     watched = {kernels[name] for name in (kernels if kinds else names)}
     wanted = {name: set(KINDS) if name in names else kinds for name in kernels if kernels[name] in watched}
-    spy = _Spy(keep, kernels, wanted, heads)
-    owners = [owner for kernel in watched if (owner := owner_of(model, kernel)) is not None]
-    handles = [owner.register_forward_pre_hook(spy.before_attention, with_kwargs=True) for owner in owners]
-    try:
-        with behind_kernels({name: kernels[name] for name in wanted}, spy.after_kernel):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    crosses: dict[Kernel, bool] = {}
+
+    def before_attention(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        inputs = dict(zip(("x", "context"), args, strict=False)) | kwargs
+        context, cache = inputs.get("context"), inputs.get("cache")
+        other = context is not None and context is not inputs["x"]
+        crosses[layer.kernel] = other or cache is not None and cache.fixed
+
+    def after_kernel(name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
+        if recomputes():
+            return
+        beside = f"{name.rpartition('.')[0]}.cross" in kernels
+        kind = kind_of(crosses.get(kernel), beside, given.get("mask"))
+        if any(kind in KINDS[group] for group in wanted[name]):
+            check_heads(name, kernel, heads)  # of a layer that was asked for by kind it is known only now
+            keep(name, kind, kernel, given)
+
+    with ExitStack() as hooks:
+        for kernel in watched:
+            if (owner := owner_of(model, kernel)) is not None:
+                hooks.enter_context(owner.register_forward_pre_hook(before_attention, with_kwargs=True))
+        hooks.enter_context(behind_kernels({name: kernels[name] for name in wanted}, after_kernel))
+        yield
+
+
+def kind_of(cross: bool | None, beside: bool, mask: Mask | None) -> str:
+    """The kind of an attention call; `cross` is None where no `Attention` makes it, `beside` cross-attention it is a
+    decoder's."""
+    if cross is None:
+        return "recurrent"
+    if cross:
+        return "cross"
+    return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
 
 
 def owner_of(model: nn.Module, kernel: Kernel) -> Attention | None:
@@ -113,42 +140,6 @@ def check_heads(name: str, kernel: Any, heads: tuple[int, ...] | None) -> None:
     wrong = [head for head in heads or () if not 0 <= head < kernel.heads]
     if wrong:
         raise ValueError(f"{name} has no head {wrong[0]}: it has {kernel.heads}, 0 to {kernel.heads - 1}")
-
-
-class _Spy:
-    """The hooks of `watch`. They return nothing, so that PyTorch leaves inputs and outputs alone.
-
-    `kinds` are those that are kept of each layer.
-    """
-
-    def __init__(
-        self, keep: Keep, layers: Collection[str], kinds: Mapping[str, set[str]], heads: tuple[int, ...] | None
-    ) -> None:
-        self.keep, self.layers, self.heads = keep, layers, heads
-        self.kinds = {name: {kind for group in kinds[name] for kind in KINDS[group]} for name in kinds}
-        self.crosses: dict[Kernel, bool] = {}
-
-    def before_attention(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        inputs = dict(zip(("x", "context"), args, strict=False)) | kwargs
-        context, cache = inputs.get("context"), inputs.get("cache")
-        other = context is not None and context is not inputs["x"]
-        self.crosses[layer.kernel] = other or cache is not None and cache.fixed
-
-    def after_kernel(self, name: str, kernel: Kernel, given: dict[str, Any], output: Any) -> None:
-        if recomputes():
-            return
-        kind = self.kind(name, self.crosses.get(kernel), given.get("mask"))
-        if kind in self.kinds[name]:
-            check_heads(name, kernel, self.heads)  # of a layer that was asked for by kind it is known only now
-            self.keep(name, kind, kernel, given)
-
-    def kind(self, name: str, cross: bool | None, mask: Mask | None) -> str:
-        if cross is None:
-            return "recurrent"
-        if cross:
-            return "cross"
-        beside = f"{name.rpartition('.')[0]}.cross" in self.layers
-        return "decoder" if beside or (mask is not None and mask.hides_future) else "encoder"
 
 
 class Call:

@@ -12,25 +12,19 @@ import numpy as np
 from regard.files import write_atomically
 
 if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.colors
-    import matplotlib.figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure as Figure
+else:  # matplotlib is imported when something is drawn
+    Axes = Colormap = Figure = Any
 
 Number = int | float
 Target = str | Path | None
 """The path that a figure is written to (none: it is only returned)."""
 SUFFIXES = (".png", ".svg", ".pdf")
 INK, SOFT, FAINT = "#1f2328", "#6b7280", "#e5e7eb"
-LINES = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#7F3C8D",
-)  # Okabe and Ito: colour-blind safe; the last, in place of their yellow, is for lines on white
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F3C8D")
+"""Okabe and Ito: colour-blind safe; the last, in place of their yellow, is for lines on white."""
 SMALLEST_FONT = 7.0
 """Smallest font size in points; figures grow instead of using a smaller one."""
 FAMILIES = (
@@ -53,16 +47,12 @@ def families() -> tuple[str, ...]:
 
 def pen(size: Number = 8.0, **more: Any) -> dict[str, Any]:
     """Return text properties with our fonts, in which `$` is printed and not read as mathematics."""
-    return {
-        "fontsize": max(size, SMALLEST_FONT),
-        "fontfamily": list(families()),
-        "parse_math": False,
-        "color": INK,
-    } | more
+    size = max(size, SMALLEST_FONT)
+    return {"fontsize": size, "fontfamily": list(families()), "parse_math": False, "color": INK} | more
 
 
 @cache
-def ramp() -> "matplotlib.colors.Colormap":
+def ramp() -> Colormap:
     """Return a colour map from white to deep blue with even steps of lightness in OKLab (Ottosson, 2020)."""
     from matplotlib.colors import ListedColormap
 
@@ -81,50 +71,73 @@ def ramp() -> "matplotlib.colors.Colormap":
     return ListedColormap(screen.T, name="paper-to-blue")
 
 
-def new_figure(width: Number, height: Number) -> "matplotlib.figure.Figure":
-    """A white figure of that many inches, with a canvas of its own."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+class Sheet:
+    """An unbounded white sheet: axes stand where they are put, in inches; `save` cuts it to what was drawn."""
 
-    figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
+    def __init__(self) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
+        self.figure = Figure(dpi=150, facecolor="white")
+        FigureCanvasAgg(self.figure)
 
-def place(
-    figure: "matplotlib.figure.Figure", left: Number, bottom: Number, width: Number, height: Number
-) -> "matplotlib.axes.Axes":
-    """Add axes at a position given in inches."""
-    whole_width, whole_height = figure.get_size_inches()
-    axes = figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
-    axes.spines[:].set(linewidth=0.6, color=SOFT)
-    axes.tick_params(width=0.6, length=2.5, color=SOFT)
-    return axes
+    def place(
+        self,
+        left: Number,
+        bottom: Number,
+        width: Number,
+        height: Number,
+        *,
+        title: str = "",
+        xlabel: str = "",
+        ylabel: str = "",
+    ) -> Axes:
+        """Add axes, with a title at the left."""
+        across, down = self.figure.get_size_inches()
+        axes = self.figure.add_axes((left / across, bottom / down, width / across, height / down))
+        axes.spines[:].set(linewidth=0.6, color=SOFT)
+        axes.tick_params(width=0.6, length=2.5, color=SOFT, labelsize=8, labelcolor=INK)
+        axes.set_title(title, loc="left", **pen(9.5, fontweight="bold"))
+        axes.set_xlabel(xlabel, **pen(8.5, color=SOFT))
+        axes.set_ylabel(ylabel, **pen(8.5, color=SOFT))
+        return axes
 
+    def blank(self, width: Number, height: Number) -> Axes:
+        """Add axes without lines whose unit is an inch."""
+        axes = self.place(0, 0, width, height)
+        axes.set(xlim=(0, width), ylim=(0, height), autoscale_on=False)
+        axes.axis("off")
+        return axes
 
-def chart(figure: "matplotlib.figure.Figure", left: Number, bottom: Number, width: Number, height: Number,
-          *, title: str = "", xlabel: str = "", ylabel: str = "") -> "matplotlib.axes.Axes":  # fmt: skip
-    """Axes for lines: two spines, a faint grid, a title at the left."""
-    axes = place(figure, left, bottom, width, height)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color=FAINT, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", **pen(9.5, fontweight="bold"))
-    axes.set_xlabel(xlabel, **pen(8.5, color=SOFT))
-    axes.set_ylabel(ylabel, **pen(8.5, color=SOFT))
-    return axes
+    def chart(
+        self, left: Number, bottom: Number, width: Number, height: Number, *, log: str = "", **labels: str
+    ) -> Axes:
+        """Add axes for lines: two spines and a faint grid; `log` names the logarithmic axes, such as "xy"."""
+        axes = self.place(left, bottom, width, height, **labels)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color=FAINT, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.set_prop_cycle(color=LINES)
+        if "x" in log:
+            axes.set_xscale("log", base=2)
+        if "y" in log:
+            axes.set_yscale("log")
+        axes.minorticks_off()
+        return axes
 
-
-def tidy(axes: "matplotlib.axes.Axes") -> None:
-    """Number labels in our size and ink, and no ticks between them."""
-    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        label.set(fontsize=8, color=INK)
-    axes.minorticks_off()
-
-
-def colors(count: int) -> list[str]:
-    """Return a colour for each line; after eight the colours repeat."""
-    return [LINES[i % len(LINES)] for i in range(count)]
+    def save(self, path: Target, pad: Number = 0.12) -> Figure:
+        """Cut the figure to what is drawn on it, axes in their size, and write it if there is a path."""
+        figure = self.figure
+        with quiet():
+            box = figure.get_tightbbox(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        old, new = figure.get_size_inches(), np.array([box.width, box.height]) + 2 * pad
+        boxes = [(axes, axes.get_position()) for axes in figure.axes]
+        figure.set_size_inches(*new)
+        for axes, was in boxes:
+            left, bottom = (was.x0 * old[0] - box.x0 + pad) / new[0], (was.y0 * old[1] - box.y0 + pad) / new[1]
+            axes.set_position((left, bottom, was.width * old[0] / new[0], was.height * old[1] / new[1]))
+        figure.set_dpi(min(150.0, (MOST_PIXELS / (new[0] * new[1])) ** 0.5))
+        return save(figure, path)
 
 
 def shades(count: int) -> list[Any]:
@@ -134,16 +147,27 @@ def shades(count: int) -> list[Any]:
     return [colormaps["viridis"](0.05 + 0.8 * i / max(count - 1, 1)) for i in range(count)]
 
 
-def name_lines(axes: "matplotlib.axes.Axes", ends: Sequence[tuple[Number, Number, str, Any]]) -> None:
-    """Write names beside the right ends (x, y) of lines, moved apart where they would overlap."""
+def name_lines(axes: Axes) -> None:
+    """Write the labels of lines beside their right ends, moved apart where they would overlap."""
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
     apart = 0.15 / (axes.get_position().height * axes.figure.get_size_inches()[1])  # type: ignore[union-attr]
     to_share = axes.transData + axes.transAxes.inverted()  # on a logarithmic axis too
-    order = sorted(ends, key=lambda end: end[1])
-    shares = spread([float(to_share.transform(end[:2])[1]) for end in order], apart)
-    for share, (_, _, name, color) in zip(shares, order, strict=True):
-        axes.annotate(name, (1, share), (6, 0), xycoords="axes fraction", textcoords="offset points", va="center",
-                      annotation_clip=False, **pen(8.5, color=color))  # fmt: skip
+    ends: list[tuple[Any, np.ndarray]] = []
+    for line in axes.lines:
+        points = np.asarray(line.get_xydata())
+        points = points[np.isfinite(points[:, 1])]
+        if len(points) and not str(line.get_label()).startswith("_child"):
+            ends.append((line, points[-1]))
+    ends.sort(key=lambda end: end[1][1])
+    shares = spread([float(to_share.transform(point)[1]) for _, point in ends], apart)
+    for share, (line, _) in zip(shares, ends, strict=True):
+        style = pen(8.5, color=line.get_color(), va="center", annotation_clip=False)
+        axes.annotate(line.get_label(), (1, share), (6, 0), "axes fraction", "offset points", **style)
+
+
+def write_legend(axes: Axes, size: Number = 8.0, **style: Any) -> None:
+    """Draw the legend of lines, without a frame."""
+    axes.legend(frameon=False, prop={"family": list(families()), "size": size}, labelcolor=INK, **style)
 
 
 def spread(rising: Sequence[Number], apart: Number) -> list[Number]:
@@ -168,20 +192,6 @@ def readable(labels: Sequence[str], longest: int = 24) -> list[str]:
     return shown
 
 
-def fit(figure: "matplotlib.figure.Figure", pad: Number = 0.12) -> "matplotlib.figure.Figure":
-    """Cut or enlarge a figure to what is drawn on it; axes keep their size in inches."""
-    with quiet():
-        box = figure.get_tightbbox(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    old, new = figure.get_size_inches(), np.array([box.width, box.height]) + 2 * pad
-    boxes = [(axes, axes.get_position()) for axes in figure.axes]
-    figure.set_size_inches(*new)
-    for axes, was in boxes:
-        left, bottom = (was.x0 * old[0] - box.x0 + pad) / new[0], (was.y0 * old[1] - box.y0 + pad) / new[1]
-        axes.set_position((left, bottom, was.width * old[0] / new[0], was.height * old[1] / new[1]))
-    figure.set_dpi(min(150.0, (MOST_PIXELS / (new[0] * new[1])) ** 0.5))
-    return figure
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Context manager: suppress warnings about glyphs that no installed font has."""
@@ -200,11 +210,10 @@ def check_suffix(path: Target) -> str:
     return suffix[1:]
 
 
-def save(figure: "matplotlib.figure.Figure", path: Target) -> "matplotlib.figure.Figure":
+def save(figure: Figure, path: Target) -> Figure:
     """Write a figure, whole or not at all, and return it; without a path only return it."""
-    if path is None:
-        return figure
-    path, kind = Path(path), check_suffix(path)
-    with quiet():
-        write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=figure.dpi, facecolor="white"))
+    if path is not None:
+        kind = check_suffix(path)
+        with quiet():
+            write_atomically(Path(path), lambda draft: figure.savefig(draft, format=kind, dpi=figure.dpi))
     return figure

@@ -3,45 +3,32 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
+from typing import Any
 
 from regard.inside.draw.canvas import (
-    INK,
+    LINES,
     SOFT,
+    Axes,
+    Figure,
     Number,
+    Sheet,
     Target,
-    chart,
-    check_suffix,
-    colors,
-    families,
-    fit,
     name_lines,
-    new_figure,
-    save,
-    tidy,
-)  # fmt: skip
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
+    write_legend,
+)
 
 
-def draw_race(
-    series: Mapping[str, Sequence[tuple[Number, Number]]], path: Target, measure: str
-) -> "matplotlib.figure.Figure":
+def draw_race(series: Mapping[str, Sequence[tuple[Number, Number]]], path: Target, measure: str) -> Figure:
     """Draw each run's (minutes, value) points; lower is better."""
-    figure = new_figure(9, 5)
-    axes = chart(figure, 1, 1, 4.6, 3, xlabel="minutes of training", ylabel=measure)
-    ends = []
-    for (name, points), color in zip(series.items(), colors(len(series)), strict=True):
-        minutes, values = zip(*points, strict=True)
-        axes.plot(minutes, values, color=color, linewidth=1.6)
-        ends.append((minutes[-1], values[-1], name, color))
+    sheet = Sheet()
+    axes = sheet.chart(0, 0, 4.6, 3, xlabel="minutes of training", ylabel=measure)
+    for name, points in series.items():
+        axes.plot(*zip(*points, strict=True), linewidth=1.6, label=name)
     settled = [value for points in series.values() for _, value in points[len(points) // 8 :]]
     axes.set(xlim=(0, None), ylim=(0.97 * min(settled), 1.03 * max(settled)))  # the first fall would hide the rest
-    tidy(axes)
-    name_lines(axes, ends)
-    return save(fit(figure), path)
+    name_lines(axes)
+    return sheet.save(path)
 
 
 SIGNS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
@@ -69,29 +56,25 @@ class Panel:
             self.lines[name] = points, exponent
 
 
-def draw_growth(rows: Sequence[Sequence[Panel]], path: Target, *, xlabel: str) -> "matplotlib.figure.Figure":
+def draw_growth(rows: Sequence[Sequence[Panel]], path: Target, *, xlabel: str) -> Figure:
     """Draw panels in rows; a name keeps its colour and marker in all of them."""
-    names = list(dict.fromkeys(name for row in rows for panel in row for name in panel.lines))
+    names = dict.fromkeys(name for row in rows for panel in row for name in panel.lines)
+    pens = dict(zip(names, zip(cycle(LINES), cycle(SIGNS), strict=False), strict=False))
     width, height, below = 3.6, 2.9, 1.0
     beside = 1.7 + 0.07 * max(map(len, names), default=0)  # a legend with its exponents, and the next panel's numbers
-    across = max((len(row) for row in rows), default=1)
-    figure = new_figure(1 + across * (width + beside), 1 + max(1, len(rows)) * (height + below))
-    signs = (SIGNS[i % len(SIGNS)] for i in range(len(names)))
-    pens = dict(zip(names, zip(colors(len(names)), signs, strict=True), strict=True))
-    for i, row in enumerate(reversed(rows)):
+    sheet = Sheet()
+    for i, row in enumerate(rows):
         for j, panel in enumerate(row):
-            axes = chart(
-                figure, 0.8 + j * (width + beside), 0.7 + i * (height + below), width, height,
-                title=panel.title, xlabel=xlabel, ylabel=panel.ylabel,
-            )  # fmt: skip
-            _draw_lines(axes, panel, pens)
-    return save(fit(figure), path)
+            axes = sheet.chart(j * (width + beside), -i * (height + below), width, height, title=panel.title,
+                         xlabel=xlabel, ylabel=panel.ylabel, log="xy" if panel.logarithmic else "x")  # fmt: skip
+            draw_panel(axes, panel, pens)
+    return sheet.save(path)
 
 
-def _draw_lines(axes: "matplotlib.axes.Axes", panel: Panel, pens: Mapping[str, tuple[str, str]]) -> None:
+def draw_panel(axes: Axes, panel: Panel, pens: Mapping[str, tuple[str, str]]) -> None:
+    """Draw the lines of a panel and its reference lines, with a legend."""
     from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, LogLocator
 
-    axes.set(xscale="log", yscale="log" if panel.logarithmic else "linear")
     for name, (points, exponent) in panel.lines.items():
         color, sign = pens[name]
         label = name if exponent is None else f"{name}  {panel.symbol}^{exponent:.2f}"
@@ -109,19 +92,12 @@ def _draw_lines(axes: "matplotlib.axes.Axes", panel: Panel, pens: Mapping[str, t
         axes.plot([lengths[0], lengths[-1]], ends, color=SOFT, linewidth=0.9, linestyle=style, zorder=1,
                   label=f"slope {slope:g}")  # fmt: skip
     axes.xaxis.set_major_locator(FixedLocator(lengths[:: max(1, -(-len(lengths) // 8))]))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda n, _: f"{n / 1024:g}k" if n >= 1024 and n % 1024 == 0 else f"{n:,.6g}")
-    )
+    axes.xaxis.set_major_formatter(lambda n, _: f"{n / 1024:g}k" if n >= 1024 and n % 1024 == 0 else f"{n:,.6g}")
     if panel.logarithmic:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
-        axes.yaxis.set_major_formatter(
-            EngFormatter(unit=panel.unit) if panel.unit else FuncFormatter(lambda y, _: f"{y:g}")
-        )
-    tidy(axes)
-    axes.legend(
-        loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False, borderaxespad=0, handlelength=2.2, labelspacing=0.35,
-        prop={"family": list(families()), "size": 8}, labelcolor=INK,
-    )  # fmt: skip
+        plain = FuncFormatter(lambda y, _: f"{y:g}")
+        axes.yaxis.set_major_formatter(EngFormatter(unit=panel.unit) if panel.unit else plain)
+    write_legend(axes, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, handlelength=2.2, labelspacing=0.35)
 
 
 def draw_by_length(
@@ -130,9 +106,8 @@ def draw_by_length(
     ylabel: str = "",
     title: str = "",
     xlabel: str = "source length",
-) -> "matplotlib.figure.Figure":
+) -> Figure:
     """A line for each run over buckets of sentence length; under each bucket the number of its sentences."""
-    check_suffix(path)
     if not any(series.values()):
         raise ValueError("no buckets to draw; give at least one (label, value, count) for each run")
     runs = {name: numbered(points) for name, points in series.items()}
@@ -140,20 +115,16 @@ def draw_by_length(
     for points in runs.values():
         for bucket, (_, count) in points.items():
             counts[bucket] = max(count, counts.get(bucket, 0))
-    figure = new_figure(9, 5)
-    axes = chart(figure, 1, 1, max(3.6, 0.62 * len(counts)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
-    ends = []
-    for color, (name, points) in zip(colors(len(runs)), runs.items(), strict=True):
+    sheet = Sheet()
+    axes = sheet.chart(0, 0, max(3.6, 0.62 * len(counts)), 3, title=title, xlabel=xlabel, ylabel=ylabel)
+    for name, points in runs.items():
         values = [points.get(bucket, (None, 0))[0] for bucket in counts]
         heights = [math.nan if value is None else value for value in values]
-        axes.plot(range(len(counts)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
-        known = [(i, y, name, color) for i, y in enumerate(heights) if not math.isnan(y)]
-        ends += known[-1:]
+        axes.plot(range(len(counts)), heights, linewidth=1.8, marker="o", markersize=4, label=name)
     axes.set_xticks(range(len(counts)), [f"{label}\nn = {count:,}" for (label, _), count in counts.items()])
     axes.margins(x=0.04)
-    tidy(axes)
-    name_lines(axes, ends)
-    return save(fit(figure), path)
+    name_lines(axes)
+    return sheet.save(path)
 
 
 def numbered(
@@ -166,49 +137,38 @@ def numbered(
     return buckets
 
 
-def draw_training(
-    metrics: Mapping[str, Sequence[Mapping[str, Any]]], path: Target = None
-) -> "matplotlib.figure.Figure":
+def draw_training(metrics: Mapping[str, Sequence[Mapping[str, Any]]], path: Target = None) -> Figure:
     """Loss above, learning rate below, a colour for each run; losses on held-out data are dashed."""
-    check_suffix(path)
-    figure = new_figure(8, 6)
-    losses = chart(figure, 1, 2.4, 5, 2.6, title="loss (dashed: held out)")
-    rates = chart(figure, 1, 1, 5, 0.9, title="learning rate", xlabel="step")
-    ends = []
-    for color, (name, records) in zip(colors(len(metrics)), metrics.items(), strict=True):
-        last = [
-            draw_loss(losses, records, key, color)
-            for key in sorted({k for r in records for k in r if "loss" in k and r[k] is not None})
-        ]
-        ends += [(*last[0], name, color)] if last else []
+    sheet = Sheet()
+    losses = sheet.chart(0, 1.4, 5, 2.6, title="loss (dashed: held out)")
+    rates = sheet.chart(0, 0, 5, 0.9, title="learning rate", xlabel="step")
+    for color, (name, records) in zip(cycle(LINES), metrics.items(), strict=False):
+        for key in sorted({k for r in records for k in r if "loss" in k and r[k] is not None}):
+            draw_loss(losses, records, key, color, name)
+            name = ""  # one line has the name of the run
         for key in ("lr", "rate", "learning_rate"):
             rates.plot(*column(records, key), color=color, linewidth=1.3)
-    if not ends:
+    if not losses.lines:
         raise ValueError("no losses to draw; each record needs a step and a key with 'loss' in its name")
     if not any("--" == line.get_linestyle() for line in losses.lines):
         losses.set_title("loss", loc="left")
     rates.set_xlim(losses.get_xlim())
     losses.tick_params(labelbottom=False)
     rates.ticklabel_format(axis="y", scilimits=(-2, 4), useMathText=True)
-    for axes in (losses, rates):
-        tidy(axes)
-    name_lines(losses, ends)
-    return save(fit(figure), path)
+    name_lines(losses)
+    return sheet.save(path)
 
 
-def draw_loss(
-    axes: "matplotlib.axes.Axes", records: Sequence[Mapping[str, Any]], key: str, color: str
-) -> tuple[Number, Number]:
-    """Draw one loss of one run, the raw values faint behind a running mean; return the end of the line."""
+def draw_loss(axes: Axes, records: Sequence[Mapping[str, Any]], key: str, color: str, name: str) -> None:
+    """Draw one loss of one run, the raw values faint behind a running mean."""
     steps, values = column(records, key)
+    style: dict[str, Any] = dict(linewidth=1.6)
     if key.startswith(("val", "test", "dev", "eval", "held")):
-        axes.plot(steps, values, color=color, linewidth=1.3, linestyle="--", marker="o", markersize=3)
-        return steps[-1], values[-1]
-    if len(values) > 100:
+        style = dict(linewidth=1.3, linestyle="--", marker="o", markersize=3)
+    elif len(values) > 100:
         axes.plot(steps, values, color=color, linewidth=0.6, alpha=0.3)
         values = running_mean(values, keep=1 - 50 / (50 + len(values)))
-    axes.plot(steps, values, color=color, linewidth=1.6)
-    return steps[-1], values[-1]
+    axes.plot(steps, values, color=color, label=name or None, **style)
 
 
 def running_mean(values: Sequence[Number], keep: Number) -> list[Number]:

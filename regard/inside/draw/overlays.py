@@ -4,33 +4,19 @@ Images are bytes, rows × columns × channels (1, 3 or none); weights are rows �
 """
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
-from regard.inside.draw.canvas import FAINT, SOFT, Number, check_suffix, fit, new_figure, pen, place, readable, save
+from regard.inside.draw.canvas import FAINT, SOFT, Axes, Figure, Number, Sheet, Target, pen, readable
 from regard.inside.draw.matrices import write_title
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.colors
-    import matplotlib.figure
 
 SHARPEST = 256
 """Side in pixels up to which a small image is enlarged, without smoothing."""
+Cell = Number | tuple[Number, Number]
+"""The side of a cell in pixels, or its height and width."""
 VEIL = 0.88
 """Opacity of the strongest weight over the image."""
-
-
-@cache
-def glow() -> "matplotlib.colors.Colormap":
-    """Return a colour map from dark to bright, for weights over an image."""
-    from matplotlib import colormaps
-
-    return colormaps["inferno"]
 
 
 def as_rgb(pixels: np.ndarray) -> np.ndarray:
@@ -48,21 +34,24 @@ def overlay(
     weights: np.ndarray,
     *,
     top: Number | None = None,
-    cell: tuple[Number, Number] | None = None,
+    cell: Cell | None = None,
     smooth: bool = False,
 ) -> np.ndarray:
     """The image, darkened, under its weights, as RGB bytes: the larger its weight, the brighter a cell.
 
-    `top` is the brightest weight (none: the largest), so that several images can share a scale. `cell` is the height
-    and width of a cell in pixels, where the cells do not cover the image exactly.
+    `top` is the brightest weight (none: the largest), so that several images can share a scale. `cell` is the size of
+    a cell, where the cells do not cover the image exactly.
     """
+    from matplotlib import colormaps
+
     image = as_rgb(pixels)
     grey = image @ np.array([0.299, 0.587, 0.114])[:, None]
     weights = np.asarray(weights, dtype=np.float32)
     drawn = on_image(weights, pixels.shape[:2], image.shape[:2], cell, smooth)
     share = (drawn / (top or weights.max() or 1)).clip(0, 1)
     veil = VEIL * share[..., None] ** 0.7
-    mixed = (1 - veil) * (20 + 0.36 * (grey + image) / 2) + veil * 255 * glow()(0.42 + 0.58 * share)[..., :3]
+    glow = 255 * colormaps["inferno"](0.42 + 0.58 * share)[..., :3]
+    mixed = (1 - veil) * (20 + 0.36 * (grey + image) / 2) + veil * glow
     return mixed.round().astype(np.uint8)
 
 
@@ -70,12 +59,12 @@ def on_image(
     weights: np.ndarray,
     size: tuple[int, ...],
     drawn: tuple[int, ...],
-    cell: tuple[Number, Number] | None,
+    cell: Cell | None,
     smooth: bool,
 ) -> np.ndarray:
     """Return the weight at every pixel of an image of that size."""
     rows, columns = weights.shape
-    high, wide = cell or (size[0] / rows, size[1] / columns)
+    high, wide = (size[0] / rows, size[1] / columns) if cell is None else np.broadcast_to(cell, 2)
     box = (0, 0, size[1] / wide, size[0] / high)  # in cells; it may end inside the last ones, or behind them
     below, right = (max(0, int(np.ceil(end - 1e-6)) - side) for end, side in ((box[3], rows), (box[2], columns)))
     weights = np.pad(weights, ((0, below), (0, right)))
@@ -87,20 +76,19 @@ def on_image(
 def grid_of_images(
     images: Sequence[Sequence[np.ndarray | None]],
     labels: Sequence[Sequence[str]] | None = None,
-    path: str | Path | None = None,
+    path: Target = None,
     *,
     names: Sequence[str] = (),
     lead: tuple[np.ndarray, str] | None = None,
     title: str = "",
     side: Number = 1.5,
     top: Number | None = None,
-) -> "matplotlib.figure.Figure":
+) -> Figure:
     """Draw rows of RGB images (None: an empty cell), each with its label above; `names` stand at the left of the rows.
 
     `lead` is an image with its label that stands before all others. `side` is the width of one in inches; `top` draws
     the scale of `overlay` beside them.
     """
-    check_suffix(path)
     every = [one for row in images for one in row if one is not None]
     if not every:
         raise ValueError("no images to draw; give at least one")
@@ -110,10 +98,8 @@ def grid_of_images(
     begin = (step + room) * (lead is not None)
     columns, rows = max(len(row) for row in images), len(images)
     wide, high = begin + columns * step - 0.1, (rows - 1) * down + height
-    figure = new_figure(wide + 3, high + 2)
-    axes = place(figure, 1, 1, wide, high)  # one for all images, in inches: axes are slow
-    axes.set(xlim=(0, wide), ylim=(0, high), autoscale_on=False)
-    axes.axis("off")
+    sheet = Sheet()
+    axes = sheet.blank(wide, high)  # one for all images: axes are slow
     if lead is not None:
         put(axes, *lead, (0, high - height, side, height))
     for r, row in enumerate(images):
@@ -126,14 +112,12 @@ def grid_of_images(
             axes.text(begin - 0.06, bottom + height / 2, names[r], **style)
     if top is not None:
         tall = min(1.5, height)
-        add_glow(figure, 1 + wide + 0.12, 1 + high - tall, tall, top)
+        add_glow(sheet, wide + 0.12, high - tall, tall, top)
     write_title(axes, title)
-    return save(fit(figure), path)
+    return sheet.save(path)
 
 
-def put(
-    axes: "matplotlib.axes.Axes", image: np.ndarray, label: str, box: tuple[Number, Number, Number, Number]
-) -> None:
+def put(axes: Axes, image: np.ndarray, label: str, box: tuple[Number, Number, Number, Number]) -> None:
     """Draw one image in a box (left, bottom, width, height), with a label no longer than it is wide."""
     from matplotlib.patches import Rectangle
 
@@ -149,9 +133,9 @@ def put(
         axes.text(left + width / 2, bottom + height + 0.045, text, ha="center", **pen(8.5))
 
 
-def add_glow(figure: "matplotlib.figure.Figure", left: Number, bottom: Number, height: Number, top: Number) -> None:
+def add_glow(sheet: Sheet, left: Number, bottom: Number, height: Number, top: Number) -> None:
     """Draw the scale of `overlay` beside images."""
-    axes = place(figure, left, bottom, 0.1, height)
+    axes = sheet.place(left, bottom, 0.1, height)
     bar = overlay(np.full((128, 1), 128, dtype=np.uint8), np.linspace(1, 0, 128)[:, None])
     axes.imshow(bar, aspect="auto", extent=(0, 1, 0, top))
     axes.yaxis.tick_right()
@@ -162,14 +146,14 @@ def add_glow(figure: "matplotlib.figure.Figure", left: Number, bottom: Number, h
 def borders(
     image: np.ndarray,
     regions: np.ndarray,
-    cell: tuple[Number, Number],
+    cell: Cell,
     *,
     colour: tuple[int, int, int] = (255, 255, 255),
     width: int = 1,
 ) -> np.ndarray:
     """A drawn image with lines inside the edges of its regions: cells with one number belong together, 0 to none.
 
-    `cell` is the height and width of a cell in pixels of the drawn image.
+    `cell` is the size of a cell in pixels of the drawn image.
     """
     size = image.shape[:2]
     numbers = on_image(regions.astype(np.float32), size, size, cell, smooth=False)

@@ -1,7 +1,7 @@
 """Texts and images as sequences: the merges of byte pair encoding, and patches."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -9,28 +9,11 @@ from jaxtyping import UInt8
 from regard.data.generated.scenes import stream_scenes
 from regard.data.readers.image_files import as_array, read_image
 from regard.data.readers.preprocessing import centre
-from regard.inside.draw.canvas import (
-    FAINT,
-    INK,
-    LINES,
-    SOFT,
-    Number,
-    Target,
-    fit,
-    new_figure,
-    pen,
-    place,
-    readable,
-    save,
-)
+from regard.inside.draw.canvas import FAINT, INK, LINES, SOFT, Axes, Figure, Number, Sheet, Target, pen, readable
 from regard.inside.draw.figures import FIGURES
 from regard.inside.draw.matrices import write_title
 from regard.tokens import Tokenizer
 from regard.tokens.trace import Step, Trace, trace
-
-if TYPE_CHECKING:
-    import matplotlib.axes
-    import matplotlib.figure
 
 MOST_LETTERS, MOST_PATCHES = 48, 256
 """The most letters and patches that fit on a slide."""
@@ -47,7 +30,7 @@ def draw_bpe(
     text: str = "low lower lowest new newer newest",
     tokenizer: str | None = None,
     steps: int = 12,
-) -> "matplotlib.figure.Figure":
+) -> Figure:
     """Byte pair encoding of the letters of `--text`, merge by merge; `--tokenizer` FILE: with its own merges."""
     if steps < 1:
         raise ValueError(f"steps={steps} shows no merge; use at least 1")
@@ -60,8 +43,8 @@ def draw_bpe(
     if hidden > 0:  # the last row is where it ends
         rows = [*rows[:steps], (f"… {hidden} more, then {rows[-1][0]}", *rows[-1][1:])]
     cell, line = 0.27, 0.4
-    figure = new_figure(letters * cell + 5, len(rows) * line + 2)
-    axes = open_paper(figure, 3, 1, letters * cell, len(rows) * line)
+    sheet = Sheet()
+    axes = sheet.blank(letters * cell, len(rows) * line)
     for number, (label, symbols, widths, new) in enumerate(rows):
         y = (len(rows) - 1 - number) * line + 0.05  # of the edge
         axes.text(-0.15, y + 0.14, label, ha="right", va="center", **pen(9.5, color=SOFT))
@@ -72,7 +55,7 @@ def draw_bpe(
     merges = f"{len(traced.steps)} merge{'s' * (len(traced.steps) != 1)}"
     pieces = f"{letters} letters, {len(traced.pieces)} tokens after {merges} {learned}"
     write_title(axes, f"Byte pair encoding: {pieces}", 11.5)
-    return save(fit(figure), path)
+    return sheet.save(path)
 
 
 def merged_rows(traced: Trace) -> Iterator[tuple[str, Sequence[str], list[int], list[bool]]]:
@@ -99,7 +82,7 @@ def grown(step: Step, before: Sequence[str], widths: Sequence[int]) -> tuple[lis
 
 
 def write_boxes(
-    axes: "matplotlib.axes.Axes", y: Number, cell: Number, symbols: Sequence[str], widths: Sequence[int],
+    axes: Axes, y: Number, cell: Number, symbols: Sequence[str], widths: Sequence[int],
     new: Sequence[bool],
 ) -> None:  # fmt: skip
     """Draw symbols in boxes as wide as their letters; new ones in colour."""
@@ -118,16 +101,8 @@ def write_boxes(
         left += width
 
 
-def open_paper(figure: "matplotlib.figure.Figure", *box: Number) -> "matplotlib.axes.Axes":
-    """Return axes without lines whose unit is an inch."""
-    axes = place(figure, *box)
-    axes.set(xlim=(0, box[2]), ylim=(0, box[3]), autoscale_on=False)
-    axes.axis("off")
-    return axes
-
-
 @FIGURES.register("patches")
-def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 16) -> "matplotlib.figure.Figure":
+def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 16) -> Figure:
     """An image cut into patches and laid out as a sequence of vectors: `--image` FILE, or else a drawn scene."""
     pixels = whole_patches(pixels_of(image), patch)
     cut = patches_of(pixels, patch)
@@ -141,8 +116,8 @@ def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 
     step, lines = 0.28 + tile + (1.05 if flat else 0.0), -(-count // across)
     tall = max(high, lines * step)
     begin = wide + 0.9
-    figure = new_figure(begin + across * (tile + gap) + 3, tall + 3)
-    axes = open_paper(figure, 1, 1, begin + across * (tile + gap), tall)
+    sheet = Sheet()
+    axes = sheet.blank(begin + across * (tile + gap), tall)
     bottom = (tall - high) / 2
     put(axes, pixels, 0, bottom, wide, high)
     side = high / down
@@ -168,7 +143,7 @@ def draw_patches(path: Target = None, *, image: str | None = None, patch: int = 
             put(axes, one.reshape(-1, 1, 1), x + tile / 2 - 0.09, y - 0.98, 0.18, 0.9)
     numbers = f"{count} vector{'s' * (count != 1)} of {patch} · {patch} · {channels} = {cut[0].size:,} numbers"
     write_title(axes, f"{rows} × {columns} pixels, patches of {patch} × {patch}: a sequence of {numbers}", 12)
-    return save(fit(figure), path)
+    return sheet.save(path)
 
 
 def pixels_of(image: str | None) -> UInt8[np.ndarray, "Y X C"]:
@@ -194,7 +169,7 @@ def patches_of(pixels: UInt8[np.ndarray, "Y X C"], patch: int) -> UInt8[np.ndarr
     return cut.reshape(-1, patch, patch, channels)
 
 
-def put(axes: "matplotlib.axes.Axes", pixels: np.ndarray, x: Number, y: Number, width: Number, height: Number) -> None:
+def put(axes: Axes, pixels: np.ndarray, x: Number, y: Number, width: Number, height: Number) -> None:
     """Draw an image in a box, with a faint edge."""
     style: dict[str, Any] = dict(cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="auto", zorder=1)
     axes.imshow(pixels, extent=(x, x + width, y, y + height), **style)

@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.inside.draw.canvas import INK, check_suffix, fit, new_figure, pen, place, readable, save
-from regard.inside.draw.matrices import add_scale, cell_size, font_size, label_cells, round_up, shade, write_title
+from regard.inside.draw.canvas import Figure, Sheet, Target
+from regard.inside.draw.matrices import (
+    add_scale,
+    cell_size,
+    font_size,
+    label_cells,
+    print_texts,
+    round_up,
+    shade,
+    write_title,
+)
 from regard.inside.draw.overlays import as_rgb, grid_of_images, overlay
 from regard.nn.grids import PatchGrid
 
@@ -59,55 +66,34 @@ class Table:
         return wide + GAP, self.margins[1] + self.size[1] + GAP
 
 
-def draw_tables(tables: Sequence[Table], path: str | Path | None = None) -> Any:
+def draw_tables(tables: Sequence[Table], path: Target = None) -> Figure:
     """Draw all tables on one sheet, small ones side by side, each with its own scale."""
-    check_suffix(path)
-    lines: list[list[Table]] = [[]]
+    sheet, left, top, low = Sheet(), 0.0, 0.0, 0.0
     for table in tables:
-        if lines[-1] and sum(one.space[0] for one in (*lines[-1], table)) > WIDTH:
-            lines.append([])
-        lines[-1].append(table)
-    heights = [max(table.space[1] for table in line) for line in lines]
-    figure = new_figure(max(sum(table.space[0] for table in line) for line in lines) + 1, sum(heights) + 2)
-    top = sum(heights) + 1
-    for line, height in zip(lines, heights, strict=True):
-        left = 0.5
-        for table in line:
-            draw_table(figure, table, left + table.margins[0], top - table.margins[1] - table.size[1])
-            left += table.space[0]
-        top -= height
-    return save(fit(figure), path)
+        if left and left + table.space[0] > WIDTH:
+            left, top = 0.0, low
+        draw_table(sheet, table, left + table.margins[0], top - table.margins[1] - table.size[1])
+        left, low = left + table.space[0], min(low, top - table.space[1])
+    return sheet.save(path)
 
 
-def draw_table(figure: Any, table: Table, left: float, bottom: float) -> None:
+def draw_table(sheet: Sheet, table: Table, left: float, bottom: float) -> None:
     """Draw one table with its lower left corner at that point."""
-    (width, height), (cell, row) = table.size, table.cell
-    axes = place(figure, left, bottom, width, height)
+    width, height = table.size
     values = np.clip(np.nan_to_num(table.values), 0, None)
     top = table.top or round_up(float(values.max(initial=0.0)))
-    image = shade(axes, values, top)
-    label_cells(axes, readable(table.columns), readable(table.rows), cell)
-    axes.set_yticklabels(readable(table.rows), **pen(font_size(row)))
+    axes = shade(sheet, (left, bottom, width, height), values, top)
+    label_cells(axes, table.columns, table.rows, table.cell)
     if table.texts is not None:
-        write_cells(axes, table.texts, values / top, font_size(row))
-    add_scale(figure, image, left + width + 0.12, bottom + max(0.0, height - 1.5), min(height, 1.5))
+        print_texts(axes, table.texts, values / top, font_size(table.cell[1]))
+    add_scale(sheet, axes, left + width + 0.12, bottom + max(0.0, height - 1.5), min(height, 1.5))
     write_title(axes, table.title, 9.5)
 
 
-def write_cells(axes: Any, texts: Sequence[Sequence[str]], shades: np.ndarray, size: float) -> None:
-    for (row, column), share in np.ndenumerate(shades):
-        text = readable([texts[row][column]], longest=14)[0] if texts[row][column] else ""
-        color = "white" if share > 0.42 else INK
-        axes.text(column, row, text, ha="center", va="center", **pen(size, color=color))
-
-
 def draw_on_image(
-    pixels: np.ndarray, cells: PatchGrid, maps: Mapping[str, Float[Tensor, "S"]], path: str | Path | None = None,
-    title: str = "",
-) -> Any:  # fmt: skip
+    pixels: np.ndarray, cells: PatchGrid, maps: Mapping[str, Float[Tensor, "S"]], path: Target = None, title: str = ""
+) -> Figure:
     """Draw an image and, under each title, its cells lit by their weights, each map beside its largest weight."""
-    drawn = [
-        overlay(pixels, np.clip(one.reshape(cells.grid).numpy(), 0, None), cell=(cells.cell, cells.cell))
-        for one in maps.values()
-    ]
+    weights = (np.clip(one.reshape(cells.grid).numpy(), 0, None) for one in maps.values())
+    drawn = [overlay(pixels, one, cell=cells.cell) for one in weights]
     return grid_of_images([drawn], [list(maps)], path, lead=(as_rgb(pixels), title), side=2.2)

@@ -56,9 +56,6 @@ def erasure(prepared: Prepared) -> Float[Tensor, "R S"]:
             x[range(len(positions)), positions] = known[range(len(positions)), positions] if stack.causal else x.mean(1)
             return x, *args[1:]
 
-        handle = stack.register_forward_pre_hook(erase)
-        try:
+        with stack.register_forward_pre_hook(erase):
             changed.append(prepared.log_probabilities(prepared.repeat(len(positions))))
-        finally:
-            handle.remove()
     return (before - torch.cat(changed)).T

@@ -15,28 +15,22 @@ from torch import Tensor, nn
 from regard.inside.capture.weights import Seen, look
 from regard.inside.explain.rollout import check_uniform, flow
 from regard.nn.kernels.full import repeat_heads
-from regard.nn.weights import find_kernels
+from regard.nn.weights import behind_kernels, find_kernels
 from regard.tasks.prepared import Prepared
 
 
 @contextmanager
 def mixing(model: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
     """The outputs of each attention layer's heads in a forward pass, by name, and the values they were mixed from."""
-    kernels = find_kernels(model)
     mixed: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def keep(kernel: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        name = next(name for name in kernels if kernels[name] is kernel and name not in mixed)
+    def keep(name: str, kernel: nn.Module, given: dict[str, Any], output: Any) -> None:
         if torch.is_grad_enabled():
             output[0].requires_grad_()  # where no parameter below asks for a gradient
-        mixed[name] = (output[0], args[2] if len(args) > 2 else kwargs["v"])
+        mixed[name] = (output[0], given["v"])
 
-    handles = [kernel.register_forward_hook(keep, with_kwargs=True) for kernel in dict.fromkeys(kernels.values())]
-    try:
+    with behind_kernels(find_kernels(model), keep):
         yield mixed
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @torch.enable_grad()

@@ -20,10 +20,6 @@ def lens(prepared: Prepared) -> Float[Tensor, "L R C"]:
     def replace(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
         return torch.stack([*(stack.norm(state[i]) for i, state in enumerate(states[:-1])), states[-1][-1]])
 
-    with stack_states(stack) as states:
-        handle = stack.register_forward_hook(replace)  # behind the hook that records
-        try:
-            logits = prepared.logits(prepared.repeat(len(stack.blocks) + 1))
-        finally:
-            handle.remove()
+    with stack_states(stack) as states, stack.register_forward_hook(replace):  # behind the hook that records
+        logits = prepared.logits(prepared.repeat(len(stack.blocks) + 1))
     return logits[:, prepared.outputs.rows].softmax(-1)

@@ -12,13 +12,17 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from regard.inside.capture.states import stack_states
+from regard.inside.capture.states import behind, stack_states
 from regard.inside.explain.effects import BATCH, heads_of
 from regard.inside.explain.gradients import mixing
 from regard.nn.stack import Stack
-from regard.nn.weights import find_kernels
+from regard.nn.weights import behind_kernels, find_kernels
 from regard.tasks.prepared import Outputs, Prepared
+
+Measure = Callable[[dict[str, Tensor]], Float[Tensor, "B"]]
+"""From inputs to the restored share of each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,68 +128,42 @@ def remember(prepared: Prepared, stacks: dict[str, Stack]) -> tuple[dict[str, li
     return states, {name: values for name, (values, _) in mixed.items()}
 
 
-def share_of_positions(
-    other: Prepared, stack: Stack, states: list[Tensor], measure: Callable[[dict[str, Tensor]], Tensor]
-) -> Float[Tensor, "L T"]:
+def share_of_positions(other: Prepared, stack: Stack, states: list[Tensor], measure: Measure) -> Float[Tensor, "L T"]:
     """Return the restored shares for the input and each block; positions are patched one per row of a batch."""
-    positions = torch.arange(states[0].shape[1]).split(BATCH)
-    rows = []
+    shares = []
     for depth, state in enumerate(states):
-        row = [hooked(stack, depth, Swap(state, some), partial(measure, other.repeat(len(some)))) for some in positions]
-        rows.append(torch.cat(row))
-    return torch.stack(rows)
+        for positions in torch.arange(state.shape[1]).split(BATCH):
+            with patched(stack, depth, partial(swap, state, positions)):
+                shares.append(measure(other.repeat(len(positions))))
+    return torch.cat(shares).unflatten(0, (len(states), -1))
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """Replaces the hidden state at one position of each batch row by that of the first text."""
-
-    state: Float[Tensor, "1 T D"]
-    positions: Int[Tensor, "B"]
-
-    def __call__(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        x = x.clone()
-        x[range(len(x)), self.positions] = self.state[0, self.positions]
-        return x
+def swap(state: Float[Tensor, "1 T D"], positions: Int[Tensor, "B"], x: Float[Tensor, "B T D"]) -> Tensor:
+    """Replace the hidden state at one position of each batch row by that of the first text."""
+    x = x.clone()
+    x[range(len(x)), positions] = state[0, positions]
+    return x
 
 
-def hooked(stack: Stack, depth: int, swap: Callable[[Tensor], Tensor], run: Callable[[], Tensor]) -> Tensor:
-    """Call `run` with a stack's input replaced (depth 0), or a block's output (from 1; the last is the stack's
-    output)."""
+def patched(stack: Stack, depth: int, change: Callable[[Tensor], Tensor]) -> RemovableHandle:
+    """Context manager: change a stack's input (depth 0) or a block's output (from 1; the last is the stack's)."""
     if depth == 0:
-        handle = stack.register_forward_pre_hook(lambda module, args: (swap(args[0]), *args[1:]))
-    elif depth == len(stack.blocks):
-        handle = stack.register_forward_hook(lambda module, args, output: swap(output))
-    else:
-        block = stack.blocks[depth - 1]
-        turns = iter([i for i, other in enumerate(stack.blocks, 1) if other is block])  # a shared one comes again
-        handle = block.register_forward_hook(
-            lambda module, args, output: swap(output) if next(turns) == depth else output
-        )
-    try:
-        return run()
-    finally:
-        handle.remove()
+        return stack.register_forward_pre_hook(lambda module, args: (change(args[0]), *args[1:]))
+    if depth == len(stack.blocks):
+        return stack.register_forward_hook(lambda module, args, output: change(output))
+    return behind(list(stack.blocks), depth - 1, change)
 
 
-def share_of_heads(
-    other: Prepared, name: str, mixed: Tensor, measure: Callable[[dict[str, Tensor]], Tensor]
-) -> Float[Tensor, "H"]:
+def share_of_heads(other: Prepared, name: str, mixed: Tensor, measure: Measure) -> Float[Tensor, "H"]:
     """Return the restored share for each head of a layer, with its output replaced at all positions."""
-    kernels = find_kernels(other.model)
     heads = range(mixed.shape[1])
-    mine = [one for one in kernels if kernels[one] is kernels[name]]
-    turns = iter(mine)
 
-    def change(kernel: nn.Module, args: Any, output: Any) -> Any:
-        if next(turns) != name:
-            return output
+    def change(layer: str, kernel: nn.Module, given: dict[str, Any], output: Any) -> Any:
+        if layer != name:
+            return None
         x = output[0].clone()
         x[heads, heads] = mixed[0, heads]
         return x, output[1]
 
-    handle = kernels[name].register_forward_hook(change)
-    try:
+    with behind_kernels(find_kernels(other.model), change):
         return measure(other.repeat(len(heads)))
-    finally:
-        handle.remove()

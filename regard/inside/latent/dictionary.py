@@ -7,8 +7,7 @@ more units than dimensions finds them if it may use only a few at a time. Here a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +17,8 @@ from torch import Tensor, nn
 
 from regard.data.sets.collection import Examples
 from regard.inside.capture.states import TokenStates, block_at, blocks_of, read_example, token_states
-from regard.inside.draw.canvas import INK, SOFT, check_suffix, fit, new_figure, pen, place, ramp, readable, save
+from regard.inside.draw.canvas import INK, SOFT, Figure, Sheet, Target, pen, ramp, readable
 from regard.inside.draw.overlays import grid_of_images, overlay
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 MOST = 40_000
 """Tokens that a dictionary is learned from; a few ten thousand are enough for some hundred units."""
@@ -212,9 +208,8 @@ def image_name(states: Mapping[str, Any]) -> str:
     return f" in {states['name']}" if states["shown"].startswith("cell ") else ""
 
 
-def draw(task: Any, learned: Learned, path: str | Path | None = None) -> "matplotlib.figure.Figure":
+def draw(task: Any, learned: Learned, path: Target = None) -> Figure:
     """Draw the most telling units: tokens shaded by a unit's strength, or images lit where it is active."""
-    check_suffix(path)
     if not learned.tops:
         raise ValueError("no unit is ever used, so there is nothing to draw; give more examples, or other ones")
     if not learned.examples.images:
@@ -239,32 +234,26 @@ def title_of(learned: Learned) -> str:
     return f"{data['units']} units behind block {data['layer']}: {100 * data['explained']:.0f} % of the variance"
 
 
-def draw_texts(learned: Learned, path: str | Path | None) -> "matplotlib.figure.Figure":
+def draw_texts(learned: Learned, path: Target) -> Figure:
     """A unit after the other; each line is an example around its strongest token."""
     line, height = 0.21, sum(1.5 + len(tops) for _, tops in learned.tops) * 0.21
-    figure = new_figure(12, height + 2)
-    axes = place(figure, 1, 1, 10, height)
-    axes.set(xlim=(0, 10), ylim=(height, 0))
-    axes.axis("off")
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    y, widest = 0.1, 3.0
+    sheet = Sheet()
+    axes = sheet.blank(3, height)
+    y = height - 0.1
     for row, (_, tops) in zip(learned.data["best"], learned.tops, strict=True):
         label = f" · {100 * row['share']:.0f} % in {row['label']}" if "label" in row else ""
         title = f"unit {row['unit']} · {100 * row['often']:.2f} % of tokens{label}"
         axes.text(0, y, title, va="center", **pen(8.5, color=SOFT))
         top = max(strength.max().item() for _, strength in tops)
         for i, strength in tops:
-            y += line
+            y -= line
             x, best = 0.1, int(strength.argmax())
             pieces, first = readable(learned.tokens[i].labels), max(0, best - AROUND)
             for piece, value in list(zip(pieces, (strength / top).tolist(), strict=True))[first : best + AROUND + 1]:
                 back = dict(facecolor=ramp()(0.75 * value), edgecolor="none", pad=1.6)
                 ink = pen(8.5, color="white" if value > 0.7 else INK)
                 drawn = axes.text(x, y, piece, va="center", bbox=back, **ink)
-                x += drawn.get_window_extent(renderer).width / figure.dpi + 0.07
-            widest = max(widest, x)
-        y += 1.5 * line
+                x += drawn.get_window_extent().width / sheet.figure.dpi + 0.07
+        y -= 1.5 * line
     axes.set_title(title_of(learned), loc="left", **pen(9.5, fontweight="bold"))
-    axes.set_xlim(0, widest)
-    axes.set_position((1 / 12, 1 / (height + 2), widest / 12, height / (height + 2)))
-    return save(fit(figure), path)
+    return sheet.save(path)

@@ -1,7 +1,6 @@
 """A direction between two kinds of examples, and a walk along it: what is near, and what a model then generates."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from regard.data.sets.collection import Examples
 from regard.inside.capture.states import behind, blocks_of, moved, read_example
@@ -83,12 +83,10 @@ def walk(
     return stops
 
 
-@contextmanager
-def steered(prepared: Prepared, layer: int, by: Float[Tensor, "D"]) -> Iterator[None]:
+def steered(prepared: Prepared, layer: int, by: Float[Tensor, "D"]) -> RemovableHandle:
     """Context manager: add a vector to the outputs of one of a model's blocks."""
     like = next(prepared.model.parameters())
-    with behind(blocks_of(prepared), layer, lambda output: moved(output, by.to(like))):
-        yield
+    return behind(blocks_of(prepared), layer, lambda output: moved(output, by.to(like)))
 
 
 def write(prepared: Prepared) -> str:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +13,8 @@ from torch import Tensor
 
 from regard.data.sets.collection import Examples
 from regard.inside.capture.states import example_vectors, layer_or_own
-from regard.inside.draw.canvas import INK, SOFT, chart, check_suffix, colors, families, fit, new_figure, pen, save, tidy
+from regard.inside.draw.canvas import FAINT, INK, LINES, SOFT, Figure, Sheet, Target, pen, write_legend
 from regard.inside.latent.directions import REACH, STOPS, Direction
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 NEIGHBOURS = 10
 MOST_NAMED = 24
@@ -138,19 +135,18 @@ def render_space(data: Mapping[str, Any]) -> str:
 
 def draw_space(
     space_map: Map,
-    path: str | Path | None = None,
+    path: Target = None,
     along: Direction | None = None,
     begin: Float[Tensor, "D"] | None = None,
     reach: float = REACH,
-) -> "matplotlib.figure.Figure":
+) -> Figure:
     """Draw examples as points, a colour and sign for each label; on axes of PCA also an arrow `along` a direction and
     the stops of a walk from `begin`."""
-    check_suffix(path)
     points, labels = space_map.points, space_map.space.examples.labels
-    figure = new_figure(9, 7)
+    sheet = Sheet()
     names = [f"axis {i}: {100 * share:.1f} % of the variance" for i, share in enumerate(space_map.explained, 1)]
     axis_names = dict(zip(("xlabel", "ylabel"), names, strict=False))
-    axes = chart(figure, 1, 1, 5, 5, title=f"{len(points):,} examples, {space_map.space.made_of}", **axis_names)
+    axes = sheet.chart(0, 0, 5, 5, title=f"{len(points):,} examples, {space_map.space.made_of}", **axis_names)
     axes.set_aspect("equal", adjustable="datalim")
     size = float(np.clip(4000 / len(points), 6, 26))
     for name, places, color, sign in groups(labels, len(points)):
@@ -168,14 +164,11 @@ def draw_space(
                 style = pen(8, fontweight="bold", bbox=back)
                 axes.annotate(f"{reach * stop:+g}", where, (4, 5), textcoords="offset points", **style)
     axes.margins(0.04)
-    axes.grid(axis="x", color=axes.get_ygridlines()[0].get_color(), linewidth=0.6)
-    tidy(axes)
+    axes.grid(axis="x", color=FAINT, linewidth=0.6)
     if labels:
-        axes.legend(
-            loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, borderaxespad=0, handletextpad=0.3,
-            prop={"family": list(families()), "size": 8.5}, labelcolor=INK, markerscale=min(3, (26 / size) ** 0.5),
-        )  # fmt: skip
-    return save(fit(figure), path)
+        beside = dict(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, handletextpad=0.3)
+        write_legend(axes, 8.5, markerscale=min(3, (26 / size) ** 0.5), **beside)
+    return sheet.save(path)
 
 
 def groups(labels: Sequence[str], count: int) -> Iterator[tuple[str, list[int], str, str]]:
@@ -184,6 +177,6 @@ def groups(labels: Sequence[str], count: int) -> Iterator[tuple[str, list[int], 
     order = sorted(named, key=lambda name: (len(name), name)) if all(name.isdecimal() for name in named) else named
     rest = [i for i in range(count) if not labels or labels[i] not in order]
     if rest:
-        yield "others", rest, colors(1)[0] if not labels else SOFT, "o"
-    for i, (name, color) in enumerate(zip(order, colors(len(order)), strict=True)):
+        yield "others", rest, SOFT if labels else LINES[0], "o"
+    for i, (name, color) in enumerate(zip(order, cycle(LINES), strict=False)):
         yield name, [j for j in range(count) if labels[j] == name], color, SIGNS[i // 8]

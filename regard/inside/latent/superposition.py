@@ -1,16 +1,11 @@
 """Superposition in a toy (Elhage et al., 2022): more features than dimensions, if they are rarely active at once."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.inside.draw.canvas import INK, SOFT, Target, chart, fit, new_figure, pen, place, save, shades, tidy
+from regard.inside.draw.canvas import INK, Figure, Sheet, Target, pen, shades
 from regard.inside.draw.figures import FIGURES
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 
 STEPS, BATCH, RATE = 2000, 512, 1e-2
 TRIES = 4
@@ -66,36 +61,25 @@ def draw_superposition(
     shares: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03),
     importance: float = 0.9,
     seed: int = 0,
-) -> "matplotlib.figure.Figure":
+) -> Figure:
     """Features squeezed through fewer dimensions, ReLU(WᵀWx + b): the rarer they are, the more of them fit."""
     weights, _ = squeeze(features, dims, shares, importance=importance, seed=seed)
-    side, step = 1.9, 2.45
-    flat = dims == 2
-    figure = new_figure(2 + step * len(shares), 7)
-    hues = shades(features)
+    side, step, hues, sheet = 1.9, 2.45, shades(features), Sheet()
     for i, (share, weight) in enumerate(zip(shares, weights, strict=True)):
-        left, bottom = 1 + i * step, 1.0
-        lengths = weight.norm(dim=0)
-        bars = chart(figure, left, bottom, side, 0.9, xlabel="feature, important first")
-        bars.bar(range(1, features + 1), lengths.tolist(), color=hues, width=0.7)
+        left, names = i * step, ("length", "WᵀW", "columns of W") if i == 0 else ("", "", "")
+        bars = sheet.chart(left, 0, side, 0.9, xlabel="feature, important first", ylabel=names[0])
+        bars.bar(range(1, features + 1), weight.norm(dim=0).tolist(), color=hues, width=0.7)
         bars.set(ylim=(0, 1.25), yticks=(0, 1), xticks=range(1, features + 1, max(1, features // 8)))
-        bars.set_ylabel("length" if i == 0 else "", **pen(8.5, color=SOFT))
-        tidy(bars)
-        bottom += 1.25
-        table = place(figure, left, bottom, side, side)
-        table.imshow((weight.T @ weight).numpy(), cmap="RdBu_r", vmin=-1.2, vmax=1.2)
-        table.set(xticks=[], yticks=[])
-        table.set_ylabel("WᵀW" if i == 0 else "", **pen(8.5, color=SOFT))
-        bottom += side + 0.15
-        top = table
-        if flat:
-            top = place(figure, left, bottom, side, side)
+        top = sheet.place(left, 1.25, side, side, ylabel=names[1])
+        top.imshow((weight.T @ weight).numpy(), cmap="RdBu_r", vmin=-1.2, vmax=1.2)
+        top.set(xticks=[], yticks=[])
+        if dims == 2:
+            top = sheet.place(left, 1.4 + side, side, side, ylabel=names[2])
             top.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), xticks=[], yticks=[])
-            top.set_ylabel("columns of W" if i == 0 else "", **pen(8.5, color=SOFT))
             for (x, y), hue in zip(weight.T.tolist(), hues, strict=True):
                 style = dict(arrowstyle="-|>", color=hue, linewidth=2, mutation_scale=11, shrinkA=0, shrinkB=0)
                 top.annotate("", (x, y), (0, 0), arrowprops=style)
         there = "all features at once" if share == 1 else f"each there {100 * share:g} % of the time"
         top.set_title(f"{there}\n{int(represented(weight))} of {features} in {dims} dimensions", loc="left",
                       **pen(8.5, color=INK))  # fmt: skip
-    return save(fit(figure), path)
+    return sheet.save(path)

@@ -7,7 +7,6 @@ the two apart; `compare_word` says by how much after each of them.
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -16,19 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.inside.capture.states import stack_states
-from regard.inside.draw.canvas import (
-    INK,
-    SOFT,
-    chart,
-    check_suffix,
-    colors,
-    fit,
-    name_lines,
-    new_figure,
-    pen,
-    save,
-    tidy,
-)
+from regard.inside.draw.canvas import INK, SOFT, Figure, Sheet, Target, name_lines, pen
 from regard.models import parts
 from regard.tasks.prepared import Prepared
 
@@ -99,24 +86,19 @@ def pair_name(pair: Mapping[str, Any]) -> str:
     return " – ".join(map(str, pair["texts"]))
 
 
-def draw_word(data: Mapping[str, Any], path: str | Path | None = None) -> Any:
+def draw_word(data: Mapping[str, Any], path: Target = None) -> Figure:
     """Draw the similarity of the word's vectors in the embedding and behind each block, for each pair of texts."""
-    check_suffix(path)
-    depth = len(data["pairs"][0]["layers"]) - 1
-    figure = new_figure(9, 6)
+    depth, sheet = len(data["pairs"][0]["layers"]) - 1, Sheet()
     title = f"“{data['word']}”: similarity of its vectors"
-    axes = chart(figure, 1, 2, max(4.0, 0.42 * (depth + 2)), 3, title=title, xlabel="block", ylabel="cosine")
-    ends = []
-    for color, pair in zip(colors(len(data["pairs"])), data["pairs"], strict=True):
+    axes = sheet.chart(0, 0, max(4.0, 0.42 * (depth + 2)), 3, title=title, xlabel="block", ylabel="cosine")
+    for pair in data["pairs"]:
         heights = [pair["static"], *pair["layers"]]
-        axes.plot(range(len(heights)), heights, color=color, linewidth=1.8, marker="o", markersize=4)
-        ends.append((len(heights) - 1, heights[-1], pair_name(pair), color))
+        axes.plot(range(len(heights)), heights, linewidth=1.8, marker="o", markersize=4, label=pair_name(pair))
     axes.set_xticks(range(depth + 2), ["static", "input", *map(str, range(1, depth + 1))])
     axes.margins(x=0.03)
-    tidy(axes)
-    name_lines(axes, ends)
+    name_lines(axes)
     for row, text in enumerate(data["texts"]):
         for x, part, color in ((0, str(row + 1), SOFT), (14, shorten(text, 100, placeholder=" …"), INK)):
             axes.annotate(part, (0, 0), (x, -40 - 13 * row), xycoords="axes fraction", textcoords="offset points",
                           va="top", annotation_clip=False, **pen(8.5, color=color))  # fmt: skip
-    return save(fit(figure), path)
+    return sheet.save(path)

@@ -1,7 +1,7 @@
 """The parts of each token's vector before the first block: its embedding or patch, its position, and their sum."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -40,19 +40,14 @@ def embedded(model: nn.Module, pixels: Tensor | None = None) -> Iterator[Strips]
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
         strips.known.append((args[0][0].tolist(), *parts_of(module, args[0][:1], kwargs.get("types"), output[:1])))
 
-    handles = [
-        module.register_forward_hook(after, with_kwargs=True)
-        for module in model.modules()
-        if isinstance(module, Embedding)
-    ]
     stack = next(iter(parts.stacks(parts.image_tower(model)).values()), None)
-    if stack is not None and pixels is not None:
-        handles.append(stack.register_forward_pre_hook(partial(patches_enter, model, pixels[:1], strips)))
-    try:
+    with ExitStack() as hooks:
+        for module in model.modules():
+            if isinstance(module, Embedding):
+                hooks.enter_context(module.register_forward_hook(after, with_kwargs=True))
+        if stack is not None and pixels is not None:
+            hooks.enter_context(stack.register_forward_pre_hook(partial(patches_enter, model, pixels[:1], strips)))
         yield strips
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def patches_enter(model: Any, pixels: Tensor, strips: Strips, stack: Any, args: tuple[Any, ...]) -> None:

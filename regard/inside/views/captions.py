@@ -1,7 +1,6 @@
 """The cells of an image that each word of its caption attended to, and how much of that lay on the named object."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,12 @@ import torch
 from regard.data.generated.scenes import COLOURS, SHAPES, Scene
 from regard.data.readers.image_files import read_image
 from regard.data.sets.batches import pad
+from regard.inside.capture.image import image_cells
 from regard.inside.capture.weights import cross_attention
-from regard.inside.draw.canvas import check_suffix
+from regard.inside.draw.canvas import Figure, Target, check_suffix
 from regard.inside.draw.overlays import as_rgb, grid_of_images, overlay
 from regard.inside.views.base import Shown, View, register_view
-from regard.inside.views.image import render_size, strongest
+from regard.inside.views.image import header, lines_of, render_size, strongest
 from regard.models import parts
 from regard.tasks.prepared import Prepared
 
@@ -81,35 +81,29 @@ def gains(words: Sequence[str], maps: np.ndarray, scene: Scene, side: int) -> li
 
 def show_words(prepared: Prepared) -> Shown:
     """Show the caption of an image, and the cells that each of its words attended to."""
-    cells, image, generation = prepared.sequences[0].grid, prepared.image, prepared.generation
-    assert cells is not None and image is not None and generation is not None
+    (image, cells), generation = image_cells(prepared), prepared.generation
+    assert generation is not None
     ids = prepared.request["target"]
     weights = cross_attention(prepared.model, prepared.inputs)[0].numpy()
     words, groups = words_of(prepared.names(ids))
     maps = np.array([weights[group].mean(0).reshape(cells.grid) for group in groups]).reshape(-1, *cells.grid)
     caption = generation.decode(list(ids)).strip()
-    data = {
-        "size": list(image.shape[:2]), "patches": list(cells.grid), "patch": cells.cell, "caption": caption,
-        "words": [{"word": word} | strongest(one) for word, one in zip(words, maps, strict=True)],
-    }  # fmt: skip
+    rows = [{"word": word} | strongest(one) for word, one in zip(words, maps, strict=True)]
+    data = header(prepared) | {"caption": caption, "words": rows}
 
-    def draw(path: str | Path | None) -> Any:
-        check_suffix(path)
+    def draw(path: Target) -> Figure:
         original = read_image(prepared.original).convert("RGB")
         original.thumbnail((LARGEST, LARGEST))
         shown = np.asarray(original)
         top = float(maps.max()) if len(maps) else None
         cell = (cells.cell * shown.shape[0] / image.shape[0], cells.cell * shown.shape[1] / image.shape[1])
         drawn = [as_rgb(shown), *(overlay(shown, one, top=top, cell=cell, smooth=True) for one in maps)]
-        labels, rows = ["", *words], range(0, len(drawn), ROW)
-        return grid_of_images(
-            [drawn[i : i + ROW] for i in rows], [labels[i : i + ROW] for i in rows], path, title=caption, top=top
-        )
+        return grid_of_images(lines_of(drawn, ROW), lines_of(["", *words], ROW), path, title=caption, top=top)
 
     return data, draw
 
 
-def draw_words(task: Any, image: Any, path: str | Path | None = None, caption: Any = None) -> Any:
+def draw_words(task: Any, image: Any, path: Target = None, caption: Any = None) -> Figure:
     """Draw an image and, for each word of its caption, where the model attended to when it wrote it."""
     check_suffix(path)
     return show_words(task.read(image, target=None if caption is None else caption.ids))[1](path)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.inside.capture.ablation import without
+from regard.inside.capture.image import image_cells
 from regard.inside.capture.weights import matching
 from regard.inside.draw.matrices import short_names
 from regard.inside.draw.tables import Table, draw_on_image, draw_tables
@@ -80,10 +81,8 @@ def show_tokens(prepared: Prepared, view: str) -> Shown:
 
 def on_image(prepared: Prepared, maps: dict[str, Tensor], title: str) -> Callable[[Any], Any]:
     """A function that draws maps of tokens' weights on their image; the prefix is left out."""
-    sequence, pixels, grid = prepared.sequences[0], prepared.image, prepared.sequences[0].grid
-    assert pixels is not None and grid is not None
-    cells = {name: one[sequence.prefix :] for name, one in maps.items()}
-    return lambda path: draw_on_image(pixels, grid, cells, path, title)
+    cells = {name: one[prepared.sequences[0].prefix :] for name, one in maps.items()}
+    return lambda path: draw_on_image(*image_cells(prepared), cells, path, title)
 
 
 def show_ablation(prepared: Prepared) -> Shown:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from regard.inside.capture.image import (
     ImageLayer,
     ImageWeights,
     QueryObject,
+    image_cells,
     image_layers,
     image_weights,
     query_objects,
 )
 from regard.inside.capture.weights import matching
 from regard.inside.draw.boxes import draw_boxes
-from regard.inside.draw.canvas import LINES, check_suffix
+from regard.inside.draw.canvas import LINES, Figure, Target
 from regard.inside.draw.overlays import as_rgb, borders, framed, grid_of_images, overlay
 from regard.inside.views.base import Shown, View, register_view
 from regard.nn.grids import PatchGrid
@@ -37,9 +38,8 @@ def show_heads(
 ) -> Shown:
     """Show the attention of each head from a patch, or for the whole image."""
     weights = image_weights(prepared, layers=layer, head=head)
-    data: dict[str, Any] = header(weights) | {"query": list(patch) if patch is not None else query_name(weights, None)}
-    data["layers"] = [layer_data(one) | {"heads": head_data(weights, one, patch)} for one in weights.layers]
-    data |= best_label(prepared)
+    layers = [layer_data(one) | {"heads": head_data(weights, one, patch)} for one in weights.layers]
+    data = header(prepared) | query_data(weights, patch) | {"layers": layers} | best_label(prepared)
     return data, lambda path: draw_heads(weights, path, patch, label_of(data))
 
 
@@ -48,40 +48,36 @@ def show_rollout(prepared: Prepared, *, layer: int | None = None, patch: At | No
     names = image_layers(prepared)
     last = len(names) - 1 if layer is None else names.index(matching(layer, names)[0])
     weights = image_weights(prepared, layers=range(last + 1))
-    data: dict[str, Any] = header(weights) | {"query": list(patch) if patch is not None else query_name(weights, None)}
-    data |= {"layers": len(weights.layers)} | strongest(weights.rollout(patch)) | best_label(prepared)
+    data = header(prepared) | query_data(weights, patch) | {"layers": len(weights.layers)}
+    data |= strongest(weights.rollout(patch)) | best_label(prepared)
     return data, lambda path: draw_rollout(weights, path, patch, label_of(data))
 
 
 def show_windows(prepared: Prepared, *, layer: int | None = None) -> Shown:
     """Show the windows that each layer's attention is limited to."""
     weights = image_weights(prepared, layers=layer)
-    data = header(weights) | {"layers": [layer_data(one) for one in weights.layers]} | best_label(prepared)
+    data = header(prepared) | {"layers": [layer_data(one) for one in weights.layers]} | best_label(prepared)
     return data, lambda path: draw_windows(weights, path)
 
 
 def show_queries(prepared: Prepared, *, layer: int = -1, head: int | None = None) -> Shown:
     """Show the objects that a detector's queries found, and the attention of each query."""
-    objects, cells, pixels = query_objects(prepared, layer=layer, head=head), prepared.sequences[0].grid, prepared.image
-    assert cells is not None and pixels is not None
-    rows = [object_data(one) | strongest(one.weights) for one in objects]
-    data = header(ImageWeights(pixels, cells, [])) | {"objects": rows}
-    return data, lambda path: draw_queries(pixels, cells, objects, path)
+    objects = query_objects(prepared, layer=layer, head=head)
+    data = header(prepared) | {"objects": [object_data(one) | strongest(one.weights) for one in objects]}
+    return data, lambda path: draw_queries(*image_cells(prepared), objects, path)
 
 
 def show_boxes(prepared: Prepared) -> Shown:
     """Show the objects that a detector found, as boxes on the image."""
-    objects, cells, pixels = query_objects(prepared), prepared.sequences[0].grid, prepared.image
-    assert cells is not None and pixels is not None
-    data = header(ImageWeights(pixels, cells, [])) | {"objects": [object_data(one) for one in objects]}
-    image = Image.fromarray(pixels.squeeze())
+    objects, image = query_objects(prepared), Image.fromarray(image_cells(prepared)[0].squeeze())
+    data = header(prepared) | {"objects": [object_data(one) for one in objects]}
     return data, lambda path: draw_boxes(image, objects, prepared.labels, path)
 
 
-def header(weights: ImageWeights) -> dict[str, Any]:
+def header(prepared: Prepared) -> dict[str, Any]:
     """The size of an image and of its patches."""
-    return {"size": list(weights.pixels.shape[:2]), "patches": list(weights.patches.grid),
-            "patch": weights.patches.cell}  # fmt: skip
+    pixels, cells = image_cells(prepared)
+    return {"size": list(pixels.shape[:2]), "patches": list(cells.grid), "patch": cells.cell}
 
 
 def best_label(prepared: Prepared) -> dict[str, Any]:
@@ -105,6 +101,11 @@ def query_name(weights: ImageWeights, patch: At | None) -> str:
         return f"patch {patch[0]},{patch[1]}"
     first = weights.layers[0]
     return "all cells together" if not first.prefix else "the last pixel" if first.reader else "the class token"
+
+
+def query_data(weights: ImageWeights, patch: At | None) -> dict[str, Any]:
+    """The row and column of the patch whose weights are shown, or the name of another query."""
+    return {"query": query_name(weights, None) if patch is None else list(patch)}
 
 
 def layer_data(layer: ImageLayer) -> dict[str, Any]:
@@ -207,36 +208,32 @@ def shaded(weights: list[list[float]]) -> list[str]:
     return ["".join(2 * SHADES[math.ceil(4 * max(0.0, one) / top - 1e-9)] for one in row) for row in weights]
 
 
-def draw_rollout(weights: ImageWeights, path: str | Path | None, patch: At | None, label: str) -> Any:
+def draw_rollout(weights: ImageWeights, path: Target, patch: At | None, label: str) -> Figure:
     """Draw an image, and beside it the rollout over it; `label` stands over the image itself."""
     rollout, count = weights.rollout(patch), len(weights.layers)
-    shown = marked(weights, overlay(weights.pixels, rollout, cell=both(weights.patches)), patch)
+    shown = marked(weights, overlay(weights.pixels, rollout, cell=weights.patches.cell), patch)
     lead = (marked(weights, as_rgb(weights.pixels), patch), label or "the image")
     title = f"Attention rollout through {f'{count} layers' if count > 1 else 'one layer'}"
-    top = float(rollout.max())
-    return grid_of_images(
-        [[shown]], [[f"from {query_name(weights, patch)}"]], path, lead=lead, side=2.8, top=top, title=title
-    )
+    labels, top = [[f"from {query_name(weights, patch)}"]], float(rollout.max())
+    return grid_of_images([[shown]], labels, path, lead=lead, side=2.8, top=top, title=title)
 
 
-def draw_heads(weights: ImageWeights, path: str | Path | None, patch: At | None, label: str) -> Any:
+def draw_heads(weights: ImageWeights, path: Target, patch: At | None, label: str) -> Figure:
     """Draw an image, and each head of each layer over it as small multiples; `label` stands over the image itself."""
     lead = (marked(weights, as_rgb(weights.pixels), patch), label or "the image")
     title = title_of(query_name(weights, patch)).capitalize()
-    rows = [[draw_head(weights, layer, one, patch) for one in weights.maps(layer, patch)] for layer in weights.layers]
-    tops = [[float(one.max()) for one in weights.maps(layer, patch)] for layer in weights.layers]
-    labels = [
-        [f"head {head} ≤ {top:.2g}" for head, top in zip(layer.heads, row, strict=True)]
-        for layer, row in zip(weights.layers, tops, strict=True)
-    ]
-    names = names_of(weights.layers)
+    rows, labels, names = [], [], names_of(weights.layers)
+    for layer in weights.layers:
+        maps = weights.maps(layer, patch)
+        rows.append([draw_head(weights, layer, one, patch) for one in maps])
+        labels.append([f"head {head} ≤ {one.max():.2g}" for head, one in zip(layer.heads, maps, strict=True)])
     if len(rows) == 1:
         across = len(rows[0]) if len(rows[0]) <= 6 else 4
         rows, labels = lines_of(rows[0], across), lines_of(labels[0], across)
     columns = max(map(len, rows))
     if columns == len(rows) == 1:  # alone, it has room for a scale
         labels = [[f"{names[0]}, head {weights.layers[0].heads[0]}".replace("\n", ", ")]]
-        return grid_of_images(rows, labels, path, lead=lead, side=2.8, top=tops[0][0], title=title)
+        return grid_of_images(rows, labels, path, lead=lead, side=2.8, top=float(maps.max()), title=title)
     side = min(1.8, max(0.95, 12 / columns))
     return grid_of_images(rows, labels, path, names=names, lead=lead, title=title, side=side)
 
@@ -259,15 +256,14 @@ def names_of(layers: Sequence[ImageLayer]) -> list[str]:
 
 def draw_head(weights: ImageWeights, layer: ImageLayer, own: np.ndarray, patch: At | None) -> np.ndarray:
     """The overlay of one head's `own` weights, its windows as lines, the patch of the query in a frame."""
-    shown = overlay(weights.pixels, own, cell=both(layer.keys))
+    shown = overlay(weights.pixels, own, cell=layer.keys.cell)
     if layer.windows is not None and max(layer.windows.counts) > 1:
         shown = bordered(weights, shown, window_numbers(layer), layer.keys, WINDOW)
     return marked(weights, shown, patch)
 
 
-def draw_windows(weights: ImageWeights, path: str | Path | None) -> Any:
+def draw_windows(weights: ImageWeights, path: Target) -> Figure:
     """Draw the windows of each layer, four in a row; layers that cut the image alike share a panel."""
-    check_suffix(path)
     cuts: dict[Any, list[ImageLayer]] = {}
     for layer in weights.layers:
         cuts.setdefault(layer.windows, []).append(layer)
@@ -293,18 +289,16 @@ def window_numbers(layer: ImageLayer) -> np.ndarray:
     return 4 * numbers.unflatten(0, cut.grid).numpy() + 2 * low[:, None] + right
 
 
-def draw_queries(pixels: np.ndarray, cells: PatchGrid, objects: Sequence[QueryObject], path: str | Path | None) -> Any:
+def draw_queries(pixels: np.ndarray, cells: PatchGrid, objects: Sequence[QueryObject], path: Target) -> Figure:
     """Draw an image with the boxes of all objects, and for each of them what its query attended to."""
-    check_suffix(path)
-    inks = [tuple(bytes.fromhex(LINES[i % len(LINES)][1:])) for i in range(len(objects))]
     whole, panels = as_rgb(pixels), []
-    for one, ink in zip(objects, inks, strict=True):
-        box = one.box
-        whole = framed(whole, pixels.shape[:2], box, ink)
-        panels.append(framed(overlay(pixels, one.weights, cell=both(cells)), pixels.shape[:2], box, ink))
-    labels = [f"{one.label} {one.score:.2f}" for one in objects]
+    for one, ink in zip(objects, cycle(LINES), strict=False):
+        frame = pixels.shape[:2], one.box, tuple(bytes.fromhex(ink[1:]))
+        whole = framed(whole, *frame)
+        panels.append(framed(overlay(pixels, one.weights, cell=cells.cell), *frame))
     if not objects:
         return grid_of_images([[whole]], [["nothing was found"]], path, side=2.2)
+    labels = [f"{one.label} {one.score:.2f}" for one in objects]
     title, lead = "What each query attends to for its box", (whole, "what was found")
     return grid_of_images(lines_of(panels, 4), lines_of(labels, 4), path, lead=lead, side=2.2, title=title)
 
@@ -324,12 +318,7 @@ def bordered(
 ) -> np.ndarray:  # fmt: skip
     """An image that was drawn larger, with borders around regions of its cells."""
     side = cells.cell * drawn.shape[0] / weights.pixels.shape[0]
-    return borders(drawn, regions, (side, side), colour=colour, width=width)
-
-
-def both(cells: PatchGrid) -> tuple[int, int]:
-    """Return the height and width of a cell in pixels."""
-    return cells.cell, cells.cell
+    return borders(drawn, regions, side, colour=colour, width=width)
 
 
 register_view(View(name="heads", show=show_heads, render=render_heads, options=("layer", "head", "patch")), True)
