@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from regard.hub.checkpoint import load_model, save_generation, save_model
 from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
-from regard.registry import modalities, models
+from regard.registry import modalities, models, recipes
 from regard.runs.recipe import Recipe
+from regard.tasks.base import Task
 from regard.tasks.loading import task_of
 from regard.tokens import Tokenizer
 from regard.train.loop import Fitted, Objective, Stream
@@ -69,8 +70,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     check_free(out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)
-    if type(model) is models[recipe.family]:
-        task_of(out, model)  # a family without a task would be noticed only after the training
+    if type(model) is models[recipe.family]:  # a task that does not fit would be noticed only in or after the training
+        check_task(recipe, task_of(out, model), job.readers)
 
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
@@ -86,6 +87,20 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
             publish=lambda: job.publish(model, out), observer=Watch(model, job.objective, recipe.train), resume=resume,
             quiet=quiet,
         )  # fmt: skip
+
+
+def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> None:
+    """Raise an error if a family that replaces the recipe's own has a task that these data are not for."""
+    kind = getattr(task, "examples", "")
+    fits = isinstance(recipe.data, task.data) and kind in ("", getattr(recipe.data, "task", kind))
+    if task.data and set(task.inputs) == set(readers) and not fits:
+        refuse(recipe, f"is built for the task {task.name}")
+
+
+def refuse(recipe: Recipe, reason: str) -> None:
+    """Raise an error for a family that replaces the recipe's own, but does not fit."""
+    if recipe.family != (own := recipes[recipe.name]({}).family):
+        raise ValueError(f"{recipe.family} is no model for the data of {recipe.name}: it {reason}; use {own}")
 
 
 def announce(job: Job, recipe: Recipe, model: Any, line: Line) -> None:
@@ -161,6 +176,8 @@ def get_tokenizer(
 
 def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:
     """The recipe with the model's vocabulary, and other fields, set for this tokenizer."""
+    if missing := changes.keys() - {field.name for field in fields(recipe.model)}:
+        refuse(recipe, f"has no {' and '.join(sorted(missing))}")
     return replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer), **changes))
 
 

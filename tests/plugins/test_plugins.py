@@ -133,6 +133,23 @@ def test_a_verb_that_it_does_not_have_is_one_line(journey):
     assert code == 2 and out == "" and err.count("\n") == 1 and "it does not translate" in err
 
 
+@pytest.mark.parametrize(
+    ("plugin", "recipe", "family", "reason"),
+    [
+        ("convencoder", "tag", "convencoder", "it is built for the task classify; use bert"),
+        ("convencoder", "bert", "convencoder", "it has no pooler and task; use bert"),
+        ("estimate", "estimate", "bert", "it is built for the task fill; use estimator"),
+    ],
+)
+def test_a_family_of_another_task_is_one_line(tmp_path, plugin, recipe, family, reason):
+    words = ["--plugin", plugin, "train", recipe, "--model", family, "--out", "run", *STEPS]
+    done = subprocess.run(
+        [sys.executable, "-m", "regard", *words], capture_output=True, text=True, cwd=tmp_path, env=environment()
+    )
+    assert done.returncode == 2 and not (tmp_path / "run").exists()
+    assert f"{family} is no model for the data of {recipe}: {reason}" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_the_server_has_a_route_for_it(journey):
     import base64
 
