@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
-from typing import NamedTuple
 
-from regard.config import nearest
-from regard.data.generated.phrases import SPLITS
+from regard.data.generated.phrases import SPLITS, check_stream, split_by_hash
 
 # Tests, demonstrations, what was installed later, and the codecs, which all say the same sentence.
 _SKIPPED = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "encodings", "__pycache__"}
@@ -24,15 +22,9 @@ _SKIPPED |= {"site-packages", "dist-packages"}
 _Defined = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class _Document(NamedTuple):
-    split: str
-    pieces: list[str]
-    """The topic, or the docstrings of a file in their order."""
-
-
 def documentation(split: str) -> str:
     """The text of a split: about 90 % of all documents train, 5 % valid, 5 % test."""
-    _check(split)
+    check_stream(split)
     return "\n\n\n".join("\n\n".join(pieces) for where, pieces in _documents() if where == split) + "\n"
 
 
@@ -45,7 +37,7 @@ def documentation_hash() -> str:
 @cache
 def summaries(split: str) -> list[tuple[str, str]]:
     """(the body of a docstring in one line, its first line): prose of useful lengths; no first line comes twice."""
-    _check(split)
+    check_stream(split)
     pairs: dict[str, tuple[str, str, str]] = {}
     for where, pieces in _documents():
         for piece in pieces:
@@ -71,22 +63,16 @@ def _is_prose(body: str) -> bool:
     )
 
 
-def _check(split: str) -> None:
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
-
-
 @cache
-def _documents() -> list[_Document]:
-    """Every document with the docstrings that occur in no earlier one."""
+def _documents() -> list[tuple[str, list[str]]]:
+    """Every document: its split, and its topic or those docstrings of a file that occur in no earlier one."""
     seen: set[str] = set()
     documents = []
     for name, pieces in (*_topics(), *_files(Path(sysconfig.get_paths()["stdlib"]))):
         fresh = [piece for piece in dict.fromkeys(pieces) if piece not in seen]
         seen.update(fresh)
         if fresh:
-            percent = int.from_bytes(hashlib.blake2b(f"python {name}".encode(), digest_size=8).digest(), "big") % 100
-            documents.append(_Document("train" if percent < 90 else "valid" if percent < 95 else "test", fresh))
+            documents.append((split_by_hash(f"python {name}", 90), fresh))
     if len(documents) < 100:
         raise ValueError("this Python comes without the sources of its standard library; give a text of your own")
     return documents

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Any
 
-from regard.config import nearest
 from regard.data.generated.events import EVENTS, PLAIN, THINGS, Event
-from regard.data.generated.phrases import SPLITS, Sampler
+from regard.data.generated.phrases import Sampler, check_stream
 from regard.data.generated.values import LABEL_OF, PREFIXES, sample_value, write_value
 from regard.data.readers.examples import Entity, Question, Similar, Tagged
 
@@ -36,10 +35,7 @@ def paraphrases(split: str, count: int, start: int = 0, *, seed: int = 0) -> lis
 
 
 def _stream(make: Callable[..., Any], name: str, split: str, count: int, start: int, seed: int) -> list[Any]:
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
-    if count < 0 or start < 0:
-        raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
+    check_stream(split, count, start)
     return [make(_Story(split, Sampler(f"{name} {split} {seed} {index}"))) for index in range(start, start + count)]
 
 

@@ -4,7 +4,6 @@ A name belongs to one split, whatever the text around it, and what several langu
 A text is a few names of one language, because a single one is often good in two: "penguin", "colón".
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -12,24 +11,10 @@ from functools import cache, lru_cache
 from babel import Locale
 from babel.units import get_unit_name
 
-from regard.config import nearest
-from regard.data.generated.phrases import SPLITS
+from regard.data.generated.phrases import SPLITS, check_stream, hashed, split_by_hash
 
-LANGUAGES = {
-    "ar": "Arabic",
-    "de": "German",
-    "en": "English",
-    "es": "Spanish",
-    "fa": "Persian",
-    "fr": "French",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "pt": "Portuguese",
-    "ru": "Russian",
-    "tr": "Turkish",
-    "zh": "Chinese",
-}
+LANGUAGES = {code: Locale("en").languages[code] for code in "ar de en es fa fr it ja ko pt ru tr zh".split()}
+"""The English name of each language, by its code."""
 # One name for a waving hand, not six; and a flag's name says its country's.
 _LEFT_OUT = {chr(code) for code in (*range(0x1F3FB, 0x1F400), *range(0x1F1E6, 0x1F200))}
 
@@ -39,8 +24,7 @@ def languages(split: str, *, seed: int = 0, names: int = 3) -> list[tuple[str, s
 
     Another seed joins other names to texts, in another order, so that each epoch can have a seed of its own.
     """
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
+    check_stream(split)
     if names < 1:
         raise ValueError(f"names={names}: a text has at least 1 name")
     return list(_texts(split, seed, names))
@@ -52,9 +36,9 @@ def _texts(split: str, seed: int, names: int) -> tuple[tuple[str, str], ...]:
     count = min(map(len, pools.values())) // names
     texts = []
     for language, pool in pools.items():
-        pool = sorted(pool, key=lambda name: _hash(f"{seed} {name}"))
+        pool = sorted(pool, key=lambda name: hashed(f"{seed} {name}"))
         texts += [(", ".join(pool[i * names : (i + 1) * names]), language) for i in range(count)]
-    return tuple(sorted(texts, key=lambda text: _hash(f"{seed} {text}")))
+    return tuple(sorted(texts, key=lambda text: hashed(f"{seed} {text}")))
 
 
 @cache
@@ -66,9 +50,7 @@ def _names() -> dict[str, dict[str, list[str]]]:
     for code, names in by_language.items():
         for key, name in names.items():
             if languages_of[key] == 1:
-                percent = _hash(key) % 100
-                split = "train" if percent < 80 else "valid" if percent < 90 else "test"
-                pools[split][code].append(name)
+                pools[split_by_hash(key, 80)][code].append(name)
     return pools
 
 
@@ -90,7 +72,3 @@ def _all_names(code: str) -> Iterator[str]:
     for name in names:
         if isinstance(name, str) and sum(letter.isalpha() for letter in name) > 1:
             yield " ".join(name.split())
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

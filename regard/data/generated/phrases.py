@@ -35,8 +35,8 @@ SHOWCASE: tuple[str, ...] = (
 Pair = tuple[str, str]
 Duration = tuple[tuple[int, str], ...]
 
-_ENGLISH, _GERMAN = Locale.parse("en"), Locale.parse("de")
-_PLAIN_SPACES = {0xA0: " ", 0x202F: " "}
+ENGLISH, _GERMAN = Locale.parse("en"), Locale.parse("de")
+PLAIN_SPACES = {0xA0: " ", 0x202F: " "}
 _FIRST_DAY, _END = date(1900, 1, 1).toordinal(), date(2100, 1, 1).toordinal()
 _PERIODS = {"year": 0, "month": 11, "week": 4, "day": 6, "hour": 23, "minute": 59, "second": 59}
 # Units whose CLDR names are right for 1, too: its short German mile is "1 Meilen".
@@ -45,6 +45,25 @@ _UNITS = (
     *("speed-kilometer-per-hour", "temperature-celsius", "energy-kilowatt-hour", "concentr-percent"),
 )
 _FEMININE = "mass-tonne energy-kilowatt-hour duration-week duration-hour duration-minute duration-second".split()
+
+
+def check_stream(split: str, count: int = 0, start: int = 0) -> None:
+    """Raise an error for an unknown split, or for items before the first."""
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
+    if count < 0 or start < 0:
+        raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
+
+
+def hashed(text: str) -> int:
+    """A number from a text, the same in every process and on every version of Python."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def split_by_hash(key: str, percent: int) -> str:
+    """The split of a key: so many percent of all keys train, half of the others valid, half test."""
+    place = hashed(key) % 100
+    return SPLITS[(place >= percent) + (place >= (100 + percent) // 2)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +118,7 @@ class Sampler:
 # From here on, values in words: (English, German), or None where a style does not fit the value.
 @lru_cache(maxsize=1 << 17)
 def _babel(formatter: Callable[..., str], *args: Hashable) -> Pair:
-    english, german = (formatter(*args, locale=locale).translate(_PLAIN_SPACES) for locale in (_ENGLISH, _GERMAN))
+    english, german = (formatter(*args, locale=locale).translate(PLAIN_SPACES) for locale in (ENGLISH, _GERMAN))
     return english, german
 
 
@@ -110,7 +129,7 @@ def _words(n: int, to: str = "cardinal") -> Pair:
 
 def _join(parts: list[Pair]) -> Pair:
     english, german = zip(*parts, strict=True)
-    return format_list(english, locale=_ENGLISH), format_list(german, locale=_GERMAN)
+    return format_list(english, locale=ENGLISH), format_list(german, locale=_GERMAN)
 
 
 def _counted(n: int, noun: Pair, feminine: bool = False) -> Pair:
@@ -147,7 +166,7 @@ def _date(style: str, day: date) -> Pair | None:
     if style != "words":
         return _babel(format_date, day, style)
     english, german = _words(day.day, "ordinal")
-    months = [get_month_names("wide", locale=locale)[day.month] for locale in (_ENGLISH, _GERMAN)]
+    months = [get_month_names("wide", locale=locale)[day.month] for locale in (ENGLISH, _GERMAN)]
     return f"the {english} of {months[0]} {day.year}", f"der {german} {months[1]} {day.year}"
 
 
@@ -156,7 +175,7 @@ def _time(style: str, at: time) -> Pair | None:
     if style == "hour" and at.minute:
         return None
     english, german = ("h a", "H 'Uhr'") if style == "hour" else ("short", "HH:mm 'Uhr'")
-    english = format_time(at, english, locale=_ENGLISH).translate(_PLAIN_SPACES)
+    english = format_time(at, english, locale=ENGLISH).translate(PLAIN_SPACES)
     return english, format_time(at, german, locale=_GERMAN)
 
 
@@ -268,8 +287,7 @@ def split_of(kind: str, value: Hashable) -> str:
     if kind not in _KINDS:
         raise ValueError(f"unknown kind {kind!r}; {nearest(kind, KINDS)}")
     key = f"{kind} {value}"
-    percent = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % 100
-    return "train" if percent < 96 or key in _BLOCKS else "valid" if percent < 98 else "test"
+    return "train" if key in _BLOCKS else split_by_hash(key, 96)
 
 
 def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
@@ -294,8 +312,5 @@ def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:
 
 def phrases(split: str, count: int, *, seed: int = 0, start: int = 0) -> list[Phrase]:
     """Items start … start + count of an endless stream; item i depends only on (split, seed, i)."""
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
-    if count < 0 or start < 0:
-        raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
+    check_stream(split, count, start)
     return [_item(split, seed, index)[1] for index in range(start, start + count)]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from regard.config import nearest
 from regard.data.generated.docs import summaries
 from regard.data.generated.languages import LANGUAGES, languages
-from regard.data.generated.phrases import SPLITS, Sampler, phrases, split_of
+from regard.data.generated.phrases import Sampler, check_stream, phrases, split_of
 from regard.data.generated.values import DAY_STYLES, write_day
 
 PREFIXES = {
@@ -41,10 +41,7 @@ def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapp
     Translations and dates are always new. Languages and summaries are finite: each comes once in a pass, and the
     next pass has another order (and other names together).
     """
-    if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}; {nearest(split, SPLITS)}")
-    if count < 0 or start < 0:
-        raise ValueError(f"count={count} and start={start} must not be negative; the stream begins at 0")
+    check_stream(split, count, start)
     for name, share in shares.items():
         if name not in PREFIXES:
             raise ValueError(f"shares: unknown task {name!r}; {nearest(name, PREFIXES)}")

@@ -4,7 +4,6 @@ A value has a kind and a key; a key belongs to one split in whatever style it is
 trained on.
 """
 
-import hashlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import date
@@ -18,10 +17,8 @@ from babel.numbers import format_currency, format_decimal, get_currency_name, ge
 from babel.units import format_unit
 from num2words import num2words
 
-from regard.data.generated.phrases import Sampler
+from regard.data.generated.phrases import ENGLISH, PLAIN_SPACES, Sampler, split_by_hash
 
-_ENGLISH = Locale.parse("en")
-_PLAIN_SPACES = {0xA0: " ", 0x202F: " "}
 # Written before a value, but no part of it.
 PREFIXES = ("the ", "Dr. ", "Professor ")
 # No name here is also that of a country or a city below.
@@ -76,7 +73,7 @@ def _is_plain(name: str) -> bool:
 _NO_COUNTRY = {"European Union", "Eurozone", "United Nations", "Unknown Region", "Outlying Oceania"}
 _COUNTRIES = tuple(
     _article(name)
-    for code, name in sorted(_ENGLISH.territories.items())
+    for code, name in sorted(ENGLISH.territories.items())
     if len(code) == 2
     and _is_plain(name)
     and name not in _NO_COUNTRY
@@ -88,7 +85,7 @@ def _cities() -> tuple[str, ...]:
     """The cities after which time zones are named."""
     cities = set()
     for zone in get_global("zone_territories"):
-        city = _ENGLISH.time_zones.get(zone, {}).get("city") or zone.rpartition("/")[2].replace("_", " ")
+        city = ENGLISH.time_zones.get(zone, {}).get("city") or zone.rpartition("/")[2].replace("_", " ")
         if "/" in zone and not zone.startswith(("Etc/", "Antarctica/")) and _is_plain(city):
             cities.add(city)
     countries = {name.removeprefix("the ") for name in _COUNTRIES}  # islands give their zone its name, too
@@ -123,7 +120,7 @@ def _sample_measure(kind: str) -> Callable[[Sampler], tuple[str, int]]:
 # From here on, how it is written: None where a style does not fit the value.
 @lru_cache(maxsize=1 << 16)
 def _babel(formatter: Callable[..., str], *args: Hashable) -> str:
-    return formatter(*args, locale=_ENGLISH).translate(_PLAIN_SPACES)
+    return formatter(*args, locale=ENGLISH).translate(PLAIN_SPACES)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -217,9 +214,7 @@ def value_split(kind: str, value: Any) -> str:
     if kind == "person":  # "A. Keller" must not be two people in two splits, nor Keller both Dr. and Professor
         first, *last = value
         value = (*first[: 1 if first in _FIRST and last else 0], *last) or first
-    key = f"{LABEL_OF[kind]} {value}"
-    percent = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % 100
-    return "train" if percent < 80 else "valid" if percent < 90 else "test"
+    return split_by_hash(f"{LABEL_OF[kind]} {value}", 80)
 
 
 def sample_value(kind: str, split: str, rng: Sampler) -> Any:
