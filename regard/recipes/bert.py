@@ -19,10 +19,9 @@ from regard.models import preset
 from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tasks.text_encoder import text_inputs
 from regard.tokens.encoding import MaskedExample, cut_text, mask_texts
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 
@@ -34,11 +33,8 @@ def bert(data: Mapping[str, Any]) -> Recipe:
         family="bert",
         model=preset("bert", "tiny", dropout=0.0, max_len=128, task="pretrain"),
         data=MaskedConfig(vocab_size=2000),
-        train=TrainConfig(
-            steps=600, batch_tokens=2048, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100, smoothing=0.0,
-            eval_every=200, save_every=200,
-        ),
-    )  # fmt: skip
+        train=from_scratch(steps=600, batch_tokens=2048, lr=2e-3, every=200),
+    )
 
 
 @prepare.register

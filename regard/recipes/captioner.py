@@ -22,9 +22,8 @@ from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 64
@@ -44,10 +43,8 @@ def captioner(data: Mapping[str, Any]) -> Recipe:
         widths += (2 * widths[-1],)
     sizes = dict(**image_fields(shape), widths=widths, max_len=max(64, config.max_len))
     model = preset("captioner", "tiny", **sizes, dropout=0.0 if embedded else 0.2)
-    train = TrainConfig(
-        steps=2000, batch_tokens=BATCH * model.grid[0] * model.grid[1], optimizer="muon", lr=3e-3,
-        schedule="trapezoid", warmup=100, smoothing=0.0 if embedded else 0.1, eval_every=250, save_every=250,
-    )  # fmt: skip
+    tokens, smoothing = BATCH * model.grid[0] * model.grid[1], 0.0 if embedded else 0.1
+    train = from_scratch(steps=2000, batch_tokens=tokens, lr=3e-3, smoothing=smoothing, every=250)
     augmented = CaptionsConfig() if embedded else CaptionsConfig(shift=0.05, zoom=0.1, colour=0.1)
     return Recipe(name="captioner", family="captioner", model=model, data=augmented, train=train)
 

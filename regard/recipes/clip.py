@@ -23,9 +23,8 @@ from regard.objectives.contrastive import image_text_contrast
 from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 128
@@ -45,10 +44,7 @@ def clip(data: Mapping[str, Any]) -> Recipe:
     config = override(PairedConfig(), data, under="data.")
     shape = config.shape()
     model = preset("clip", "tiny", **image_fields(shape), **stem(min(shape[:2])), max_len=max(64, config.max_len))
-    train = TrainConfig(
-        steps=1500, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=100,
-        smoothing=0.0, eval_every=250, save_every=250,
-    )  # fmt: skip
+    train = from_scratch(steps=1500, batch_tokens=BATCH * model.tokens, lr=2e-3, every=250)
     augmented = PairedConfig() if config.embedded else PairedConfig(shift=0.05, zoom=0.1, colour=0.1)
     return Recipe(name="clip", family="clip", model=model, data=augmented, train=train)
 

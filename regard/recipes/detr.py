@@ -25,8 +25,7 @@ from regard.nn.patches import sides
 from regard.objectives.matching import matched_boxes
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, prepare
-from regard.runs.recipe import Recipe
-from regard.train.config import TrainConfig
+from regard.runs.recipe import Recipe, from_scratch
 from regard.train.progress import Line
 
 BATCH, LARGE = 32, 256
@@ -41,10 +40,7 @@ def detr(data: Mapping[str, Any]) -> Recipe:
     config = override(BoxesConfig(), data, under="data.")
     base = config.base
     augmented = BoxesConfig(base=base) if config.embedded else BoxesConfig(base=base, crop=0.3, colour=0.2)
-    train = TrainConfig(
-        steps=4000, optimizer="muon", lr=2e-3, schedule="trapezoid", warmup=200, smoothing=0.0, eval_every=500,
-        save_every=500,
-    )  # fmt: skip
+    train = from_scratch(steps=4000, lr=2e-3, warmup=200, every=500)
     if base is not None:
         model = start_config(base)
         model = replace(model, image=config.size or model.image)

@@ -28,7 +28,7 @@ from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tasks.language_model import front_of
 from regard.tasks.text_encoder import text_inputs as read
 from regard.tasks.text_heads import first_tokens
@@ -61,10 +61,7 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
     model, defaults, pace = FROM_SCRATCH[task]
     family = "gpt" if task == "instruct" else "bert"
     config = preset(family, "tiny", dropout=0.0 if data.embedded else 0.1, max_len=256, **model)
-    train = TrainConfig(
-        **dict(batch_tokens=2048, lr=2e-3) | pace, optimizer="muon", schedule="trapezoid", warmup=100, smoothing=0.0,
-        eval_every=200, save_every=200,
-    )  # fmt: skip
+    train = from_scratch(**dict(batch_tokens=2048, lr=2e-3, every=200) | pace)
     return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, **defaults), train=train)
 
 
@@ -99,34 +96,8 @@ def start_config(base: str, task: str) -> tuple[str, Any]:
     return family, replace(model.config, task=HEADS[task], labels=(), pooler=model.config.pooler or task == "classify")
 
 
-@register_recipe("classify")
-def classify(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe for classifying texts."""
-    return task_recipe("classify", data)
-
-
-@register_recipe("tag")
-def tag(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe for tagging entities in texts."""
-    return task_recipe("tag", data)
-
-
-@register_recipe("answer")
-def answer(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe for answering questions by a span of a passage."""
-    return task_recipe("answer", data)
-
-
-@register_recipe("embed")
-def embed(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe for embedding texts, trained on pairs with a similarity."""
-    return task_recipe("embed", data)
-
-
-@register_recipe("instruct")
-def instruct(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe for answering prompts with a language model."""
-    return task_recipe("instruct", data)
+for _task in FROM_SCRATCH:
+    register_recipe(_task)(lambda data, task=_task: task_recipe(task, data))
 
 
 @dataclass(frozen=True, slots=True)

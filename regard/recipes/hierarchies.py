@@ -14,33 +14,11 @@ regard train swin --data.images FOLDER
 regard finetune runs/swin --data.images FOLDER --data.size 96 --tune lora
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from regard.recipes.vit import image_recipe
 from regard.registry import register_recipe
-from regard.runs.recipe import Recipe
 
-
-@register_recipe("swin")
-def swin(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a small Swin Transformer."""
-    return image_recipe("swin", "swin", data)
-
-
-@register_recipe("swinv2")
-def swinv2(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a small Swin Transformer of version 2."""
-    return image_recipe("swinv2", "swin", data, size="tiny-v2")
-
-
-@register_recipe("mvit")
-def mvit(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a small MViT."""
-    return image_recipe("mvit", "mvit", data)
-
-
-@register_recipe("cnn-attention")
-def cnn_attention(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a small CNN with self-attention on its last feature map."""
-    return image_recipe("cnn-attention", "cnn-attention", data)
+SIZES = {"swin": ("swin", "tiny"), "swinv2": ("swin", "tiny-v2"), "mvit": ("mvit", "tiny")}
+SIZES |= {"cnn-attention": ("cnn-attention", "tiny")}
+"""The family and the preset of each recipe."""
+for _name in SIZES:
+    register_recipe(_name)(lambda data, name=_name: image_recipe(name, SIZES[name][0], data, size=SIZES[name][1]))

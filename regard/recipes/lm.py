@@ -18,9 +18,8 @@ from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens.encoding import encode_text
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 MODERN: dict[str, Any] = dict(
@@ -41,11 +40,8 @@ def lm(data: Mapping[str, Any]) -> Recipe:
         family="gpt",
         model=preset("gpt", "tiny", dropout=0.0 if embedded else 0.1, max_len=128, **MODERN),
         data=TextConfig(),
-        train=TrainConfig(
-            steps=2000, batch_tokens=2048, optimizer="muon", lr=6e-3, schedule="trapezoid", warmup=20, smoothing=0.0,
-            eval_every=250, save_every=250,
-        ),
-    )  # fmt: skip
+        train=from_scratch(steps=2000, batch_tokens=2048, lr=6e-3, warmup=20, every=250),
+    )
 
 
 @prepare.register

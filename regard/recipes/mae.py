@@ -25,7 +25,7 @@ from regard.models import fitting, preset
 from regard.objectives.pixels import masked_pixels
 from regard.registry import register_recipe
 from regard.runs.fit import Job, prepare
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
@@ -50,10 +50,7 @@ def sized(family: str, data: Any, **changes: Any) -> Any:
 
 def pretraining(model: Any) -> TrainConfig:
     """The training of an image encoder without labels."""
-    return TrainConfig(
-        steps=2000, batch_tokens=BATCH * model.tokens, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
-        smoothing=0.0, eval_every=500, save_every=500,
-    )  # fmt: skip
+    return from_scratch(steps=2000, batch_tokens=BATCH * model.tokens, lr=3e-3, every=500)
 
 
 def shaped(recipe: Recipe, images: Any) -> Recipe:

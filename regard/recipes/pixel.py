@@ -30,9 +30,8 @@ from regard.objectives.next_token import next_token
 from regard.recipes.lm import MODERN
 from regard.registry import positions, register_recipe
 from regard.runs.fit import Job, prepare, with_steps
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens.pixel_tokenizer import PixelTokenizer
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 TOKENS = 4096
@@ -85,9 +84,8 @@ def pixel(data: Mapping[str, Any]) -> Recipe:
         name="pixel", family="gpt",
         model=preset("gpt", "tiny", **MODERN | sizes | {"position": f"grid:columns={pixels.columns}"}),
         data=PixelsConfig(),
-        train=TrainConfig(
-            steps=800, batch_tokens=max(TOKENS, len(pixels)), optimizer="muon", lr=3e-3, schedule="trapezoid",
-            warmup=50, smoothing=0.0, eval_every=100, save_every=500,
+        train=from_scratch(
+            steps=800, batch_tokens=max(TOKENS, len(pixels)), lr=3e-3, warmup=50, every=100, save_every=500
         ),
     )  # fmt: skip
 

@@ -29,17 +29,13 @@ from regard.objectives.next_token import next_token
 from regard.recipes.translate import pair_epochs
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_text
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 SENTINELS = tuple(f"<extra_id_{i}>" for i in range(32))
-TRAIN = TrainConfig(
-    steps=2500, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=200, smoothing=0.0,
-    eval_every=250, save_every=50, average=2,
-)  # fmt: skip
+TRAIN = from_scratch(steps=2500, batch_tokens=2048, lr=3e-3, warmup=200, every=250, save_every=50, average=2)
 """Training settings: the last weights are kept, since the validation loss of the few summaries soon rises again."""
 
 

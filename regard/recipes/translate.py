@@ -19,10 +19,9 @@ from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
-from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 
@@ -35,18 +34,13 @@ def translate(data: Mapping[str, Any]) -> Recipe:
             name="translate",
             model=preset("transformer", "tiny", dropout=0.0, position="rotary"),
             data=PairsConfig(vocab_size=400),
-            train=TrainConfig(
-                steps=1000, batch_tokens=2048, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100,
-                smoothing=0.0, eval_every=200, save_every=200,
-            ),
-        )  # fmt: skip
+            train=from_scratch(steps=1000, batch_tokens=2048, lr=3e-3, every=200),
+        )
     return Recipe(
         name="translate",
         model=preset("transformer", "tiny", dropout=0.2),
         data=PairsConfig(vocab_size=6000),
-        train=TrainConfig(
-            steps=6000, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=200, average=5, save_every=200
-        ),
+        train=from_scratch(steps=6000, lr=3e-3, warmup=200, smoothing=0.1, average=5, every=500, save_every=200),
     )
 
 

@@ -29,8 +29,7 @@ from regard.nn.patches import grid_of, sides
 from regard.objectives.labels import text_labels
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, prepare
-from regard.runs.recipe import Recipe
-from regard.train.config import TrainConfig
+from regard.runs.recipe import Recipe, from_scratch
 from regard.train.progress import Line
 
 BATCH = 64
@@ -55,9 +54,7 @@ def image_recipe(name: str, family: str, data: Mapping[str, Any], size: str = "t
     """An image classifier for images of the size that the data have; from a base, that model's own size."""
     config = override(ImagesConfig(), data, under="data.")
     shape, base, embedded = config.shape(), config.base, config.embedded
-    train = TrainConfig(
-        steps=1500, optimizer="muon", lr=3e-3, schedule="trapezoid", warmup=100, eval_every=250, save_every=250
-    )
+    train = from_scratch(steps=1500, lr=3e-3, smoothing=0.1, every=250)
     if base is not None:
         own, model = start_config(base, config.size)
         if own != family != "vit":  # which is the recipe that goes on from any of them

@@ -77,6 +77,12 @@ def check_effect(before: Recipe, after: Recipe, named: Collection[str]) -> None:
             raise ValueError(f"--{key.replace('_', '-')} {why}")
 
 
+def from_scratch(*, every: int, **fields: Any) -> TrainConfig:
+    """The training of a small model from scratch, validated and saved after every so many steps."""
+    usual: dict[str, Any] = dict(optimizer="muon", schedule="trapezoid", warmup=100, smoothing=0.0)
+    return TrainConfig(**usual | dict(eval_every=every, save_every=every) | fields)
+
+
 SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}
 """Fields of a preset that is only another size; a preset with other fields is another architecture."""
 KEPT = ("vocab_size", "dropout", "position", "max_len", "image", "channels")

@@ -15,7 +15,7 @@ from regard.data.readers.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Prepr
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.base import Data, idle_with
 from regard.data.sets.batches import IGNORE, Batch, shuffled
-from regard.data.sets.image_data import DECIDED, check_channels, check_memory, every_tenth
+from regard.data.sets.image_data import DECIDED, ArrayStream, check_channels, check_memory, every_tenth
 
 LONGER = 5 / 3
 """Longest side of an image in multiples of the shorter one; longer images are made smaller."""
@@ -237,7 +237,7 @@ def resize(file: AnnotatedImage, names: tuple[str, ...], preprocessing: Preproce
 
 
 @dataclass(frozen=True)
-class BoxStream:
+class BoxStream(ArrayStream):
     """Endless batches of images with boxes; its position is two numbers, so that a run resumes to the same batch."""
 
     images: BoxedImages
@@ -246,10 +246,6 @@ class BoxStream:
     rows: int
     """Images in a batch."""
     seed: int = 0
-
-    def count(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.images) // self.rows)
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from a position on."""

@@ -1,15 +1,15 @@
 """Labelled images: a folder a class, a table of paths, arrays, or the embedded digits; and batches of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from regard.data.readers.arrays import is_arrays, read_arrays, read_classes
-from regard.data.readers.image_lists import list_labelled
+from regard.data.readers.image_lists import ImageFile, list_labelled, list_unlabelled
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation, mix, normalized
 from regard.data.sets.base import Tune, check_tuning, idle_rank
@@ -31,6 +31,10 @@ class LabelledImages:
     def take(self, indices: Any) -> "LabelledImages":
         """The images that a NumPy index selects."""
         return LabelledImages(self.pixels[indices], self.labels[indices], self.names)
+
+    def unlabelled(self) -> "LabelledImages":
+        """The images, all with the label ""."""
+        return LabelledImages(self.pixels, np.zeros(len(self), dtype=np.int64), ("",))
 
     def sample(self, count: int, seed: int) -> "LabelledImages":
         """A random sample with each class in proportion, but at least one image of each."""
@@ -65,7 +69,41 @@ def digits(split: str) -> LabelledImages:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImagesConfig(ImageData):
+class FileOrDigits(ImageData):
+    """Base of the configs of images from a folder, a table or an .npz, or of the embedded digits."""
+
+    labelled: ClassVar[bool] = True
+    """Whether the labels of images are read; otherwise all have the label ""."""
+
+    def files(self, source: str) -> list[ImageFile]:
+        """The image files of a folder or a table."""
+        return list_labelled(source) if self.labelled else list_unlabelled(source)
+
+    def own_shape(self) -> tuple[int, int, int]:
+        if self.images is None:
+            return 8, 8, 1
+        if is_arrays(self.images):
+            return limited(*read_arrays(Path(self.images), "train", labelled=self.labelled)[0].shape[1:])
+        return common_shape(self.files(self.images))
+
+    def read(
+        self, source: str | None, part: str = "train", preprocessing: Preprocessing | None = None
+    ) -> LabelledImages:
+        preprocessing = preprocessing or self.preprocessing
+        if source is not None and not is_arrays(source):
+            files = self.files(source)
+            names = tuple(sorted({file.label for file in files}))
+            pixels = read_files(files, preprocessing, source)
+            return LabelledImages(pixels, np.array([names.index(file.label) for file in files]), names)
+        if source is not None:
+            images = LabelledImages(*read_arrays(Path(source), part, labelled=self.labelled))
+        else:
+            images = digits(part) if self.labelled else digits(part).unlabelled()
+        return replace(images, pixels=resized(images.pixels, preprocessing))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImagesConfig(FileOrDigits):
     """Where labelled images come from (nothing given: the embedded digits), and how training augments them."""
 
     images: str | None = None
@@ -88,7 +126,7 @@ class ImagesConfig(ImageData):
     """A rectangle is replaced by another image's, and the label in proportion to its area; with both, either."""
 
     def __post_init__(self) -> None:
-        ImageData.__post_init__(self)
+        FileOrDigits.__post_init__(self)
         check_tuning(self.base, self.tune, self.rank)
         if self.examples is not None and self.examples < 1:
             raise ValueError(f"examples={self.examples} must be at least 1")
@@ -100,35 +138,16 @@ class ImagesConfig(ImageData):
     def idle(self) -> dict[str, str]:
         return idle_rank(self.tune)
 
-    def own_shape(self) -> tuple[int, int, int]:
-        if self.images is None:
-            return 8, 8, 1
-        if is_arrays(self.images):
-            return limited(*read_arrays(Path(self.images), "train")[0].shape[1:])
-        return common_shape(list_labelled(self.images))
-
-    def read(
-        self, source: str | None, part: str = "train", preprocessing: Preprocessing | None = None
-    ) -> LabelledImages:
-        preprocessing = preprocessing or self.preprocessing
-        if source is None or is_arrays(source):
-            images = digits(part) if source is None else LabelledImages(*read_arrays(Path(source), part))
-            return LabelledImages(resized(images.pixels, preprocessing), images.labels, images.names)
-        files = list_labelled(source)
-        names = tuple(sorted({file.label for file in files}))
-        pixels = read_files(files, preprocessing, source)
-        return LabelledImages(pixels, np.array([names.index(file.label) for file in files]), names)
-
     def check(self, images: LabelledImages) -> None:
         if len(images.names) < 2:
             raise ValueError(f"{self.images} has only the class {images.names[0]!r}; give images of another, too")
 
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[LabelledImages, LabelledImages]:
-        images, valid = ImageData.split(self, preprocessing)
+        images, valid = FileOrDigits.split(self, preprocessing)
         return images, valid.numbered_as(images.names, self.valid or "validation")
 
     def held_out(self, preprocessing: Preprocessing | None = None) -> LabelledImages:
-        images = ImageData.held_out(self, preprocessing)
+        images = FileOrDigits.held_out(self, preprocessing)
         return images.numbered_as(images.names if self.images is None else self.names(), self.test or self.images or "")
 
     def names(self) -> tuple[str, ...]:
@@ -136,7 +155,7 @@ class ImagesConfig(ImageData):
         assert self.images is not None
         if is_arrays(self.images):
             return read_classes(Path(self.images))
-        return tuple(sorted({file.label for file in list_labelled(self.images)}))
+        return tuple(sorted({file.label for file in self.files(self.images)}))
 
 
 @dataclass(frozen=True)
@@ -158,12 +177,18 @@ class ImageStream(ArrayStream):
             x = self.augmentation.change(self.bytes_of(chosen).float(), rng)
             labels = torch.from_numpy(self.images.labels[chosen])
             x, targets = mix(x, labels, len(self.images.names), rng, mixup=self.mixup, cutmix=self.cutmix)
-            yield epoch, index, Batch({"pixels": normalized(x, self.preprocessing)}, targets, tuple(chosen))
+            batch = Batch({"pixels": normalized(x, self.preprocessing)}, targets, tuple(chosen))
+            yield epoch, index, self.finish(batch, epoch, index)
 
     def once(self, images: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
         """Every image once, without augmentation: for validation."""
         rows = rows or max(64, self.rows)
-        for first in range(0, len(images), rows):
+        for number, first in enumerate(range(0, len(images), rows)):
             part = images.take(slice(first, first + rows))
             inputs = {"pixels": torch.from_numpy(self.preprocessing.numbers(part.pixels))}
-            yield Batch(inputs, torch.from_numpy(part.labels), tuple(range(first, first + len(part))))
+            batch = Batch(inputs, torch.from_numpy(part.labels), tuple(range(first, first + len(part))))
+            yield self.finish(batch, 0, number)
+
+    def finish(self, batch: Batch, epoch: int, index: int) -> Batch:
+        """The batch at this position as the objective takes it."""
+        return batch

@@ -2,47 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.arrays import is_arrays, read_arrays
-from regard.data.readers.image_lists import list_unlabelled
-from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import normalized
 from regard.data.sets.batches import Batch
-from regard.data.sets.image_data import DECIDED, NO_LABELS, ImageData, common_shape, limited, read_files, resized
-from regard.data.sets.labelled_images import ImageStream, LabelledImages, digits
+from regard.data.sets.image_data import DECIDED, NO_LABELS
+from regard.data.sets.labelled_images import FileOrDigits, ImageStream, LabelledImages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnlabelledConfig(ImageData):
+class UnlabelledConfig(FileOrDigits):
     """Where images come from (nothing given: the embedded digits), their size, and how training augments them."""
+
+    labelled: ClassVar[bool] = False
 
     images: str | None = None
     """A folder of images, with or without sub-folders, a .csv, .tsv or .jsonl of paths, or an .npz of x."""
-
-    def own_shape(self) -> tuple[int, int, int]:
-        if self.images is None:
-            return 8, 8, 1
-        if is_arrays(self.images):
-            return limited(*read_arrays(Path(self.images), "train", labelled=False)[0].shape[1:])
-        return common_shape(list_unlabelled(self.images))
-
-    def read(
-        self, source: str | None, part: str = "train", preprocessing: Preprocessing | None = None
-    ) -> LabelledImages:
-        preprocessing = preprocessing or self.preprocessing
-        if source is None:
-            pixels = resized(digits(part).pixels, preprocessing)
-        elif is_arrays(source):
-            pixels = resized(read_arrays(Path(source), part, labelled=False)[0], preprocessing)
-        else:
-            pixels = read_files(list_unlabelled(source), preprocessing, source)
-        return LabelledImages(pixels, np.zeros(len(pixels), dtype=np.int64), ("",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,17 +68,9 @@ class HiddenStream(ImageStream):
     patches: int
     """Patches of an image."""
 
-    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
-        for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
-            yield epoch, index, self.hide(batch, epoch, index)
-
-    def once(self, images: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
-        for number, batch in enumerate(super().once(images, rows)):
-            yield self.hide(batch, 0, number)
-
-    def hide(self, batch: Batch, *position: int) -> Batch:
+    def finish(self, batch: Batch, epoch: int, index: int) -> Batch:
         """Return the batch with reproducible random numbers for each patch, seeded by its position in the stream."""
-        rng = np.random.default_rng((self.seed, *position, 1))
+        rng = np.random.default_rng((self.seed, epoch, index, 1))
         noise = torch.from_numpy(rng.random((len(batch.targets), self.patches), dtype=np.float32))
         return replace(batch, inputs=batch.inputs | {"noise": noise})
 
@@ -135,14 +106,7 @@ class PixelStream(ImageStream):
     start: int
     """The id before the first pixel."""
 
-    def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
-        for epoch, index, batch in super().batches(epoch, index):  # noqa: B020  they go on from there
-            yield epoch, index, self.as_ids(batch)
-
-    def once(self, images: LabelledImages, rows: int | None = None) -> Iterator[Batch]:
-        yield from map(self.as_ids, super().once(images, rows))
-
-    def as_ids(self, batch: Batch) -> Batch:
+    def finish(self, batch: Batch, epoch: int, index: int) -> Batch:
         """A batch of pixels as a batch of ids."""
         bytes_ = np.moveaxis(batch.inputs["pixels"].round().clamp(0, 255).byte().numpy(), 1, -1)
         ids = torch.from_numpy(self.encode(bytes_))
