@@ -29,6 +29,11 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         draft.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text as UTF-8, whole or not at all."""
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
     """Write a safetensors file; errors of the file system are raised as OSError."""
     from safetensors import SafetensorError

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from regard.data.sets.batches import Batch
-from regard.files import write_atomically
+from regard.files import write_text
 from regard.hub.checkpoint import save_model
 from regard.hub.remote import find
 from regard.inside.capture.ablation import without
@@ -152,7 +152,7 @@ def save_pruned(model: Any, run: Path, out: Path, result: Mapping[str, Any]) -> 
                 shutil.copyfile(path, out / path.name)
     save_model(model, out)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(out / "pruned.json", lambda draft: draft.write_text(text, encoding="utf-8"))
+    write_text(out / "pruned.json", text)
 
 
 def render(result: Mapping[str, Any]) -> str:

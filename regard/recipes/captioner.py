@@ -54,8 +54,7 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     """Images with their captions as ids; the model gets their size and the captions' vocabulary."""
     check_length(data, recipe)
     images, valid = data.split()
-    texts = lambda: (caption for captions in images.captions for caption in captions)  # noqa: E731
-    tokenizer = get_tokenizer(data, texts, out, resume)
+    tokenizer = get_tokenizer(data, lambda: images.texts, out, resume)
     (images, ids), (valid, valid_ids) = (encode(part, tokenizer, data.max_len, line) for part in (images, valid))
     if not ids or not valid_ids:
         raise ValueError(f"no caption is shorter than max_len={data.max_len} tokens; raise --data.max-len")
@@ -85,8 +84,7 @@ def encode(
     images: CaptionedImages, tokenizer: Tokenizer, max_len: int, line: Line
 ) -> tuple[CaptionedImages, list[list[list[int]]]]:
     """Captions as ids, without those that are too long and the images that then have none."""
-    flat = iter(tokenizer.encode_batch([caption for captions in images.captions for caption in captions]))
-    ids = [[next(flat) for _ in captions] for captions in images.captions]
+    ids = images.grouped(tokenizer.encode_batch(images.texts))
     short = [[caption for caption in captions if 0 < len(caption) < max_len] for captions in ids]
     if dropped := sum(map(len, ids)) - sum(map(len, short)):
         line.say(f"left out {dropped:,} captions that are longer than max_len={max_len} tokens")

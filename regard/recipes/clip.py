@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
-from regard.data.sets.captioned_images import CaptionedImages
 from regard.data.sets.image_data import image_fields, preprocessing_for
 from regard.data.sets.image_text_pairs import PairedConfig, PairStream
 from regard.models import preset
@@ -60,10 +59,12 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     """Images with their texts as ids; the model gets their size and the texts' vocabulary."""
     check_length(data, recipe)
     images, valid = data.split()
-    texts = lambda: (text for several in images.captions for text in several)  # noqa: E731
-    tokenizer = with_end(get_tokenizer(data, texts, out, resume, specials=(END,)))
+    tokenizer = with_end(get_tokenizer(data, lambda: images.texts, out, resume, specials=(END,)))
     bos, eos, padding = special_ids(tokenizer, "bos", "eos", "pad")
-    ids, valid_ids = (framed(part, tokenizer, data.max_len) for part in (images, valid))
+    ids, valid_ids = (
+        part.grouped(framed.ids for framed in tokenizer.frame(part.texts, max_len=data.max_len))
+        for part in (images, valid)
+    )
     recipe = with_vocabulary(recipe, tokenizer, **image_fields(images.pixels.shape[1:]))
     stream = PairStream(
         images, ids, preprocessing_for(images), data, (bos, eos, padding),
@@ -81,9 +82,3 @@ def with_end(tokenizer: Tokenizer) -> Tokenizer:
     if tokenizer.inner.token_to_id(END) is None:
         return tokenizer
     return Tokenizer(tokenizer.inner, names=tokenizer.names | {"eos": END})
-
-
-def framed(images: CaptionedImages, tokenizer: Tokenizer, max_len: int) -> list[list[list[int]]]:
-    """The ids of each image's texts, between special tokens."""
-    flat = iter(tokenizer.frame([text for several in images.captions for text in several], max_len=max_len))
-    return [[next(flat).ids for _ in several] for several in images.captions]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import dotted, dump_toml, override, read_toml, to_dict
-from regard.files import write_atomically
+from regard.files import write_text
 from regard.models import fitting, preset
 from regard.nn.patches import sides
 from regard.registry import models, recipes
@@ -39,8 +39,7 @@ class Recipe:
 
     def save(self, path: Path) -> None:
         """Write the recipe as TOML."""
-        text = dump_toml(to_dict(self))
-        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        write_text(path, dump_toml(to_dict(self)))
 
     @classmethod
     def load(cls, path: Path) -> "Recipe":

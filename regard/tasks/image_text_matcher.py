@@ -90,7 +90,7 @@ class ImageTextMatcher(ImageEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Recall at 1 in both directions; for generated scenes also the zero-shot accuracy on single objects."""
         images = self.test_images(test)
-        texts = list(dict.fromkeys(text for captions in images.captions for text in captions))
+        texts = list(dict.fromkeys(images.texts))
         vectors = self.embed_arrays(images.pixels), self.embed_texts(texts)
         scores, best = recall_scores(*vectors, images.captions, texts)
         if test.data.embedded:
@@ -106,7 +106,7 @@ class ImageTextMatcher(ImageEncoder):
             images, labels = test.data.single_objects(5)
         else:
             images = test.data.held_out()
-            labels = tuple(dict.fromkeys(text for texts in images.captions for text in texts))
+            labels = tuple(dict.fromkeys(images.texts))
             images = images.take(slice(5))
         inputs = [f"an image of {texts[0]}" for texts in images.captions]
         best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify(images.images(), labels)]

@@ -7,7 +7,7 @@ from typing import Literal
 import tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from regard.files import write_atomically
+from regard.files import write_text
 from regard.tokens.tokenizer import Tokenizer
 
 Frame = Literal["both", "end", "none"]
@@ -32,7 +32,5 @@ def export_tokenizer(tokenizer: Tokenizer, directory: Path, *, frame: Frame, max
     if frame == "both" and bos and eos:
         named |= {"cls_token": bos, "sep_token": eos}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_len} | named
-    text = inner.to_str(pretty=True)
-    write_atomically(directory / "tokenizer.json", lambda draft: draft.write_text(text, encoding="utf-8"))
-    content = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(directory / "tokenizer_config.json", lambda draft: draft.write_text(content, encoding="utf-8"))
+    write_text(directory / "tokenizer.json", inner.to_str(pretty=True))
+    write_text(directory / "tokenizer_config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")

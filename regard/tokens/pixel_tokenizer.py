@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.files import write_atomically
+from regard.files import write_text
 
 PIXELS = "pixels.json"
 MOST = 1 << 16
@@ -73,8 +73,7 @@ class PixelTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write `pixels.json` into a directory."""
-        text = json.dumps(asdict(self), indent=2) + "\n"
-        write_atomically(directory / PIXELS, lambda draft: draft.write_text(text, encoding="utf-8"))
+        write_text(directory / PIXELS, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> "PixelTokenizer":

@@ -20,7 +20,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.config import nearest
-from regard.files import write_atomically
+from regard.files import write_text
 from regard.tokens.corpus import check_text, corpus
 from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
 from regard.tokens.published import has_files, open_words, read_files, read_settings
@@ -145,9 +145,9 @@ class Tokenizer:
         path = _json_path(path)
         roles = {f"{role}_token": name for role, name in self.names.items()}
         beside = path.with_name("tokenizer_config.json")
-        _write(path, self.inner.to_str(pretty=True))
+        write_text(path, self.inner.to_str(pretty=True))
         if beside.exists() or self.names != _find_names(self.inner, {}):
-            _write(beside, json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles, indent=2))
+            write_text(beside, json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles, indent=2))
         return path
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
@@ -341,10 +341,6 @@ def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[
 def _json_path(path: Path | str) -> Path:
     path = Path(path)
     return path if path.suffix == ".json" else path / "tokenizer.json"
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
 
 
 def _byte_symbols() -> dict[str, bytes]:

@@ -268,11 +268,10 @@ class BoxStream(ArrayStream):
         self, images: Sequence[BoxedImage], indices: Sequence[int], rng: np.random.Generator | None = None
     ) -> Batch:
         """Images as one batch; with random numbers, their colours are varied."""
-        light = Augmentation(colour=self.data.colour) if rng is not None and self.data.colour else None
-        arrays = []
+        light, arrays = Augmentation(colour=self.data.colour), []
         for image in images:
             bytes_ = image.pixels
-            if light is not None and rng is not None:
+            if rng is not None and self.data.colour:
                 x = torch.from_numpy(np.moveaxis(bytes_, -1, 0).astype(np.float32))[None]
                 bytes_ = np.moveaxis(light.relight(x, rng)[0].numpy().round().astype(np.uint8), 0, -1)
             arrays.append(self.preprocessing.numbers(bytes_))

@@ -1,7 +1,8 @@
 """Images with captions: a table of path and caption, or generated scenes; and batches of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -44,6 +45,16 @@ class CaptionedImages:
     def labels(self) -> np.ndarray:
         """Class indices for code that expects labels: all images have the class 0."""
         return np.zeros(len(self))
+
+    @property
+    def texts(self) -> list[str]:
+        """All captions in one list."""
+        return list(chain.from_iterable(self.captions))
+
+    def grouped(self, values: Iterable[Any]) -> list[list[Any]]:
+        """Values that belong to `texts`, as a list for each image."""
+        flat = iter(values)
+        return [list(islice(flat, len(captions))) for captions in self.captions]
 
     def images(self) -> list[Image.Image]:
         """The images as Pillow's, as if they had been read from files."""

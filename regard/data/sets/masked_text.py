@@ -1,6 +1,7 @@
 """Text with masked words, which an encoder predicts (Devlin et al., 2019)."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -79,14 +80,9 @@ def hide(
     `words` are the words that tokens belong to (None: a special token, never masked). Of the chosen words 80 % become
     the mask token, 10 % a random token of `ordinary`, and 10 % stay, so that every token must be understood.
     """
-    known = list(dict.fromkeys(word for word in words if word is not None))
+    sizes = Counter(word for word in words if word is not None)
+    known, goal, covered = list(sizes), max(1, round(rate * sizes.total())), 0
     chosen: set[tuple[int, int]] = set()
-    count = sum(word is not None for word in words)
-    goal, covered = max(1, round(rate * count)), 0
-    sizes = {word: 0 for word in known}
-    for word in words:
-        if word is not None:
-            sizes[word] += 1
     for i in rng.permutation(len(known)):
         if covered >= goal:
             break
@@ -95,7 +91,7 @@ def hide(
     fate = {word: rng.random() for word in sorted(chosen)}
     shown, targets = list(ids), [IGNORE] * len(ids)
     for i, word in enumerate(words):
-        if word in chosen and word is not None:
+        if word is not None and word in chosen:
             targets[i] = ids[i]
             if fate[word] < 0.8:
                 shown[i] = mask
