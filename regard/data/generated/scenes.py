@@ -70,8 +70,7 @@ class Scene:
     @property
     def caption(self) -> str:
         """All objects and the ground in words."""
-        *first, last = [item.phrase for item in self.objects]
-        return f"{', '.join(first)}{' and ' if first else ''}{last} on a {self.ground} ground"
+        return f"{listed([item.phrase for item in self.objects])} on a {self.ground} ground"
 
     def questions(self) -> list[tuple[str, str]]:
         """Questions about the scene, with their answers."""
@@ -87,6 +86,12 @@ class Scene:
             if i > 0:
                 pairs += [(f"what is left of the {item.shape}?", self.objects[i - 1].phrase)]
         return pairs
+
+
+def listed(phrases: list[str]) -> str:
+    """The phrases joined by commas and a last "and"."""
+    *first, last = phrases
+    return f"{', '.join(first)}{' and ' if first else ''}{last}"
 
 
 def name_of_many(shape: str) -> str:

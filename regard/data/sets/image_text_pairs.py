@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.generated.scenes import COLOURS, SHAPES, Scene, SceneObject, scenes
+from regard.data.generated.scenes import COLOURS, SHAPES, Scene, SceneObject, listed, scenes
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch, pad
 from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
@@ -50,8 +50,7 @@ class PairedConfig(CaptionsConfig):
 def texts_of(scene: Scene) -> list[str]:
     """The caption of a scene, its objects without size and ground, and each of them alone."""
     labels = [label_of(item) for item in scene.objects]
-    *first, last = labels
-    return [scene.caption, f"{', '.join(first)}{' and ' if first else ''}{last}", *labels]
+    return [scene.caption, listed(labels), *labels]
 
 
 def label_of(item: SceneObject) -> str:
