@@ -13,8 +13,8 @@ from string import Formatter
 import pytest
 
 from regard.data.generated.events import EVENTS, PLAIN, THINGS
-from regard.data.generated.facts import SPLITS, _fill, _Value, paraphrases, questions, tagged
-from regard.data.generated.phrases import Sampler
+from regard.data.generated.facts import _fill, _Value, paraphrases, questions, tagged
+from regard.data.generated.phrases import SPLITS, Sampler
 from regard.data.generated.values import DAY_STYLES, LABEL_OF, sample_value, value_split, write_day, write_value
 from regard.data.readers.examples import Question
 
