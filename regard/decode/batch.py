@@ -34,7 +34,7 @@ def generate(
     batches of any size. `inputs` is the batch of what the model `reads`, as `source` with `lengths`, or `pixels`.
     """
     options: dict[str, Any] = dict(max_len=max_len, sampling=sampling, force_end=force_end)
-    tickets = _serve(model, prefix, eos, forbidden, rows or range(len(prefix)), inputs, options)
+    tickets = _serve(model, prefix, inputs, rows or range(len(prefix)), eos, forbidden=tuple(forbidden), **options)
     return [ticket.result()[0] for ticket in tickets]
 
 
@@ -61,7 +61,7 @@ def beam_search(
     """
     options: dict[str, Any] = dict(max_len=max_len, force_end=force_end, beams=beams, n_best=n_best)
     options |= dict(length_penalty=length_penalty, early_stopping=early_stopping)
-    tickets = _serve(model, prefix, eos, forbidden, range(len(prefix)), inputs, options)
+    tickets = _serve(model, prefix, inputs, range(len(prefix)), eos, forbidden=tuple(forbidden), **options)
     if beams > 1:
         return [ticket.result() for ticket in tickets]
     lengths = [len(ticket.ids) if ticket.ids[-1:] and ticket.ids[-1] in ends_of(eos) else max_len for ticket in tickets]
@@ -74,15 +74,13 @@ def beam_search(
 def _serve(
     model: Generator,
     prefix: Int[Tensor, "B T"],
-    eos: Ends,
-    forbidden: Sequence[int],
-    rows: Sequence[int],
     inputs: dict[str, Tensor],
-    options: dict[str, Any],
+    rows: Sequence[int],
+    eos: Ends,
+    **options: Any,
 ) -> list[Ticket]:
-    ends: dict[str, Any] = dict(ends=tuple(ends_of(eos)), forbidden=tuple(forbidden))
     requests = [
-        Request(prompt=prompt, inputs=unbatch(inputs, index), row=row, **ends, **options)
+        Request(prompt=prompt, inputs=unbatch(inputs, index), row=row, ends=tuple(ends_of(eos)), **options)
         for index, (prompt, row) in enumerate(zip(prefix.tolist(), rows, strict=True))
     ]
     return Engine(model).serve(requests)

@@ -19,13 +19,6 @@ from regard.decode.sample import Hypothesis, until
 EarlyStopping = bool | Literal["never"]
 
 
-def check_beams(beams: int, n_best: int, max_len: int) -> None:
-    if not 1 <= n_best <= beams:
-        raise ValueError(f"n_best={n_best} is not between 1 and beams={beams}; raise beams or lower n_best")
-    if max_len < 1:
-        raise ValueError(f"max_len={max_len} must be at least 1")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeamRules:
     """Settings that searches in one batch share."""

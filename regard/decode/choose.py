@@ -165,15 +165,12 @@ def write_sampled(
     for job in jobs:
         guesses, job.guesses = job.guesses, []
         for right in range(len(guesses) + 1):
-            row = first + right
+            row, taken = first + right, False
             if right < len(guesses):
                 guess = guesses[right]
                 taken = job.noise.random() < float(kept[row].softmax(dim=-1)[guess])
-                if not taken:
-                    kept[row, guess] = -torch.inf
-            else:
-                taken = False
             if not taken:
+                kept[row, guesses[right : right + 1]] = -torch.inf
                 noise = torch.tensor([job.noise.random()], dtype=torch.float64)  # in 32 bits it could round to 1
                 guess = int(sample_token(kept[row : row + 1], noise.to(kept.device)))
             job.write(guess, float(log_probs[row, guess]))

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decode.beam import BeamRules, Beams, EarlyStopping, check_beams
+from regard.config import at_least
+from regard.decode.beam import BeamRules, Beams, EarlyStopping
 from regard.decode.sample import Hypothesis, Sampling, until
 
 Candidates = list[tuple[int, float]]
@@ -53,7 +54,11 @@ class Request:
     """Number of most probable tokens reported beside each generated one (not for beams)."""
 
     def __post_init__(self) -> None:
-        check_beams(self.beams, self.n_best, self.max_len)
+        if not 1 <= self.n_best <= self.beams:
+            raise ValueError(
+                f"n_best={self.n_best} is not between 1 and beams={self.beams}; raise beams or lower n_best"
+            )
+        at_least(1, max_len=self.max_len)
         if not len(self.prompt):
             raise ValueError("the prompt has no tokens; begin with BOS")
         if self.beams > 1 and (self.sampling or self.propose or self.alternatives):

@@ -24,16 +24,6 @@ LONGEST = 4096
 """Positions of the page tables where a model has no limit of its own."""
 
 
-def plain_best(
-    logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
-) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
-    """Return the `count` most probable tokens of each row and their log-probabilities, with PyTorch."""
-    log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    log_probs[:, list(forbidden)] = -torch.inf
-    values, ids = best_tokens(log_probs, count)
-    return ids, values
-
-
 class Runner:
     """Runs a model on the tokens of jobs. Sequences are identified by their slots."""
 
@@ -68,7 +58,10 @@ class Runner:
         self, logits: Float[Tensor, "W V"], count: int, forbidden: Sequence[int]
     ) -> tuple[Int[Tensor, "W C"], Float[Tensor, "W C"]]:
         """Return the `count` most probable tokens of each row and their log-probabilities."""
-        return plain_best(logits, count, forbidden)
+        log_probs = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        log_probs[:, list(forbidden)] = -torch.inf
+        values, ids = best_tokens(log_probs, count)
+        return ids, values
 
 
 class Paged(Runner):

@@ -159,7 +159,8 @@ class Stateful(Runner):
         for row, job in enumerate(group.jobs if self.constant and len(group.jobs) == len(group.slots) else ()):
             pages, rest = divmod(job.computed + count, self.page)
             if not rest and 0 < pages <= len(job.hashes):
-                self.snapshots[job.hashes[pages - 1]] = copy_row(group.cache, row)
+                alone = self.snapshots[job.hashes[pages - 1]] = deepcopy(group.cache)
+                alone.select(torch.tensor([row]))
         while len(self.snapshots) > self.SNAPSHOTS:
             self.snapshots.popitem(last=False)
 
@@ -189,10 +190,3 @@ class Stateful(Runner):
                 del group.slots[index], group.rows[index]
                 group.jobs = [job for job in group.jobs if slot not in job.slots]
                 group.moved = True
-
-
-def copy_row(cache: Any, row: int) -> Any:
-    """Return a copy of one row of a cache."""
-    copied = deepcopy(cache)
-    copied.select(torch.tensor([row]))
-    return copied

@@ -8,7 +8,7 @@ from regard.decode import Sampling
 from regard.decode.beam import BeamRules, Beams
 from regard.decode.choose import Chooser
 from regard.decode.requests import Job, Request, Ticket
-from regard.decode.runners import plain_best
+from regard.decode.runners import Runner
 from regard.decode.sample import best_tokens, filter_logits, sample_token
 
 WORDS = 13
@@ -36,7 +36,7 @@ def test_the_ends_of_the_noise_draw_the_ends_of_what_may_be_drawn(noise, wanted,
     """The largest number below 1 is not rounded to 1, which no token has."""
     job = job_of(sampling=Sampling(), forbidden=(0, 11, 12))
     job.noise = Fixed(noise)
-    Chooser(plain_best).choose([job], torch.zeros(1, WORDS, dtype=dtype))
+    Chooser(Runner().best).choose([job], torch.zeros(1, WORDS, dtype=dtype))
     assert job.ticket.ids == [wanted]
 
 
@@ -54,7 +54,7 @@ def test_kinds_side_by_side_get_their_own_rows():
         job_of(4, sampling=sampling, row=4, forbidden=(best[6],)),
     ]
     jobs[2].guesses, jobs[2].computed = [best[2], (best[3] + 1) % WORDS], 3
-    done, origins, targets = Chooser(plain_best).choose(jobs, scores)
+    done, origins, targets = Chooser(Runner().best).choose(jobs, scores)
     assert (done, origins, targets) == ([], [], [])
     assert jobs[0].ticket.ids == best[:1]
     assert jobs[2].ticket.ids == best[2:4] and jobs[2].computed == 2, "the second guess was wrong"
@@ -76,7 +76,7 @@ def scores_of(text):
 
 def search(rules, max_len, start, jobs_at, wait_at=()):
     """Searches that begin at given times, in one chooser; some are put aside for two steps."""
-    chooser = Chooser(plain_best)
+    chooser = Chooser(Runner().best)
     coming = sorted(zip(jobs_at, range(len(jobs_at)), strict=True))
     jobs = [job_of(n, max_len=max_len[n], beams=rules.beams, ends=rules.ends, n_best=2) for n in range(len(jobs_at))]
     running, aside = [], []
