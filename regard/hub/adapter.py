@@ -1,22 +1,19 @@
 """Fine-tuning: models that start from the weights of another, and runs that store only the tensors they trained."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
-from regard.models.parts import head_names, pretrained
+from regard.models.parts import head_names, optional_names, pretrained, resized, task_names
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
-from regard.nn.patches import resample
-from regard.nn.pooling import stretch
 from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
@@ -31,37 +28,22 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
     initialised anew, and so is a pooler that the base lacks. Positions are interpolated for images of another size."""
     base = pretrained(base)
     model = type(base)(config)
-    stored = own_tensors(base)
-    grids = (base.grid, model.grid) if getattr(base, "grid", None) else None
-    for name in stored.keys() & own_tensors(model).keys():
-        stored[name] = stretched(name, stored[name], own_tensors(model)[name], grids)
+    stored, own = own_tensors(base), own_tensors(model)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
     with torch.no_grad():
-        for name, tensor in own_tensors(model).items():
-            fresh = name.startswith(("head.", "pair_head.", "teacher_head.")) and not same_head
-            if fresh or name.startswith("pooler.") and name not in stored:
+        for name, tensor in own.items():
+            fresh = name.startswith(task_names(model)) and not same_head
+            if fresh or name.startswith(optional_names(model)) and name not in stored:
                 continue
-            if name not in stored or stored[name].shape != tensor.shape:
-                got = tuple(stored[name].shape) if name in stored else "nothing"
+            started = resized(model, base, name, stored[name]) if name in stored else None
+            if started is None or started.shape != tensor.shape:
+                got = "nothing" if started is None else tuple(started.shape)
                 raise ValueError(
                     f"{name} would have shape {tuple(tensor.shape)}, what it starts from has {got}; "
                     "leave the sizes of the model as they are"
                 )
-            tensor.copy_(stored[name])
+            tensor.copy_(started)
     return model
-
-
-def stretched(name: str, table: Tensor, wanted: Tensor, grids: tuple[Any, Any] | None) -> Tensor:
-    """Return a tensor of the base resized for the model: positions on a grid of patches, offsets in windows and along
-    axes."""
-    if grids and name in ("table", "encoder.position.table"):
-        return resample(table.float(), *grids, first=len(table) - math.prod(grids[0]))
-    if name.endswith((".offsets.rows", ".offsets.columns")):
-        return stretch(table.float(), len(wanted))
-    if name.startswith("stages.") and name.endswith(".position.table"):
-        was, now = (math.isqrt(len(tensor)) for tensor in (table, wanted))
-        return resample(table.float(), (was, was), (now, now))
-    return table
 
 
 def tune(model: nn.Module, mode: str, rank: int) -> None:

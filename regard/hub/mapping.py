@@ -77,8 +77,8 @@ class Pair:
     transform: str = "same"
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Values that fields of our config must have for this pair to apply."""
-    written: bool = True
-    """Whether it is written; otherwise it is only read, because their class for this task lacks the part."""
+    unwritten: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Values of fields with which it is only read, because their class for this task lacks the part."""
 
     def match(self, name: str) -> tuple[int, list[str], list[str]] | None:
         """The index of our tensor `name` in this pair, and the names of ours and theirs for that match."""
@@ -89,12 +89,38 @@ class Pair:
         return None
 
 
+def holds(config: Any, wanted: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Whether every field of a config has one of the wanted values."""
+    return all(getattr(config, name) in values for name, values in wanted.items())
+
+
+def attention(ours: str, theirs: str, names: str) -> tuple[Pair, ...]:
+    """Return the pairs of an attention layer, from the foreign names of query, key, value and output."""
+    query, key, value, out = (f"{theirs}{name}.{{}}" for name in names.split())
+    return (
+        Pair(ours + ".query.{}", query),
+        Pair(ours + ".key_value.{}", (key, value), "stack"),
+        Pair(ours + ".out.{}", out),
+    )
+
+
+def block(ours: str, theirs: str, *, layers: str, hidden: str, norms: str) -> tuple[Pair, ...]:
+    """Return the pairs of a block, from the foreign names of its attention `layers`, of the matrices to and from the
+    `hidden` units (a gate is above what it multiplies), and of the norms of both parts."""
+    *up, down = (f"{theirs}{name}.{{}}" for name in hidden.split())
+    first, second = (f"{theirs}{name}.{{}}" for name in norms.split())
+    return (
+        *attention(ours + "attention", theirs, layers),
+        Pair(ours + "feedforward.up.{}", tuple(up), "stack"),
+        Pair(ours + "feedforward.down.{}", down),
+        Pair(ours + "norms.attention.{}", first),
+        Pair(ours + "norms.feedforward.{}", second),
+    )
+
+
 class Field(NamedTuple):
     """The foreign name of one of our config fields, its default where config.json omits it, and the foreign words for
-    our values. A dot in the name leads into a nested object of config.json.
-
-    A dot in the name leads into a part of config.json.
-    """
+    our values. A dot in the name leads into a nested object of config.json."""
 
     name: str
     default: Any
@@ -265,7 +291,8 @@ class Map:
         theirs: dict[str, Tensor] = {}
         for name in ours:
             pair, index, parts, targets = self.find(name, config)
-            if index == 0 and pair.written:  # several of ours are written with the first of them
+            written = not pair.unwritten or not holds(config, pair.unwritten)
+            if index == 0 and written:  # several of ours are written with the first of them
                 tensors = TRANSFORMS[pair.transform].to_theirs([ours[part] for part in parts], len(targets))
                 theirs |= dict(zip(targets, tensors, strict=True))
         return theirs
@@ -273,9 +300,31 @@ class Map:
     def find(self, name: str, config: Any) -> tuple[Pair, int, list[str], list[str]]:
         """Return the pair that contains our tensor `name`, its index there, and all names of ours and theirs in it."""
         for pair in self.pairs:
-            if all(getattr(config, key) in values for key, values in pair.when.items()) and (hit := pair.match(name)):
+            if holds(config, pair.when) and (hit := pair.match(name)):
                 return pair, *hit
         raise AssertionError(f"the map of {self.kind} has no name for {name!r}")
+
+
+def built_as(theirs: Mapping[str, Any], known: Iterable[str]) -> str:
+    """Return the class that `architectures` names, by default the first of those known."""
+    known = list(known)
+    built = (theirs.get("architectures") or known)[0]
+    if built not in known:
+        raise ValueError(f"architectures={built!r} is not known; known: {', '.join(known)}")
+    return built
+
+
+def read_labels(theirs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the labels by their numbers."""
+    names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    return tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
+
+
+def write_labels(ours: Any, built: str) -> dict[str, Any]:
+    """Return the fields for the class in `architectures` and for the labels."""
+    numbered = dict(enumerate(ours.labels))
+    labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
+    return {"architectures": [built], **labels}
 
 
 def tied(tensors: Mapping[str, Tensor], copy: str, original: str) -> bool:

@@ -71,6 +71,7 @@ class Bert(nn.Module):
     """An encoder and the head of its task."""
 
     config_class = BertConfig
+    task_names, optional_names = ("head.", "pair_head."), ("pooler.",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=128, depth=4, heads=4, ffn_dim=512),
         "mini": dict(dim=256, depth=4, heads=4, ffn_dim=1024),

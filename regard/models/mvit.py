@@ -19,7 +19,7 @@ from regard.nn.block import BlockConfig
 from regard.nn.dropout import dropout
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.patches import resample, sides
-from regard.nn.pooling import Grid, PooledBlock, pooled
+from regard.nn.pooling import Grid, PooledBlock, pooled, stretch
 from regard.nn.stack import glorot
 from regard.registry import register_model
 
@@ -108,6 +108,13 @@ class MViT(Hierarchy):
                 )  # fmt: skip
                 grid = pooled(grid, strides[0])
         return blocks
+
+    def resized(self, base: "MViT", name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of the model that this one starts from; positions are interpolated to its own grids."""
+        if name == "table":
+            return resample(tensor.float(), base.grid, self.grid)
+        relative = name.endswith((".offsets.rows", ".offsets.columns"))
+        return stretch(tensor.float(), len(self.get_parameter(name))) if relative else tensor
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
         """Return a vector for each patch, and their grid."""

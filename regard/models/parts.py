@@ -1,8 +1,9 @@
 """The parts of a model: its towers, its blocks, and the grid of its patches.
 
 A family may say so itself, by a method of the same name as a function here (`image_tower`, `text_tower`, `pretrained`,
-`head_names`, `patch_grid`, `layer_grids`, `patch_vectors`). What it does not say has a default that suits a stack of
-blocks over patches or tokens, so that most families, and a user's own, need none of them.
+`head_names`, `resized`, `patch_grid`, `layer_grids`, `patch_vectors`) or an attribute (`task_names`, `optional_names`).
+What it does not say has a default that suits a stack of blocks over patches or tokens, so that most families, and a
+user's own, need none of them.
 """
 
 import re
@@ -36,6 +37,21 @@ def pretrained(model: Any) -> Any:
 def head_names(model: Any) -> tuple[str, ...]:
     """The beginnings of the names of the head's parameters, for training the head alone."""
     return model.head_names() if hasattr(model, "head_names") else ("head.",)
+
+
+def task_names(model: Any) -> tuple[str, ...]:
+    """The beginnings of the names of parameters that another task, or other labels, initialise anew."""
+    return getattr(model, "task_names", ("head.",))
+
+
+def optional_names(model: Any) -> tuple[str, ...]:
+    """The beginnings of the names of parameters that are initialised anew where the model it starts from lacks them."""
+    return getattr(model, "optional_names", ())
+
+
+def resized(model: Any, base: Any, name: str, tensor: Tensor) -> Tensor:
+    """Return a tensor of the model that this one starts from, positions interpolated to its own sizes."""
+    return model.resized(base, name, tensor) if hasattr(model, "resized") else tensor
 
 
 def blocks(tower: nn.Module) -> list[nn.Module]:

@@ -19,7 +19,7 @@ from regard.nn.block import BlockConfig, NormPlace
 from regard.nn.dropout import dropout
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.norm import build_norm
-from regard.nn.patches import PatchEmbedding, Side, grid_of, sides
+from regard.nn.patches import PatchEmbedding, Side, grid_of, resample, sides
 from regard.nn.stack import glorot
 from regard.nn.windows import Grid, LearnedOffsets, LogOffsets, Merge, Stage, WindowBlock, WindowPosition, Windows
 from regard.registry import register_model
@@ -153,6 +153,13 @@ class Swin(Hierarchy):
             return LearnedOffsets(config.window, **options)
         trained = config.trained_windows[number] if config.trained_windows else 0
         return LogOffsets(Windows.fit(planned, config.window).size, trained=trained, **options)
+
+    def resized(self, base: "Swin", name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of the model that this one starts from; learned offsets are interpolated to its windows."""
+        if not name.endswith(".position.table"):
+            return tensor
+        was, now = (2 * model.config.window - 1 for model in (base, self))
+        return resample(tensor.float(), (was, was), (now, now))
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Grid]:
         """Return a vector for each patch, and their grid; the image is padded with zeros to whole patches."""

@@ -5,6 +5,7 @@ Unlike bert.py: tokens are patches of pixels, norms come first, and a learned cl
 pixels B C Y X → patches B T D + positions → blocks → norm → the first token, or the mean → labels
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +17,7 @@ from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
 from regard.nn.dropout import dropout
 from regard.nn.heads import LabelHead, Pooler
-from regard.nn.patches import PatchEmbedding, Side, grid_of
+from regard.nn.patches import PatchEmbedding, Side, grid_of, resample
 from regard.nn.positions import with_columns
 from regard.nn.stack import Stack, build_position, glorot, init_keys_as_queries
 from regard.registry import register_model
@@ -113,6 +114,7 @@ class ViT(nn.Module):
     """An image encoder and, for labels, its head."""
 
     config_class = ViTConfig
+    task_names, optional_names = ("head.", "teacher_head."), ("pooler.",)
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": dict(dim=64, depth=4, heads=4, ffn_dim=256),
         "vit-ti/16": dict(dim=192, heads=3, ffn_dim=768),
@@ -144,6 +146,12 @@ class ViT(nn.Module):
     @property
     def task(self) -> str:
         return "classify-images" if self.config.labels else "embed-images"
+
+    def resized(self, base: "ViT", name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of the model that this one starts from; positions are interpolated to its own grid."""
+        if name != "encoder.position.table":
+            return tensor
+        return resample(tensor.float(), base.grid, self.grid, first=len(tensor) - math.prod(base.grid))
 
     def tokens(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """Return the tokens before the patches and a vector for each patch, with their positions."""

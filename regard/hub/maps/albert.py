@@ -8,36 +8,23 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import Field, Map, Pair
+from regard.hub.mapping import Field, Map, Pair, block
 from regard.hub.maps import bert
 
-OURS, THEIRS = "encoder.blocks.0.", "albert.encoder.albert_layer_groups.0.albert_layers.0."
-EMBEDDINGS = "albert.embeddings."
-
 PAIRS = (
-    Pair(OURS + "attention.query.{}", THEIRS + "attention.query.{}"),
-    Pair(OURS + "attention.key_value.{}", (THEIRS + "attention.key.{}", THEIRS + "attention.value.{}"), "stack"),
-    Pair(OURS + "attention.out.{}", THEIRS + "attention.dense.{}"),
-    Pair(OURS + "feedforward.up.{}", THEIRS + "ffn.{}"),
-    Pair(OURS + "feedforward.down.{}", THEIRS + "ffn_output.{}"),
-    Pair(OURS + "norms.attention.{}", THEIRS + "attention.LayerNorm.{}"),
-    Pair(OURS + "norms.feedforward.{}", THEIRS + "full_layer_layer_norm.{}"),
+    *block(
+        "encoder.blocks.0.", "albert.encoder.albert_layer_groups.0.albert_layers.0.", hidden="ffn ffn_output",
+        layers="attention.query attention.key attention.value attention.dense",
+        norms="attention.LayerNorm full_layer_layer_norm",
+    ),
     Pair("widen.{}", "albert.encoder.embedding_hidden_mapping_in.{}"),
-    Pair("embedding.weight", EMBEDDINGS + "word_embeddings.weight"),
-    Pair("embedding.types", EMBEDDINGS + "token_type_embeddings.weight"),
-    Pair("embedding.norm.{}", EMBEDDINGS + "LayerNorm.{}"),
-    Pair("encoder.position.table", EMBEDDINGS + "position_embeddings.weight"),
-    Pair("pooler.dense.{}", "albert.pooler.{}", when=bert.UNPOOLED, written=False),
-    Pair("pooler.dense.{}", "albert.pooler.{}"),
+    *bert.embeddings("albert"),
+    Pair("pooler.dense.{}", "albert.pooler.{}", unwritten=bert.UNPOOLED),
     Pair("pair_head.out.{}", "sop_classifier.classifier.{}"),
-    Pair("head.dense.{}", "predictions.dense.{}"),
-    Pair("head.norm.{}", "predictions.LayerNorm.{}"),
-    Pair("head.bias", "predictions.bias"),
-    Pair("head.out.{}", "qa_outputs.{}", when=bert.ANSWER),
-    Pair("head.out.{}", "classifier.{}"),
-)
+    *bert.heads("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+)  # fmt: skip
 COPIES = {
-    "predictions.decoder.weight": EMBEDDINGS + "word_embeddings.weight",
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
 

@@ -5,42 +5,49 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
-
-
-def body(root: str, rows: str) -> tuple[Pair, ...]:
-    """The pairs that BERT and RoBERTa share, under their prefix; `rows` transforms the table of positions."""
-    ours, theirs, embeddings = "encoder.blocks.{}.", root + ".encoder.layer.{}.", root + ".embeddings."
-    return (
-        Pair(ours + "attention.query.{}", theirs + "attention.self.query.{}"),
-        Pair(ours + "attention.key_value.{}",
-             (theirs + "attention.self.key.{}", theirs + "attention.self.value.{}"), "stack"),
-        Pair(ours + "attention.out.{}", theirs + "attention.output.dense.{}"),
-        Pair(ours + "feedforward.up.{}", theirs + "intermediate.dense.{}"),
-        Pair(ours + "feedforward.down.{}", theirs + "output.dense.{}"),
-        Pair(ours + "norms.attention.{}", theirs + "attention.output.LayerNorm.{}"),
-        Pair(ours + "norms.feedforward.{}", theirs + "output.LayerNorm.{}"),
-        Pair("embedding.weight", embeddings + "word_embeddings.weight"),
-        Pair("embedding.types", embeddings + "token_type_embeddings.weight"),
-        Pair("embedding.norm.{}", embeddings + "LayerNorm.{}"),
-        Pair("encoder.position.table", embeddings + "position_embeddings.weight", rows),
-    )  # fmt: skip
-
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block, built_as, read_labels, write_labels
 
 CLASSIFY, ANSWER = dict(task=("classify",)), dict(task=("answer",))
 UNPOOLED = dict(task=("mask", "tag", "answer"))
 """Tasks whose classes have no pooler; old checkpoints may hold one all the same."""
 
+
+def blocks(root: str) -> tuple[Pair, ...]:
+    """Return the pairs of the blocks of BERT and RoBERTa."""
+    return block(
+        "encoder.blocks.{}.", root + ".encoder.layer.{}.", hidden="intermediate.dense output.dense",
+        layers="attention.self.query attention.self.key attention.self.value attention.output.dense",
+        norms="attention.output.LayerNorm output.LayerNorm",
+    )  # fmt: skip
+
+
+def embeddings(root: str, rows: str = "same") -> tuple[Pair, ...]:
+    """Return the pairs of the embeddings; `rows` transforms the table of positions."""
+    return (
+        Pair("embedding.weight", root + ".embeddings.word_embeddings.weight"),
+        Pair("embedding.types", root + ".embeddings.token_type_embeddings.weight"),
+        Pair("embedding.norm.{}", root + ".embeddings.LayerNorm.{}"),
+        Pair("encoder.position.table", root + ".embeddings.position_embeddings.weight", rows),
+    )
+
+
+def heads(dense: str, norm: str, bias: str) -> tuple[Pair, ...]:
+    """Return the pairs of the heads, those for masked tokens from their names."""
+    return (
+        Pair("head.dense.{}", dense + ".{}"),
+        Pair("head.norm.{}", norm + ".{}"),
+        Pair("head.bias", bias),
+        Pair("head.out.{}", "qa_outputs.{}", when=ANSWER),
+        Pair("head.out.{}", "classifier.{}"),
+    )
+
+
 PAIRS = (
-    *body("bert", "same"),
-    Pair("pooler.dense.{}", "bert.pooler.dense.{}", when=UNPOOLED, written=False),
-    Pair("pooler.dense.{}", "bert.pooler.dense.{}"),
+    *blocks("bert"),
+    *embeddings("bert"),
+    Pair("pooler.dense.{}", "bert.pooler.dense.{}", unwritten=UNPOOLED),
     Pair("pair_head.out.{}", "cls.seq_relationship.{}"),
-    Pair("head.dense.{}", "cls.predictions.transform.dense.{}"),
-    Pair("head.norm.{}", "cls.predictions.transform.LayerNorm.{}"),
-    Pair("head.bias", "cls.predictions.bias"),
-    Pair("head.out.{}", "qa_outputs.{}", when=ANSWER),
-    Pair("head.out.{}", "classifier.{}"),
+    *heads("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"),
 )
 COPIES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -79,24 +86,18 @@ TASKS = {
 
 def read_task(theirs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The task that the class `name…` in `architectures` has, its labels, and how a text becomes one vector."""
-    built = (theirs.get("architectures") or [f"{name}Model"])[0]
     known = {name + ending: task for task, ending in TASKS.items()}
-    if built not in known:
-        raise ValueError(f"architectures={built!r} is not known; known: {', '.join(known)}")
-    id2label = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    labels = tuple(label for _, label in sorted(id2label.items(), key=lambda item: int(item[0])))
+    task = known[built_as(theirs, known)]
     first = theirs.get("pooling_mode_cls_token") or theirs.get("pooling_mode") == "cls"
     return {
-        "task": known[built],
-        "labels": labels if known[built] in ("classify", "tag") else (),
+        "task": task,
+        "labels": read_labels(theirs) if task in ("classify", "tag") else (),
         "pooling": "first" if first else "mean",
     }
 
 
 def write_task(ours: Any, name: str) -> dict[str, Any]:
-    numbered = dict(enumerate(ours.labels))
-    labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
-    return {"architectures": [name + TASKS[ours.task]], **labels}
+    return write_labels(ours, name + TASKS[ours.task])
 
 
 def has_pooler(task: str, tensors: Mapping[str, Tensor], name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block, built_as
 from regard.hub.maps.vit import FIXED
 from regard.nn.patches import sides
 
@@ -16,18 +16,15 @@ LARGEST = 2
 
 def tower(ours: str, stack: str, theirs: str, norm: str) -> tuple[Pair, ...]:
     """Return the pairs of tensor names of one tower: its blocks, its last norm and its positions."""
-    block, layer = f"{ours}.{stack}.blocks.{{}}.", theirs + ".encoder.layers.{}."
     return (
-        Pair(block + "attention.query.{}", layer + "self_attn.q_proj.{}"),
-        Pair(block + "attention.key_value.{}", (layer + "self_attn.k_proj.{}", layer + "self_attn.v_proj.{}"), "stack"),
-        Pair(block + "attention.out.{}", layer + "self_attn.out_proj.{}"),
-        Pair(block + "feedforward.up.{}", layer + "mlp.fc1.{}"),
-        Pair(block + "feedforward.down.{}", layer + "mlp.fc2.{}"),
-        Pair(block + "norms.attention.{}", layer + "layer_norm1.{}"),
-        Pair(block + "norms.feedforward.{}", layer + "layer_norm2.{}"),
+        *block(
+            f"{ours}.{stack}.blocks.{{}}.", theirs + ".encoder.layers.{}.", hidden="mlp.fc1 mlp.fc2",
+            layers="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj",
+            norms="layer_norm1 layer_norm2",
+        ),
         Pair(f"{ours}.{stack}.norm.{{}}", f"{theirs}.{norm}.{{}}"),
         Pair(f"{ours}.{stack}.position.table", theirs + ".embeddings.position_embedding.weight"),
-    )
+    )  # fmt: skip
 
 
 PAIRS = (
@@ -66,9 +63,7 @@ ALIKE = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "attention_dropout"
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    built = (theirs.get("architectures") or [CLASS])[0]
-    if built != CLASS:
-        raise ValueError(f"architectures={built!r} is not known; known: {CLASS}")
+    built_as(theirs, [CLASS])
     parts = {name: theirs.get(name) or {} for name in ("vision_config", "text_config")}
     for name, part in parts.items():
         for field, value in (theirs.get(f"{name}_dict") or {}).items():  # of old files; what differs would count

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import Map, Pair
-from regard.hub.maps.vit import FIELDS, FIXED, body, read_labels, read_patch, read_pooler, write_labels
+from regard.hub.mapping import Map, Pair, write_labels
+from regard.hub.maps.vit import FIELDS, FIXED, body, read_class, read_patch, read_pooler
 
 TEACHERS = {
     "DeiTModel": "token", "DeiTForImageClassification": "token", "DeiTForImageClassificationWithTeacher": "head",
@@ -14,9 +14,9 @@ TEACHERS = {
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    teacher, labels = read_labels(theirs, TEACHERS)
+    built, labels = read_class(theirs, TEACHERS)
     pooler = not labels and read_pooler(theirs, tensors, "deit")
-    return dict(labels=labels, teacher=teacher, pooler=pooler) | read_patch(theirs)
+    return dict(labels=labels, teacher=TEACHERS[built], pooler=pooler) | read_patch(theirs)
 
 
 def write(ours: Any) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
-from regard.hub.maps.marian import PAIRS
-from regard.hub.maps.vit import write_labels
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, built_as, read_labels, write_labels
+from regard.hub.maps.marian import BLOCKS, check_stacks
 
 CLASS = "DetrForObjectDetection"
 NET = "model.backbone.conv_encoder.model."
@@ -40,16 +39,9 @@ def plain(name: str) -> str:
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    built = (theirs.get("architectures") or [CLASS])[0]
-    if built != CLASS:
-        raise ValueError(f"architectures={built!r} is not known; known: {CLASS}")
-    for name, default in (("attention_heads", 8), ("ffn_dim", 2048)):
-        encoder, decoder = (theirs.get(f"{stack}_{name}", default) for stack in ("encoder", "decoder"))
-        if encoder != decoder:
-            raise ValueError(f"encoder_{name}={encoder} and decoder_{name}={decoder} differ; here both are alike")
-    id2label = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    labels = tuple(label for _, label in sorted(id2label.items(), key=lambda item: int(item[0])))
-    return {"labels": labels, **read_backbone(theirs)}
+    built_as(theirs, [CLASS])
+    check_stacks(theirs, attention_heads=8, ffn_dim=2048)
+    return {"labels": read_labels(theirs), **read_backbone(theirs)}
 
 
 def read_backbone(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +87,7 @@ def write(ours: Any) -> dict[str, Any]:
 DETR = Map(
     kind="detr", family="detr", renamed=plain, ignored=("*.num_batches_tracked",),
     pairs=(
-        *(pair for pair in PAIRS if str(pair.ours).startswith("{}.blocks")),
+        *BLOCKS,
         Pair("backbone.stem.convolve.weight", NET + "embedder.embedder.convolution.weight"),
         Pair("backbone.stem.norm.{}", NET + "embedder.embedder.normalization.{}"),
         Pair(BLOCK + "layers.{}.convolve.weight", THEIR_BLOCK + "layer.{}.convolution.weight"),

@@ -8,31 +8,21 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block
 from regard.hub.maps import bert
 
-OURS, THEIRS, EMBEDDINGS = "encoder.blocks.{}.", "distilbert.transformer.layer.{}.", "distilbert.embeddings."
-
 PAIRS = (
-    Pair(OURS + "attention.query.{}", THEIRS + "attention.q_lin.{}"),
-    Pair(OURS + "attention.key_value.{}", (THEIRS + "attention.k_lin.{}", THEIRS + "attention.v_lin.{}"), "stack"),
-    Pair(OURS + "attention.out.{}", THEIRS + "attention.out_lin.{}"),
-    Pair(OURS + "feedforward.up.{}", THEIRS + "ffn.lin1.{}"),
-    Pair(OURS + "feedforward.down.{}", THEIRS + "ffn.lin2.{}"),
-    Pair(OURS + "norms.attention.{}", THEIRS + "sa_layer_norm.{}"),
-    Pair(OURS + "norms.feedforward.{}", THEIRS + "output_layer_norm.{}"),
-    Pair("embedding.weight", EMBEDDINGS + "word_embeddings.weight"),
-    Pair("embedding.norm.{}", EMBEDDINGS + "LayerNorm.{}"),
-    Pair("encoder.position.table", EMBEDDINGS + "position_embeddings.weight"),
+    *block(
+        "encoder.blocks.{}.", "distilbert.transformer.layer.{}.", hidden="ffn.lin1 ffn.lin2",
+        layers="attention.q_lin attention.k_lin attention.v_lin attention.out_lin",
+        norms="sa_layer_norm output_layer_norm",
+    ),
+    *bert.embeddings("distilbert"),
     Pair("pooler.dense.{}", "pre_classifier.{}", when=bert.CLASSIFY),
-    Pair("pooler.dense.{}", (), when=bert.UNPOOLED, written=False),
-    Pair("head.dense.{}", "vocab_transform.{}"),
-    Pair("head.norm.{}", "vocab_layer_norm.{}"),
-    Pair("head.bias", "vocab_projector.bias"),
-    Pair("head.out.{}", "qa_outputs.{}", when=bert.ANSWER),
-    Pair("head.out.{}", "classifier.{}"),
-)
-COPIES = {"vocab_projector.weight": EMBEDDINGS + "word_embeddings.weight"}
+    Pair("pooler.dense.{}", (), when=bert.UNPOOLED, unwritten=bert.UNPOOLED),
+    *bert.heads("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+)  # fmt: skip
+COPIES = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
 FIELDS = {
     "dim": Field("dim", 768),

@@ -8,22 +8,18 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import GATES, Field, Map, Pair, settings_of, tied, with_settings
-
-OURS, THEIRS = "decoder.blocks.{}.", "model.layers.{}."
+from regard.hub.mapping import GATES, Field, Map, Pair, block, settings_of, tied, with_settings
 
 PAIRS = (
-    Pair(OURS + "attention.query.{}", THEIRS + "self_attn.q_proj.{}"),
-    Pair(OURS + "attention.key_value.{}", (THEIRS + "self_attn.k_proj.{}", THEIRS + "self_attn.v_proj.{}"), "stack"),
-    Pair(OURS + "attention.out.{}", THEIRS + "self_attn.o_proj.{}"),
-    Pair(OURS + "feedforward.up.{}", (THEIRS + "mlp.gate_proj.{}", THEIRS + "mlp.up_proj.{}"), "stack"),
-    Pair(OURS + "feedforward.down.{}", THEIRS + "mlp.down_proj.{}"),
-    Pair(OURS + "norms.attention.{}", THEIRS + "input_layernorm.{}"),
-    Pair(OURS + "norms.feedforward.{}", THEIRS + "post_attention_layernorm.{}"),
+    *block(
+        "decoder.blocks.{}.", "model.layers.{}.", hidden="mlp.gate_proj mlp.up_proj mlp.down_proj",
+        layers="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj",
+        norms="input_layernorm post_attention_layernorm",
+    ),
     Pair("decoder.norm.{}", "model.norm.{}"),
     Pair("embedding.weight", "model.embed_tokens.weight"),
     Pair("head.weight", "lm_head.weight"),
-)
+)  # fmt: skip
 
 HEAD = ("lm_head.weight", "model.embed_tokens.weight")
 

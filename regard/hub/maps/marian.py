@@ -9,23 +9,20 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, attention, block
 
 OURS, THEIRS = "{}.blocks.{}.", "model.{}.layers.{}."
-SELF, CROSS = THEIRS + "self_attn", THEIRS + "encoder_attn"
 
+BLOCKS = (
+    *block(
+        OURS, THEIRS, layers="self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj",
+        hidden="fc1 fc2", norms="self_attn_layer_norm final_layer_norm",
+    ),
+    *attention(OURS + "cross", THEIRS + "encoder_attn.", "q_proj k_proj v_proj out_proj"),
+    Pair(OURS + "norms.cross.{}", THEIRS + "encoder_attn_layer_norm.{}"),
+)  # fmt: skip
 PAIRS = (
-    Pair(OURS + "attention.query.{}", SELF + ".q_proj.{}"),
-    Pair(OURS + "attention.key_value.{}", (SELF + ".k_proj.{}", SELF + ".v_proj.{}"), "stack"),
-    Pair(OURS + "attention.out.{}", SELF + ".out_proj.{}"),
-    Pair(OURS + "cross.query.{}", CROSS + ".q_proj.{}"),
-    Pair(OURS + "cross.key_value.{}", (CROSS + ".k_proj.{}", CROSS + ".v_proj.{}"), "stack"),
-    Pair(OURS + "cross.out.{}", CROSS + ".out_proj.{}"),
-    Pair(OURS + "feedforward.up.{}", THEIRS + "fc1.{}"),
-    Pair(OURS + "feedforward.down.{}", THEIRS + "fc2.{}"),
-    Pair(OURS + "norms.attention.{}", SELF + "_layer_norm.{}"),
-    Pair(OURS + "norms.cross.{}", CROSS + "_layer_norm.{}"),
-    Pair(OURS + "norms.feedforward.{}", THEIRS + "final_layer_norm.{}"),
+    *BLOCKS,
     Pair("target_embedding.weight", "model.shared.weight"),
     Pair("head.bias", "final_logits_bias", "row"),
 )
@@ -57,13 +54,18 @@ FIXED: dict[str, Any] = dict(
 )  # fmt: skip
 
 
-def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    for name, default in (("attention_heads", 16), ("ffn_dim", 4096)):
+def check_stacks(theirs: Mapping[str, Any], **usual: int) -> None:
+    """Raise an error where encoder and decoder have different sizes; `usual` are the defaults of those."""
+    for name, default in usual.items():
         encoder, decoder = (theirs.get(f"{stack}_{name}", default) for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise ValueError(
                 f"encoder_{name}={encoder} and decoder_{name}={decoder} differ; here both stacks are alike"
             )
+
+
+def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    check_stacks(theirs, attention_heads=16, ffn_dim=4096)
     return {"head_bias": "final_logits_bias" in tensors}
 
 

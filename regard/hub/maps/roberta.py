@@ -12,16 +12,12 @@ from regard.hub.mapping import Field, Map, Pair
 from regard.hub.maps import bert
 
 PAIRS = (
-    *bert.body("roberta", "behind-two"),
+    *bert.blocks("roberta"),
+    *bert.embeddings("roberta", "behind-two"),
     Pair("pooler.dense.{}", "classifier.dense.{}", when=bert.CLASSIFY),
-    Pair("pooler.dense.{}", "roberta.pooler.dense.{}", when=bert.UNPOOLED, written=False),
-    Pair("pooler.dense.{}", "roberta.pooler.dense.{}"),
-    Pair("head.dense.{}", "lm_head.dense.{}"),
-    Pair("head.norm.{}", "lm_head.layer_norm.{}"),
-    Pair("head.bias", "lm_head.bias"),
+    Pair("pooler.dense.{}", "roberta.pooler.dense.{}", unwritten=bert.UNPOOLED),
     Pair("head.out.{}", "classifier.out_proj.{}", when=bert.CLASSIFY),
-    Pair("head.out.{}", "qa_outputs.{}", when=bert.ANSWER),
-    Pair("head.out.{}", "classifier.{}"),
+    *bert.heads("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
 )
 COPIES = {
     "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",

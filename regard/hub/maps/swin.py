@@ -3,23 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
-from regard.hub.maps.vit import read_labels, read_patch, write_labels
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block, write_labels
+from regard.hub.maps.vit import read_class, read_patch
 
 
 def body(root: str) -> tuple[Pair, ...]:
     """The pairs that both versions share, under their prefix."""
-    ours, theirs = "stages.{}.blocks.{}.", root + ".encoder.layers.{}.blocks.{}."
     merge, below = "stages.{}.merge.", root + ".encoder.layers.{}.downsample."
     return (
-        Pair(ours + "attention.query.{}", theirs + "attention.self.query.{}"),
-        Pair(ours + "attention.key_value.weight",
-             (theirs + "attention.self.key.weight", theirs + "attention.self.value.weight"), "stack"),
-        Pair(ours + "attention.out.{}", theirs + "attention.output.dense.{}"),
-        Pair(ours + "feedforward.up.{}", theirs + "intermediate.dense.{}"),
-        Pair(ours + "feedforward.down.{}", theirs + "output.dense.{}"),
-        Pair(ours + "norms.attention.{}", theirs + "layernorm_before.{}"),
-        Pair(ours + "norms.feedforward.{}", theirs + "layernorm_after.{}"),
+        *block(
+            "stages.{}.blocks.{}.", root + ".encoder.layers.{}.blocks.{}.", hidden="intermediate.dense output.dense",
+            layers="attention.self.query attention.self.key attention.self.value attention.output.dense",
+            norms="layernorm_before layernorm_after",
+        ),
         Pair(merge + "norm.{}", below + "norm.{}"),
         Pair(merge + "reduce.weight", below + "reduction.weight"),
         Pair("patches.project.{}", root + ".embeddings.patch_embeddings.projection.{}"),
@@ -53,7 +49,7 @@ COMMON: dict[str, Any] = dict(
 
 def read_classes(theirs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The labels of the class `name…` in `architectures`, and the patch."""
-    _, labels = read_labels(theirs, dict.fromkeys((f"{name}Model", f"{name}ForImageClassification")))
+    _, labels = read_class(theirs, [f"{name}Model", f"{name}ForImageClassification"])
     return {"labels": labels, **read_patch(theirs)}
 
 
@@ -61,15 +57,13 @@ def write_classes(ours: Any, name: str) -> dict[str, Any]:
     return write_labels(ours, f"{name}ForImageClassification" if ours.labels else f"{name}Model")
 
 
-THEIRS = "swin.encoder.layers.{}.blocks.{}.attention.self."
-
 SWIN = Map(
     kind="swin", prefix="swin.", read=lambda theirs, tensors: read_classes(theirs, "Swin"),
     write=lambda ours: write_classes(ours, "Swin"),
     pairs=(
         *body("swin"),
-        Pair("stages.{}.blocks.{}.attention.key_value.bias", (THEIRS + "key.bias", THEIRS + "value.bias"), "stack"),
-        Pair("stages.{}.blocks.{}.position.table", THEIRS + "relative_position_bias_table"),
+        Pair("stages.{}.blocks.{}.position.table",
+             "swin.encoder.layers.{}.blocks.{}.attention.self.relative_position_bias_table"),
     ),
     fixed=dict(norm_place="pre", kernel="full", offsets="learned", trained_windows=()),
     **COMMON,

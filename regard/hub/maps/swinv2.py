@@ -25,8 +25,8 @@ def write(ours: Any) -> dict[str, Any]:
 SWINV2 = Map(
     kind="swinv2", prefix="swinv2.", read=read, write=write,
     pairs=(
-        *body("swinv2"),
         Pair(OURS + "attention.key_value.bias", THEIRS + "value.bias", "values"),
+        *body("swinv2"),
         Pair(OURS + "attention.kernel.log_scale", THEIRS + "logit_scale", "heads"),
         Pair(OURS + "position.inner.{}", THEIRS + "continuous_position_bias_mlp.0.{}"),
         Pair(OURS + "position.outer.weight", THEIRS + "continuous_position_bias_mlp.2.weight"),

@@ -6,40 +6,39 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import Field, Map, Pair, Tensors, settings_of, tied, with_settings
+from regard.hub.mapping import Field, Map, Pair, Tensors, attention, settings_of, tied, with_settings
 
 PLAIN = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu-tanh", "silu": "silu", "relu2": "relu2"}
 GATED = {"gated-gelu": "geglu-tanh", "gated-silu": "swiglu", "gated-gelu_new": "geglu-tanh"}
 
-OURS, ENCODER, DECODER = "{}.blocks.{}.", "encoder.blocks.{}.", "decoder.blocks.{}."
-SELF, CROSS = "{}.block.{}.layer.0.", "{}.block.{}.layer.1."
-LAST, LAST_OF_THREE = "encoder.block.{}.layer.1.", "decoder.block.{}.layer.2."  # the feed-forward layer
+OURS, SELF, CROSS = "{}.blocks.{}.", "{}.block.{}.layer.0.", "{}.block.{}.layer.1."
 WHEN = dict(activation=tuple(GATED.values()))
 
+
+def feedforward(stack: str, layer: int) -> tuple[Pair, ...]:
+    """Return the pairs of the feed-forward layers of a stack, each of which is this layer of its block."""
+    ours, theirs = f"{stack}.blocks.{{}}.", f"{stack}.block.{{}}.layer.{layer}."
+    gated = theirs + "DenseReluDense.wi_0.{}", theirs + "DenseReluDense.wi_1.{}"
+    return (
+        Pair(ours + "feedforward.up.{}", gated, "stack", when=WHEN),
+        Pair(ours + "feedforward.up.{}", theirs + "DenseReluDense.wi.{}"),
+        Pair(ours + "feedforward.down.{}", theirs + "DenseReluDense.wo.{}"),
+        Pair(ours + "norms.feedforward.{}", theirs + "layer_norm.{}"),
+    )
+
+
 PAIRS = (
-    Pair(OURS + "attention.query.{}", SELF + "SelfAttention.q.{}"),
-    Pair(OURS + "attention.key_value.{}", (SELF + "SelfAttention.k.{}", SELF + "SelfAttention.v.{}"), "stack"),
-    Pair(OURS + "attention.out.{}", SELF + "SelfAttention.o.{}"),
+    *attention(OURS + "attention", SELF + "SelfAttention.", "q k v o"),
     Pair(OURS + "norms.attention.{}", SELF + "layer_norm.{}"),
-    Pair(OURS + "cross.query.{}", CROSS + "EncDecAttention.q.{}"),
-    Pair(OURS + "cross.key_value.{}", (CROSS + "EncDecAttention.k.{}", CROSS + "EncDecAttention.v.{}"), "stack"),
-    Pair(OURS + "cross.out.{}", CROSS + "EncDecAttention.o.{}"),
+    *attention(OURS + "cross", CROSS + "EncDecAttention.", "q k v o"),
     Pair(OURS + "norms.cross.{}", CROSS + "layer_norm.{}"),
-    Pair(ENCODER + "feedforward.up.{}", (LAST + "DenseReluDense.wi_0.{}", LAST + "DenseReluDense.wi_1.{}"), "stack",
-         when=WHEN),
-    Pair(ENCODER + "feedforward.up.{}", LAST + "DenseReluDense.wi.{}"),
-    Pair(ENCODER + "feedforward.down.{}", LAST + "DenseReluDense.wo.{}"),
-    Pair(ENCODER + "norms.feedforward.{}", LAST + "layer_norm.{}"),
-    Pair(DECODER + "feedforward.up.{}",
-         (LAST_OF_THREE + "DenseReluDense.wi_0.{}", LAST_OF_THREE + "DenseReluDense.wi_1.{}"), "stack", when=WHEN),
-    Pair(DECODER + "feedforward.up.{}", LAST_OF_THREE + "DenseReluDense.wi.{}"),
-    Pair(DECODER + "feedforward.down.{}", LAST_OF_THREE + "DenseReluDense.wo.{}"),
-    Pair(DECODER + "norms.feedforward.{}", LAST_OF_THREE + "layer_norm.{}"),
+    *feedforward("encoder", 1),
+    *feedforward("decoder", 2),
     Pair("{}.norm.{}", "{}.final_layer_norm.{}"),
     Pair("{}.position.table", "{}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
     Pair("target_embedding.weight", "shared.weight"),
     Pair("head.weight", "lm_head.weight"),
-)  # fmt: skip
+)
 HEAD = ("lm_head.weight", "shared.weight")
 COPIES = {"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"} | dict([HEAD])
 

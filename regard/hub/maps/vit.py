@@ -1,25 +1,19 @@
 """ViT (Dosovitskiy et al., 2021) as Hugging Face stores it; DeiT and MAE say only what differs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block, built_as, read_labels, write_labels
 
 
 def blocks(ours: str, theirs: str) -> tuple[Pair, ...]:
     """Return the pairs of tensor names of a stack of blocks."""
-    ours, theirs = ours + ".blocks.{}.", theirs + ".{}."
-    return (
-        Pair(ours + "attention.query.{}", theirs + "attention.attention.query.{}"),
-        Pair(ours + "attention.key_value.{}",
-             (theirs + "attention.attention.key.{}", theirs + "attention.attention.value.{}"), "stack"),
-        Pair(ours + "attention.out.{}", theirs + "attention.output.dense.{}"),
-        Pair(ours + "feedforward.up.{}", theirs + "intermediate.dense.{}"),
-        Pair(ours + "feedforward.down.{}", theirs + "output.dense.{}"),
-        Pair(ours + "norms.attention.{}", theirs + "layernorm_before.{}"),
-        Pair(ours + "norms.feedforward.{}", theirs + "layernorm_after.{}"),
+    return block(
+        ours + ".blocks.{}.", theirs + ".{}.", hidden="intermediate.dense output.dense",
+        layers="attention.attention.query attention.attention.key attention.attention.value attention.output.dense",
+        norms="layernorm_before layernorm_after",
     )  # fmt: skip
 
 
@@ -66,22 +60,11 @@ def read_patch(theirs: Mapping[str, Any]) -> dict[str, Any]:
     return {"patch": size[0]}
 
 
-def read_labels(theirs: Mapping[str, Any], classes: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-    """The fields that `classes` has for the class in `architectures`, and the labels, if that class has any."""
-    built = (theirs.get("architectures") or [next(iter(classes))])[0]
-    if built not in classes:
-        raise ValueError(f"architectures={built!r} is not known; known: {', '.join(classes)}")
-    if not built.removesuffix("WithTeacher").endswith("ForImageClassification"):
-        return classes[built], ()
-    names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
-    return classes[built], tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
-
-
-def write_labels(ours: Any, built: str) -> dict[str, Any]:
-    """The class in `architectures`, and the labels."""
-    numbered = dict(enumerate(ours.labels))
-    labels = {"id2label": numbered, "label2id": {label: i for i, label in numbered.items()}} if numbered else {}
-    return {"architectures": [built], **labels}
+def read_class(theirs: Mapping[str, Any], classes: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    """The class in `architectures`, which must be one of these, and the labels, if that class has any."""
+    built = built_as(theirs, classes)
+    classifies = built.removesuffix("WithTeacher").endswith("ForImageClassification")
+    return built, read_labels(theirs) if classifies else ()
 
 
 def read_pooler(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor], root: str) -> bool:
@@ -95,7 +78,7 @@ def read_pooler(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor], root: 
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    _, labels = read_labels(theirs, {"ViTModel": None, "ViTForImageClassification": None})
+    _, labels = read_class(theirs, ["ViTModel", "ViTForImageClassification"])
     pooler = not labels and read_pooler(theirs, tensors, "vit")
     return dict(labels=labels, pooler=pooler) | read_patch(theirs)
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.hub.mapping import Field, Map, Pair
-from regard.hub.maps.vit import FIELDS, FIXED, blocks, body, read_labels, read_patch
+from regard.hub.mapping import Field, Map, Pair, built_as
+from regard.hub.maps.vit import FIELDS, FIXED, blocks, body, read_patch
 
 CLASS = "ViTMAEForPreTraining"
 
 
 def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    read_labels(theirs, {CLASS: None})
+    built_as(theirs, [CLASS])
     return read_patch(theirs)
 
 
