@@ -72,11 +72,11 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
         killed = child.exitcode == -getattr(signal, "SIGKILL", 0)
         raise Died("killed, most likely out of memory" if killed else f"died with code {child.exitcode}") from None
     finally:
-        receive.close()
         if child.pid is not None:  # Ctrl-C may come before it has one
             if sys.exc_info()[0] is not None:
-                child.kill()
+                child.kill()  # while the pipe is open: a child that finds it closed would complain
             child.join()
+        receive.close()
     if not fine:
         raise Died(answer)
     return answer

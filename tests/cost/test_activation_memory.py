@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import weakref
+from functools import cache
 
 import pytest
 import torch
@@ -91,9 +92,15 @@ def widest_bytes(model, shape=SHAPE):
     return widest.peak
 
 
-def counted(config, *, training, shape=SHAPE):
+@cache
+def cost_at(config, shape, training=False):
+    """The cost at this batch size, length and source length: counted once for all tests that read it."""
     B, T, S = shape
-    return sum(cost(config, batch=B, length=T, source_length=S, training=training).memory.activations.values())
+    return cost(config, batch=B, length=T, source_length=S, training=training)
+
+
+def counted(config, *, training, shape=SHAPE):
+    return sum(cost_at(config, shape, training).memory.activations.values())
 
 
 TRANSFORMERS = {

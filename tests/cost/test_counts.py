@@ -224,7 +224,7 @@ def test_no_memory_is_taken(config, training):
 
 def test_a_loop_over_tokens_is_followed_for_a_few_and_grows_as_a_longer_one(monkeypatch):
     for training in (False, True):
-        setting = dict(batch=3, length=150, source_length=110, training=training)
+        setting = dict(batch=3, length=90, source_length=70, training=training)
         config = Seq2SeqConfig(vocab_size=13, dim=10, depth=2)
         short = cost(config, **setting)
         monkeypatch.setattr("regard.cost.measure.STEPS", 1000)
