@@ -37,8 +37,8 @@ def checked(function=None, *, typechecker):
     jaxtyping then only binds the arguments, which took a third of the suite's time."""
     if function is None:
         return lambda function: checked(function, typechecker=typechecker)
-    hints = getattr(function, "__annotations__", None)
-    if inspect.isfunction(function) and not any(map(names_shapes, hints.values())):
+    plain = inspect.isfunction(function) and not inspect.isgeneratorfunction(function)
+    if plain and not any(map(names_shapes, function.__annotations__.values())):
         try:
             return CHECKED(function)
         except BeartypeException:  # a name that is defined later

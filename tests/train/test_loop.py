@@ -1,6 +1,7 @@
 """The loop: what it keeps, how it stops, and that a broken run goes on as if nothing had happened."""
 
 import errno
+import inspect
 import os
 import random
 import resource
@@ -50,7 +51,7 @@ def test_resumes_bit_for_bit(small, tmp_path, monkeypatch, changes):
     steps = iter(range(100))
 
     def dies(batches):
-        if next(steps) == 17:
+        if inspect.isgenerator(batches) and next(steps) == 17:  # type checks call `next` too
             raise RuntimeError("the power went out")
         return next(batches)
 
