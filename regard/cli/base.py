@@ -157,59 +157,7 @@ quantize_option = click.option(
     "--quantize", type=click.Choice(["none", "int8", "int4"]), default="none", show_default=True,
     help="Quantise the weights: less memory, faster decoding.",
 )  # fmt: skip
-beam_option = click.option("--beam", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
+beam_option = click.option("--beam", "beams", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
 penalty_option = click.option(
     "--length-penalty", type=float, help="Scores are divided by length to this power.  [default: 1]"
 )
-
-
-def read_texts(text: tuple[str, ...], input_: Path | None) -> list[str]:
-    """Return TEXT, the lines of a file, or the lines of stdin."""
-    from regard.data.readers.text_files import read_lines, split_lines
-
-    if text and input_:
-        raise ValueError("give either TEXT or --input, not both")
-    if text:
-        return list(text)
-    if input_ is not None and input_.suffix == ".jsonl":
-        from regard.tasks.bulk import read_records, text_of
-
-        return [text_of(record) for record in read_records(input_)]
-    return read_lines(input_) if input_ else split_lines(sys.stdin.buffer.read(), Path("stdin"))
-
-
-input_option = click.option(
-    "--input", "input_", type=PATH, help="A file with a text a line, or .jsonl (no TEXT and no file: stdin)."
-)
-
-
-out_option = click.option(
-    "--out",
-    type=PATH,
-    help="Write the answers to --input there (.jsonl, .txt), in order; an interrupted run is resumed.",
-)
-
-
-def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of sampling."""
-    for option in reversed([
-        click.option("--temperature", type=float, help="Sample tokens at this temperature instead of taking the best."),
-        click.option("--top-k", type=int, help="Sample among the k best only."),
-        click.option("--top-p", type=float, help="Sample among the best that reach this probability."),
-        click.option("--min-p", type=float, help="Sample among those at least this fraction as probable as the best."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling."),
-    ]):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def sampling_of(
-    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int
-) -> Any:
-    """Return the sampling settings, or None for greedy or beam search."""
-    from regard.decode.sample import Sampling
-
-    if all(value is None for value in (temperature, top_k, top_p, min_p)):
-        return None
-    temperature = 1.0 if temperature is None else temperature
-    return Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)

@@ -5,33 +5,19 @@ from typing import Any
 
 import click
 
-from regard.cli.base import (
-    PATH,
-    beam_option,
-    json_option,
-    penalty_option,
-    quantize_option,
-    regard,
-    sampling_of,
-    sampling_options,
+from regard.cli.base import PATH, beam_option, penalty_option
+from regard.cli.query import SAMPLING, Query, verb, with_sampling
+
+
+@verb(
+    click.option("--out", type=PATH, help="Draw the boxes there (.png); for several images, a folder."),
+    click.option(
+        "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+        help="Lowest probability of a reported object.",
+    ),
+    items="image", required=True, from_file=False,
 )  # fmt: skip
-from regard.cli.verbs import ask, load_task, show
-
-
-@regard.command()
-@click.argument("run")
-@click.argument("image", nargs=-1, required=True)
-@click.option("--out", type=PATH, help="Draw the boxes there (.png); for several images, a folder.")
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    help="Lowest probability of a reported object.",
-)
-@quantize_option
-@json_option
-def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float, quantize: Any, as_json: bool) -> None:
+def detect(query: Query, out: Path | None, threshold: float) -> None:
     """Find objects in each IMAGE: label, probability, and the box as left, top, right, bottom in pixels.
 
     \b
@@ -41,13 +27,13 @@ def detect(run: str, image: tuple[str, ...], out: Path | None, threshold: float,
     from regard.data.readers.image_files import read_image
     from regard.inside.draw.boxes import check_place, draw_boxes
 
-    drawings = drawing_paths(image, out)
+    drawings = drawing_paths(query.items, out)
     for path in drawings:
         check_place(path)
-    task = load_task("detect", run, quantize, {})
-    for number, name in enumerate(image):  # each as it is done: there may be many
+    task = query.load()
+    for number, name in enumerate(query.items):  # each as it is done: there may be many
         objects = task.detect([name], threshold=threshold)[0]
-        show(task, "detect", name, task.verb("detect").as_json(objects), as_json, several=len(image) > 1)
+        query.show(task, name, task.verb("detect").as_json(objects), several=len(query.items) > 1)
         if drawings:
             draw_boxes(read_image(name), objects, task.model.config.labels, drawings[number])
             click.echo(f"drawn: {drawings[number]}", err=True)
@@ -76,21 +62,18 @@ def spare(out: Path, images: tuple[str, ...]) -> None:
             raise ValueError(f"{name} would be overwritten; choose another name for the drawing")
 
 
-@regard.command()
-@click.argument("run")
-@click.argument("image", nargs=-1)
-@click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the images there.")
-@click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each image.")
-@click.option(
-    "--temperature", type=click.FloatRange(0), help="Temperature of sampling; 0 takes the most probable.  [default: 1]"
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling, or of the mask.")
-@quantize_option
-def complete(
-    run: str, image: tuple[str, ...], out: Path, rows: int | None, count: int, temperature: float | None, seed: int,
-    quantize: Any,
-) -> None:  # fmt: skip
+@verb(
+    click.option("--out", type=PATH, default="done.png", show_default=True, help="Draw the images there."),
+    click.option("--rows", type=click.IntRange(0), help="Rows that are kept.  [default: half of them]"),
+    click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Completions of each image."),
+    click.option(
+        "--temperature", type=click.FloatRange(0),
+        help="Temperature of sampling; 0 takes the most probable.  [default: 1]",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling, or of the mask."),
+    items="image", from_file=False, prints=False,
+)  # fmt: skip
+def complete(query: Query, out: Path, count: int, seed: int, **options: Any) -> None:
     """Complete each IMAGE with the model in RUN.
 
     A model of pixels generates the lower part or, without any IMAGE, whole images; a masked autoencoder restores the
@@ -102,28 +85,21 @@ def complete(
 
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{out} has no suffix of an image; use .png")
-    spare(out, image)
-    options = {name: value for name, value in dict(rows=rows, temperature=temperature).items() if value is not None}
-    task = load_task("complete", run, quantize, options)
-    write_atomically(out, sheet(task.completions(image, count=count, seed=seed, **options)).save)
+    spare(out, query.items)
+    options = {name: value for name, value in options.items() if value is not None}
+    task = query.load(**options)
+    write_atomically(out, sheet(task.completions(query.items, count=count, seed=seed, **options)).save)
     click.echo(f"drawn: {out}", err=True)
 
 
-@regard.command()
-@click.argument("run")
-@click.argument("image", nargs=-1, required=True)
-@beam_option
-@penalty_option
-@click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Captions of each image.")
-@sampling_options
-@click.option("--look", type=PATH, help="Draw the attention of each word of the first IMAGE (.png .svg .pdf).")
-@quantize_option
-@json_option
-def caption(
-    run: str, image: tuple[str, ...], beam: int | None, length_penalty: float | None, n_best: int,
-    temperature: float | None, top_k: int | None, top_p: float | None, min_p: float | None, seed: int,
-    look: Path | None, quantize: Any, as_json: bool,
-) -> None:  # fmt: skip
+@verb(
+    beam_option, penalty_option,
+    click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Captions of each image."),
+    *SAMPLING,
+    click.option("--look", type=PATH, help="Draw the attention of each word of the first IMAGE (.png .svg .pdf)."),
+    items="image", required=True, from_file=False,
+)  # fmt: skip
+def caption(query: Query, look: Path | None, **options: Any) -> None:
     """Describe each IMAGE with the model in RUN.
 
     \b
@@ -133,12 +109,11 @@ def caption(
         from regard.inside.draw.canvas import check_suffix
 
         check_suffix(look)
-        spare(look, image)
-    sampling = sampling_of(temperature, top_k, top_p, min_p, seed)
-    options = dict(beams=beam, length_penalty=length_penalty, n_best=n_best, sampling=sampling)
-    task = ask("caption", run, image, quantize, as_json, options)
+        spare(look, query.items)
+    options = with_sampling(options)
+    task = query.answer(**options)
     if look is not None:
         from regard.inside.views.captions import draw_words
 
-        draw_words(task, image[0], look, task.caption(image[:1], **options)[0][0])
+        draw_words(task, query.items[0], look, task.caption(query.items[:1], **options)[0][0])
         click.echo(f"drawn: {look}", err=True)

@@ -162,9 +162,8 @@ def recipes(as_json: bool) -> None:
 @json_option
 @click.pass_context
 def evaluate(
-    ctx: click.Context, run: str, beam: int | None, length_penalty: float | None, limit: int | None,
-    lowercase: bool, few_shot: int | None, probe: bool, labels: int | None, out: Path | None, quantize: Any,
-    as_json: bool,
+    ctx: click.Context, run: str, limit: int | None, few_shot: int | None, probe: bool, labels: int | None,
+    out: Path | None, quantize: Any, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Score the model in RUN on held-out data, by the metrics of its task.
 
@@ -188,7 +187,6 @@ def evaluate(
     from regard.eval import scores
     from regard.files import write_atomically
 
-    options: dict[str, Any] = dict(beams=beam, length_penalty=length_penalty, lowercase=lowercase)
     scored = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **options)
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in scored.outputs)
@@ -211,7 +209,7 @@ def evaluate(
 @json_option
 @click.pass_context
 def compare(
-    ctx: click.Context, runs: tuple[Path, ...], by: str, out: Path | None, limit: int | None, beam: int | None,
+    ctx: click.Context, runs: tuple[Path, ...], by: str, out: Path | None, limit: int | None, beams: int | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Compare RUNS on the same held-out data.
@@ -230,7 +228,7 @@ def compare(
     if by == "time":
         emit(side_by_side.compare_by_time(paths, limit, out), as_json, side_by_side.render_race)
     else:
-        result = side_by_side.compare_by_length(paths, overrides(words[first:]), limit, beam, out)
+        result = side_by_side.compare_by_length(paths, overrides(words[first:]), limit, beams, out)
         emit(result, as_json, side_by_side.render_comparison)
     if out is not None:
         click.echo(f"drawn: {out}", err=True)
