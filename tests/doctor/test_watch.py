@@ -1,6 +1,7 @@
 """The doctor beside the loop: it changes nothing, and says what is wrong."""
 
 import importlib.util
+import inspect
 import json
 import math
 from dataclasses import replace
@@ -81,7 +82,7 @@ def test_watching_changes_no_bit_and_resumes(small, tmp_path, monkeypatch, chang
     steps = iter(range(1000))
 
     def dies(batches):
-        if next(steps) == 17:
+        if inspect.isgenerator(batches) and next(steps) == 17:  # type checks call `next` too
             raise RuntimeError("the power went out")
         return next(batches)
 

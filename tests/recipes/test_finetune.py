@@ -1,5 +1,6 @@
 """Models that start from trained weights: all of them, the head, or low-rank detours; and what is kept of it."""
 
+import inspect
 import json
 import shutil
 
@@ -96,7 +97,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(how, tiny, tmp_path, monkeypatch):
     fit(plan, tmp_path / "whole", quiet=True)
 
     def dies(batches):
-        if next(steps) == 4:
+        if inspect.isgenerator(batches) and next(steps) == 4:  # type checks call `next` too
             raise RuntimeError("the power went out")
         return next(batches)
 

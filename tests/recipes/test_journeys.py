@@ -1,5 +1,6 @@
 """Each recipe from data to scores, on a user's files and on the embedded data; broken runs go on as if unbroken."""
 
+import inspect
 import json
 import math
 import random
@@ -70,7 +71,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(name, tiny, tmp_path, monkeypatch):
     whole, steps = losses(tiny.run(name)), iter(range(100))
 
     def dies(batches):
-        if next(steps) == 4:
+        if inspect.isgenerator(batches) and next(steps) == 4:  # type checks call `next` too
             raise RuntimeError("the power went out")
         return next(batches)
 
