@@ -60,11 +60,12 @@ def look(
     regard look RUN "the first text" --view patch --against "another text"
     """
     from regard.inside.draw.canvas import check_suffix
+    from regard.modalities import modality_of
     from regard.tasks import load
 
     task = load(run, quantize)
     task.check_inputs(text[:1])
-    if task.inputs[0] == "text" and not text[0].strip():
+    if not text[0].strip() and not modality_of(text[0], task.inputs).files:
         raise ValueError("the text is empty; give it some words")
     chosen = {f"--{name}": value for name, value in options.items()} | {"--view": view, "--json": as_json or None}
     chosen = {name: value for name, value in chosen.items() if value is not None}
@@ -115,8 +116,7 @@ def show(
         options["against"] = task.read(options["against"])
     data, draw = view.show(prepared, **options)
     alignment = best_aligners(prepared) if data.get("kind") == "cross" else {}
-    field = "text" if prepared.image is None else "image"
-    data = {field: inputs[0], "view": view.name} | data | alignment
+    data = {task.field_of("look", inputs[0]): inputs[0], "view": view.name} | data | alignment
     if as_json or out is None or not view.complete:
         emit(data, as_json, view.render)
     if alignment and not as_json:

@@ -84,9 +84,11 @@ class Query:
         return task
 
     def show(self, task: Any, item: Any, answer: dict[str, Any], *, several: bool) -> None:
-        """Print one answer; where there are `several`, each line of an image's names the file."""
+        """Print one answer; where there are `several` files, each line names its file."""
+        from regard.modalities import modality_of
+
         field, render = task.field_of(self.verb, item), task.verb(self.verb).render
-        named = f"\t{item}" if several and (field == "image" or self.verb == "classify") else ""
+        named = f"\t{item}" if several and (modality_of(item, task.inputs).files or self.verb == "classify") else ""
         emit(
             {field: item} | answer, self.as_json,
             lambda _: "\n".join(line + named for line in render(answer).split("\n")),

@@ -112,16 +112,16 @@ class Labelling(Command):
             left = super().parse_args(ctx, spread(args))
         except click.MissingParameter:
             raise ValueError(FIRST) from None
-        from regard.data.readers.image_files import is_image
+        from regard.modalities import names_file
 
-        if is_image(ctx.params["run"]):  # of RUN, a label was made
+        if names_file(ctx.params["run"]):  # of RUN, a label was made
             raise ValueError(FIRST)
         return left
 
 
 def spread(words: list[str]) -> list[str]:
     """Put --zero-shot before each of its words."""
-    from regard.data.readers.image_files import is_image
+    from regard.modalities import names_file
 
     result: list[str] = []
     taking = False
@@ -129,7 +129,7 @@ def spread(words: list[str]) -> list[str]:
         ends = index + 1 == len(words) or words[index + 1].startswith("-")
         if word == "--zero-shot" and not ends:
             taking = True
-        elif taking and not word.startswith("-") and not is_image(word):
+        elif taking and not word.startswith("-") and not names_file(word):
             result += ["--zero-shot", word]
         else:
             taking = taking and not word.startswith("-")
@@ -227,6 +227,7 @@ def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
     from dataclasses import asdict
 
     from regard.data.readers.text_files import read_lines
+    from regard.registry import modalities
 
     task = query.load()
     if not corpus.is_dir():
@@ -241,7 +242,7 @@ def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
     skipped: list[str] = []
     matches = task.search(wanted, corpus, count=count, skipped=skipped)
     if not matches:
-        raise ValueError(f"no image of {corpus} can be read; the first: {skipped[0]}")
+        raise ValueError(f"no {kinds[True].field} of {corpus} can be read; the first: {skipped[0]}")
     for match in matches:
         record = {"score": match.score, "image": match.text}
         emit(record, query.as_json, lambda row: f"{row['score']:.4f}\t{row['image']}")

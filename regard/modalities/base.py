@@ -1,9 +1,13 @@
 """The interface of modalities: one record holds everything that other packages need to know about a kind of input."""
 
-from collections.abc import Callable
+import base64
+import mimetypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from regard.registry import modalities
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,6 +17,8 @@ class Modality:
     name: str
     suffixes: tuple[str, ...]
     """File suffixes of such inputs."""
+    types: tuple[type, ...] = ()
+    """Classes of items in Python, besides strings and paths."""
     file: str
     """Name of the file beside the weights that the reader is saved in."""
     load: Callable[[Path, Any], Any]
@@ -20,18 +26,37 @@ class Modality:
     save: Callable[[Any, Path], None]
     """Write a reader into the directory of a model."""
     read: Callable[[Any], Any]
-    """Function from an argument of the command line, or of a method, to an item that the reader takes."""
-    receive: Callable[[Any], Any]
-    """Function from the JSON value in a request to an item that the reader takes; it never opens a path on the
-    server."""
+    """Function from an argument of the command line or of a method, or from the bytes of a file, to an item that the
+    reader takes."""
+    value: Any = str
+    """The type of the JSON value in a request, as an annotation."""
     unit: str
     """The unit of counts, in the plural."""
     field: str
     """The field of a request, and of JSON output, that holds an item."""
-    widget: str
-    """The control of the page that takes an item: "text" or "image"."""
+    widget: str = "file"
+    """The control of the page that takes an item: "text", or "file" for one that is a file; the command line takes
+    texts, or names of files."""
+    accept: str = ""
+    """What the page's control for files offers, where that is not the suffixes: "image/*"."""
     describe: Callable[[Any], str] = lambda reader: ""
     """Function that describes a reader in a few words, printed before training."""
+
+    def recognises(self, item: Any) -> bool:
+        """Whether an item is of this modality: by its class, or a name by its suffix."""
+        if isinstance(item, str | Path):
+            return self.widget == "text" or Path(str(item).strip()).suffix.lower() in self.suffixes
+        return isinstance(item, self.types)
+
+    def receive(self, value: Any) -> Any:
+        """An item from the JSON value in a request: the bytes of a file are a data: URI. No path is opened."""
+        if isinstance(value, str) and self.files:
+            head, comma, data = value.partition(",")
+            if not (comma and head.startswith(f"data:{self.accept.rstrip('*')}") and head.endswith(";base64")):
+                form = mimetypes.guess_type(f"x{self.suffixes[0]}")[0] or ""
+                raise ValueError(f"no data: URI of {self.noun}; send data:{form};base64,…")
+            value = base64.b64decode(data, validate=True)  # its errors are ValueErrors
+        return self.read(value)
 
     def holds(self, path: str) -> bool:
         """Whether a path is that of an existing file of this modality."""
@@ -40,3 +65,29 @@ class Modality:
     def beside(self, path: Path) -> bool:
         """Whether a reader of this modality is saved beside a model."""
         return (path / self.file).is_file()
+
+    @property
+    def files(self) -> bool:
+        """Whether items are files."""
+        return self.widget != "text"
+
+    @property
+    def plural(self) -> str:
+        """Several items: "images"."""
+        return self.field if self.field.endswith("s") else f"{self.field}s"
+
+    @property
+    def noun(self) -> str:
+        """An item with its article: "an image"."""
+        return f"{'an' if self.field[0] in 'aeiou' else 'a'} {self.field}"
+
+
+def modality_of(item: Any, names: Sequence[str]) -> Modality:
+    """The first of these modalities that recognises an item; the last of them if none does."""
+    records = [modalities[name] for name in names]
+    return next((record for record in records if record.recognises(item)), records[-1])
+
+
+def names_file(item: str) -> bool:
+    """Whether a text is the name of a file of some modality other than text, by its suffix."""
+    return any(modalities[name].files and modalities[name].recognises(item) for name in modalities)

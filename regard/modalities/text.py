@@ -24,7 +24,7 @@ def read(item: Any) -> str:
 TEXT = register_modality("text")(
     Modality(
         name="text", suffixes=(".txt", ".csv", ".tsv", ".jsonl"), file="tokenizer.json", load=load,
-        save=lambda tokenizer, path: tokenizer.save(path / "tokenizer.json"), read=read, receive=read, unit="tokens",
+        save=lambda tokenizer, path: tokenizer.save(path / "tokenizer.json"), read=read, unit="tokens",
         field="text", widget="text", describe=lambda tokenizer: f"vocabulary {len(tokenizer):,}",
     )
 )  # fmt: skip

@@ -41,9 +41,9 @@ def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = 
     app.state.parts = state = State(settings, store, Metrics(store), looks.Looks(), opening)
     others = APIRouter(prefix="/v1", tags=["other verbs"])
     needs = dict(NEEDS)
-    for verb in verbs_without_route(store, NEEDS.values()):
-        add_route(others, verb)
-        needs[f"/v1/{verb.name}"] = verb.name
+    for name, (verb, read) in verbs_without_route(store, NEEDS.values()).items():
+        add_route(others, verb, read)
+        needs[f"/v1/{name}"] = name
     for router in (completions.router, text_routes.router, images.router, others, looks.router):
         app.include_router(router)
     add_models(app)
@@ -80,7 +80,8 @@ def record(served: ServedModel) -> dict[str, Any]:
     return {
         "id": served.name, "object": "model", "created": served.created, "owned_by": "regard", "does": served.does,
         "inputs": list(served.inputs), "loaded": served.state == "loaded", "context": served.context,
-        "error": served.error,
+        "error": served.error, "field": served.modality.field, "widget": served.modality.widget,
+        "accept": served.modality.accept or ",".join(served.modality.suffixes),
     }  # fmt: skip
 
 

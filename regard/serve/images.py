@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from regard.serve import replies, schemas
 from regard.serve.errors import Refused
-from regard.serve.inputs import answer
+from regard.serve.inputs import answer, read_inputs
 from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
 
@@ -22,7 +22,7 @@ async def images(body: schemas.ImagesRequest, request: Request) -> dict[str, Any
     options = {name: value for name in ("labels", "threshold") if (value := getattr(body, name)) is not None}
     verb = verb_for(served, options)
     served.check_length(body.labels or [], "labels")
-    return await answer(request, served, verb, body.input, options, object="image")
+    return await answer(request, served, verb, read_inputs(served, body.input), options, object="image")
 
 
 def verb_for(served: ServedModel, options: dict[str, Any]) -> str:

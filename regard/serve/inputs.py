@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request
 
-from regard.registry import modalities
+from regard.modalities import Modality
 from regard.serve.answers import within_limit
 from regard.serve.errors import Refused
 from regard.serve.model_store import ModelStore, ServedModel
@@ -17,10 +17,10 @@ AT_ONCE = 32
 """Inputs after which other requests get their turn, and a disconnected client is noticed."""
 
 
-def receive(modality: str, value: str, field: str) -> Any:
+def receive(record: Modality, value: Any, field: str) -> Any:
     """An input of a modality, from a field of a request."""
     try:
-        return modalities[modality].receive(value)
+        return record.receive(value)
     except ValueError as error:
         raise Refused(400, f"{field}: {error}", param=field) from None
 
@@ -31,14 +31,12 @@ def listed(values: str | Sequence[str]) -> list[str]:
 
 def read_inputs(served: ServedModel, values: str | Sequence[str]) -> list[Any]:
     """The inputs of a request as the model's task takes them."""
-    inputs = listed(values)
-    modality = served.inputs[0]
-    if modality == "text":
+    inputs, record = listed(values), served.modality
+    if not record.files:
         served.check_length(inputs, "input")
     elif len(inputs) > MOST_IMAGES:
-        unit = modalities[modality].unit
-        raise Refused(400, f"{len(inputs)} {unit} in one request; send at most {MOST_IMAGES}", param="input")
-    return [receive(modality, value, "input") for value in inputs]
+        raise Refused(400, f"{len(inputs)} {record.unit} in one request; send at most {MOST_IMAGES}", param="input")
+    return [receive(record, value, "input") for value in inputs]
 
 
 async def in_groups(
@@ -63,12 +61,12 @@ async def in_groups(
 
 
 async def answer(
-    request: Request, served: ServedModel, verb: str, inputs: str | Sequence[str], options: Mapping[str, Any],
+    request: Request, served: ServedModel, verb: str, inputs: Sequence[Any], options: Mapping[str, Any],
     paired: Mapping[str, Sequence[Any]] | None = None, **fields: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The body of a response with the task's answer for each input; `fields` are those of every row."""
     work = partial(served.task.answers, verb, **options)
-    rows = in_groups(state_of(request).store, work, read_inputs(served, inputs), paired)
+    rows = in_groups(state_of(request).store, work, inputs, paired)
     return listing(served, await within_limit(request, rows), **fields)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from regard.inside.page import Page
-from regard.registry import modalities
 from regard.serve import schemas
 from regard.serve.answers import run_in_worker
 from regard.serve.errors import Refused
@@ -59,12 +58,12 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     state = state_of(request)
     served = await state.store.take(body.model, "look")
     inputs: tuple[Any, ...]
-    if body.look is None and (body.input is not None or body.image is not None):
+    if body.look is None and body.model_fields_set & {"input", *schemas.FILES}:
         inputs = sent(body, served)
     else:
         inputs = state.opening if body.look is None else state.looks.find(body.look, body.model).inputs
         if not inputs:
-            field = field_of(served)
+            field = served.modality.field if served.modality.files else "input"
             raise Refused(400, f"there is nothing to look at; send {field}", param=field)
         inputs = inputs if body.texts is None else (inputs[0], *body.texts)
 
@@ -78,23 +77,21 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     return described | {"look": state.looks.add(page)}
 
 
-def field_of(served: ServedModel) -> str:
-    """The field of a request that has what a model reads."""
-    modality = modalities[served.inputs[0]]
-    return "input" if modality.widget == "text" else modality.field
-
-
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
     """Return the inputs of a model from a request. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
-    if field_of(served) == "input":
-        if body.image is not None:
-            raise Refused(400, f"model {body.model!r} reads texts; send input", param="image")
+    record = served.modality
+    files = {name: value for name in schemas.FILES if (value := getattr(body, name)) is not None}
+    if not record.files:
+        for field in files:
+            raise Refused(400, f"model {body.model!r} reads texts; send input", param=field)
         served.check_length(texts, "input")
         return tuple(texts)
-    if body.image is None:
-        raise Refused(400, f"model {body.model!r} reads images; send image, a data: URI", param="image")
-    return receive(served.inputs[0], body.image, "image"), *texts
+    field = record.field
+    if field not in files:
+        form = ", a data: URI" if record.value is str else ""
+        raise Refused(400, f"model {body.model!r} reads {record.plural}; send {field}{form}", param=field)
+    return receive(record, files[field], field), *texts
 
 
 @router.post("/layer")

@@ -16,6 +16,8 @@ from regard.decode.requests import Request
 from regard.hub.checkpoint import peek_model
 from regard.hub.remote import find
 from regard.inside.capture.alignments import twin_of
+from regard.modalities import Modality
+from regard.registry import modalities
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks.loading import load, task_of
@@ -47,6 +49,11 @@ class ServedModel:
     def can(self, ability: str) -> bool:
         """Whether the model has an ability; every model that reads text can tokenize."""
         return ability in self.does or (ability == "tokenize" and "text" in self.inputs)
+
+    @property
+    def modality(self) -> Modality:
+        """The modality of what it reads first."""
+        return modalities[self.inputs[0]]
 
     @property
     def state(self) -> str:

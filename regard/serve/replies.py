@@ -38,6 +38,12 @@ class Model(Reply):
     """The number of tokens that it can attend to at once."""
     error: str | None
     """Why it could not be loaded."""
+    field: str
+    """The field of a request that holds one input."""
+    widget: Literal["text", "file"]
+    """The control of the page that takes an input."""
+    accept: str
+    """The files that this control offers."""
 
 
 class Models(Reply):

@@ -1,7 +1,7 @@
 """The schemas of requests. Types are strict and unknown fields are refused: nothing is dropped silently."""
 
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -10,12 +10,17 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, core_schema
 
 from regard.config import nearest
 from regard.decode.sample import Sampling
+from regard.modalities import Modality
+from regard.registry import modalities
+
+Schema = TypeVar("Schema", bound=BaseModel)
 
 MOST_TEXTS = 2048
 """Input texts of one request, at most."""
@@ -249,14 +254,29 @@ class TokenizationRequest(Body):
     text: Text
 
 
+FILES = {record.field: record for name in modalities if (record := modalities[name]).files}
+"""The modalities whose items are files, by their field in a request."""
+
+
+def item_field(record: Modality) -> tuple[Any, Any]:
+    """The type and the default of the field that holds one item of a modality."""
+    kind = Text if record.value is str else record.value
+    return kind | None, Field(None, description=f"One input of a model that reads {record.plural}.")
+
+
+def with_items(schema: type[Schema]) -> type[Schema]:
+    """The schema of a request with a field for each modality whose items are files."""
+    fields: dict[str, Any] = {field: item_field(record) for field, record in FILES.items()}
+    return create_model(schema.__name__, __base__=schema, **fields)
+
+
+@with_items
 class LookRequest(Body):
     """An input to look at; without one, the input that the server was started with."""
 
     input: Text | None = None
     second: Text | None = None
     """The second text of a pair."""
-    image: Text | None = None
-    """A data: URI, for image models."""
     texts: Annotated[list[Text], Field(max_length=64, fail_fast=True)] | None = None
     """Texts that an image is compared with."""
     look: str | None = None

@@ -1,6 +1,6 @@
 """POST /v1/VERB for every verb of a served model that has no route of its own, those of plugins included."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,23 +8,27 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import Field, create_model
 
+from regard.modalities import Modality
 from regard.serve import replies
 from regard.serve.errors import Refused
-from regard.serve.inputs import answer, listed
+from regard.serve.inputs import answer, listed, read_inputs, receive
 from regard.serve.model_store import ModelStore
-from regard.serve.schemas import MOST_TEXTS, Body, Text, Texts
+from regard.serve.schemas import MOST_TEXTS, Body, Text, Texts, item_field
 from regard.serve.state import state_of
 from regard.tasks.base import Option, Verb
 
 
-def verbs_without_route(store: ModelStore, abilities: Collection[str]) -> list[Verb]:
-    """The verbs of the served models that are none of these abilities; options of verbs of one name are joined."""
-    verbs: dict[str, Verb] = {}
+def verbs_without_route(store: ModelStore, abilities: Collection[str]) -> dict[str, tuple[Verb, dict[str, Modality]]]:
+    """The verbs of the served models that are none of these abilities, each with the modalities that they read by the
+    field of a request; options of verbs of one name are joined."""
+    verbs: dict[str, tuple[Verb, dict[str, Modality]]] = {}
     for served in store:
         for verb in [served.verbs[name] for name in served.does if name in served.verbs and name not in abilities]:
-            options = {option.name: option for option in (*verb.options, *verbs.get(verb.name, verb).options)}
-            verbs[verb.name] = replace(verb, options=tuple(options.values()))
-    return list(verbs.values())
+            known, read = verbs.get(verb.name, (verb, {}))
+            options = {option.name: option for option in (*verb.options, *known.options)}
+            joined = replace(verb, options=tuple(options.values()))
+            verbs[verb.name] = joined, read | {served.modality.field: served.modality}
+    return verbs
 
 
 def field_of(option: Option) -> tuple[Any, Any]:
@@ -37,12 +41,14 @@ def field_of(option: Option) -> tuple[Any, Any]:
     return (type_ | None if option.default is None else type_), Field(option.default, description=option.help)
 
 
-def add_route(router: APIRouter, verb: Verb) -> None:
-    """Add POST /v1/VERB: inputs and the verb's options in, a row for each input out."""
-    about = "A text, or an image as a data: URI, whichever the model reads; or a list of them."
+def add_route(router: APIRouter, verb: Verb, read: Mapping[str, Modality]) -> None:
+    """Add POST /v1/VERB: inputs and the verb's options in, a row for each input out. A single input may also be sent
+    in the field of its modality."""
+    about = "A text, or a file as a data: URI, whichever the model reads; or a list of them."
     known = {option.name: option for option in verb.options if option.kind is not Path}
     fields: dict[str, Any] = {name: field_of(option) for name, option in known.items()}
-    fields["input"] = Texts, Field(description=about)
+    fields |= {field: item_field(record) for field, record in read.items()}
+    fields["input"] = Texts | None, Field(None, description=about)
     schema = create_model(f"{verb.name.title()}Request", __base__=Body, **fields)
 
     async def route(body: schema, request: Request) -> dict[str, Any]:  # type: ignore[valid-type]
@@ -52,7 +58,15 @@ def add_route(router: APIRouter, verb: Verb) -> None:
         for name in options.keys() - served.options(verb.name):
             raise Refused(400, f"model {served.name!r} takes no {name}; leave it out", param=name)
         paired = {name: listed(options.pop(name)) for name in [*options] if known[name].each}
-        return await answer(request, served, verb.name, sent["input"], options, paired)
+        field = served.modality.field
+        if [name for name in ("input", *read) if sent.get(name) is not None] not in (["input"], [field]):
+            reads = f"model {served.name!r} reads {served.modality.plural}"
+            raise Refused(400, f"{reads}; send either input or {field}", param="input")
+        if sent.get("input") is None:
+            inputs = [receive(served.modality, sent[field], field)]
+        else:
+            inputs = read_inputs(served, sent["input"])
+        return await answer(request, served, verb.name, inputs, options, paired)
 
     router.add_api_route(
         f"/{verb.name}", route, methods=["POST"], summary=verb.name.title(), description=verb.help or verb.does,

@@ -9,6 +9,7 @@ from regard.tasks.language_model import LanguageModel
 from regard.tasks.loading import load, load_for, task_of
 from regard.tasks.object_detector import Detection, ObjectDetector
 from regard.tasks.pixel_model import PixelModel
+from regard.tasks.prepared import Prepared, TokenSequence
 from regard.tasks.text_encoder import Match, TextEncoder
 from regard.tasks.text_heads import (
     Answer,
@@ -25,7 +26,7 @@ from regard.tasks.translator import TextToText, Translation, Translator
 __all__ = [
     "Answer", "Caption", "Detection", "Entity", "EntityTagger", "EvalSet", "Filled", "ImageCaptioner",
     "ImageClassifier", "ImageEncoder", "ImageRestorer", "ImageTextMatcher", "Label", "LanguageModel", "MaskFiller",
-    "Match", "ObjectDetector", "Option", "PixelModel", "QuestionAnswerer", "Samples", "Scored", "Task",
-    "TextClassifier", "TextEncoder", "TextToText", "Translation", "Translator", "Verb", "load", "load_for",
-    "register_task", "task_of",
+    "Match", "ObjectDetector", "Option", "PixelModel", "Prepared", "QuestionAnswerer", "Samples", "Scored", "Task",
+    "TextClassifier", "TextEncoder", "TextToText", "TokenSequence", "Translation", "Translator", "Verb", "load",
+    "load_for", "register_task", "task_of",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from regard.modalities.base import modality_of
 from regard.registry import modalities, tasks
 from regard.tasks.prepared import Prepared
 
@@ -190,10 +191,17 @@ class Task:
     def field_of(self, verb: str, item: Any) -> str:
         """The name of an input in JSON: "text", "image", or the verb's own, such as "prompt"."""
         declared = self.verb(verb)
-        return declared.input if declared is not None and declared.input else modalities[self.inputs[0]].field
+        return declared.input if declared is not None and declared.input else modality_of(item, self.inputs).field
 
     def check_inputs(self, items: Sequence[Any]) -> None:
         """Raise a ValueError for an item that is no input of this task, such as an image file for a text model."""
+        own = [modalities[name] for name in self.inputs]
+        others = [record for name in modalities if (record := modalities[name]).field not in {one.field for one in own}]
+        for item in [item for item in items if isinstance(item, str) and not any(one.holds(item) for one in own)]:
+            for record in others:
+                if record.files and record.holds(item):
+                    reads = " and ".join(one.plural for one in own)
+                    raise ValueError(f"the model reads {reads}, and {item} is {record.noun}; choose a model for it")
 
     def read(self, *inputs: Any, **options: Any) -> Prepared:
         """Return one input as a `Prepared`, from which views and explanations are computed."""

@@ -12,13 +12,14 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from regard.data.readers.image_files import list_images, read_image
+from regard.data.readers.image_files import list_images
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.files import same_file
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
+from regard.modalities.image import IMAGE
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import label_scores
@@ -28,16 +29,16 @@ from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 
 BATCH = 64
 EMBED_IMAGES = replace(EMBED, ability="images")
-ImageInput = str | Path | Image.Image
-"""An image file, or an image of Pillow's."""
+ImageInput = str | Path | bytes | Image.Image | np.ndarray | Tensor
+"""An image file or its bytes, an image of Pillow's, an array of bytes, or a tensor of them."""
 
 
 def opened(images: Sequence[ImageInput]) -> list[Image.Image]:
-    """Image files, or images of Pillow's, as `read_image` returns them."""
-    if isinstance(images, (str, Path, Image.Image)):
-        name = "image" if isinstance(images, Image.Image) else repr(str(images))
+    """Images in any form, as `IMAGE.read` returns them."""
+    if isinstance(images, str | Path | bytes | Image.Image) or getattr(images, "ndim", 4) < 4:
+        name = repr(str(images)) if isinstance(images, str | Path) else "image"
         raise ValueError(f"images is a list; put a single one in brackets: [{name}]")
-    return [read_image(image) for image in images]
+    return [IMAGE.read(image) for image in images]
 
 
 @register_task("embed-images")

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.image_files import is_image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
+from regard.modalities import modality_of
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, check_list, quoted, register_task
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
@@ -66,8 +66,8 @@ class ImageTextMatcher(ImageEncoder):
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Vectors of images and texts side by side; a string that ends like an image file's name is an image."""
         rows = torch.empty(len(items), self.width)
-        for wanted, embed in ((True, self.embed), (False, self.embed_texts)):
-            indices = [i for i, item in enumerate(items) if is_image_input(item) == wanted]
+        for name, embed in (("image", self.embed), ("text", self.embed_texts)):
+            indices = [i for i, item in enumerate(items) if modality_of(item, self.inputs).name == name]
             if indices:
                 rows[indices] = embed([items[i] for i in indices]).to(rows)
         return rows
@@ -83,9 +83,6 @@ class ImageTextMatcher(ImageEncoder):
             raise ValueError(f"labels must differ; got {', '.join(map(repr, labels))}")
         logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature
         return [ranked(row, labels) for row in logits]
-
-    def field_of(self, verb: str, item: Any) -> str:
-        return "image" if is_image_input(item) else "text"
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Recall at 1 in both directions; for generated scenes also the zero-shot accuracy on single objects."""
@@ -121,8 +118,3 @@ class ImageTextMatcher(ImageEncoder):
         export_model(self.model, out, **special)
         save_preprocessing(out, self.preprocessing)
         export_tokenizer(self.tokenizer, out, frame="both", max_len=self.model.config.max_len)
-
-
-def is_image_input(item: Any) -> bool:
-    """Whether an input is an image: anything but a string, or a string that ends like an image file's name."""
-    return not isinstance(item, str) or is_image(item)

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.image_files import is_image, read_image
 from regard.data.sets.batches import pad
+from regard.modalities import modality_of
+from regard.modalities.image import IMAGE
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.heads import split_predictions
@@ -31,7 +32,7 @@ MOST_CELLS = 8192
 
 def pixels_of(task: Any, image: Any) -> tuple[np.ndarray, Tensor]:
     """An image (a path, or a Pillow image) at the model's size: its bytes, and the numbers that the model reads."""
-    bytes_ = task.preprocessing.fit(read_image(image))
+    bytes_ = task.preprocessing.fit(IMAGE.read(image))
     return bytes_, torch.from_numpy(task.preprocessing.numbers(bytes_))[None].to(next(task.model.parameters()))
 
 
@@ -174,7 +175,7 @@ def read_matched(
 ) -> Prepared:  # fmt: skip
     """An image and texts that it is compared with, or either alone; of several texts the first is looked into."""
     model, tokenizer = task.model, task.tokenizer
-    images = [item for item in inputs[:1] if not isinstance(item, str) or is_image(item)]
+    images = [item for item in inputs[:1] if modality_of(item, task.inputs) is IMAGE]
     texts = list(inputs[len(images) :])
     tokens: dict[str, Tensor] = {}
     if texts:

@@ -14,7 +14,6 @@ from torch import Tensor
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
-from regard.registry import modalities
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
@@ -60,13 +59,6 @@ class TextTask(Task):
                 f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
             )
         return test.data.held_out()[: test.limit]
-
-    def check_inputs(self, items: Sequence[Any]) -> None:
-        others = [record for name in modalities if (record := modalities[name]).field not in self.inputs]
-        for item in items:
-            for record in others:
-                if isinstance(item, str) and record.holds(item):
-                    raise ValueError(f"the model reads texts, and {item} is an {record.field}; choose a model for it")
 
     def export(self, out: Path) -> None:
         export_model(self.model, out, **self.generation_to_export())

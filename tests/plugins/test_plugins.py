@@ -37,7 +37,12 @@ CASES = {
         verb="classify", route="classifications",
     ),
     "estimate": dict(train=["train", "estimate"], family="estimator", verb="estimate", route="estimate"),
+    "series": dict(train=["train", "period"], family="wave", verb="period", route="period"),
 }  # fmt: skip
+
+ITEMS = {"mixer": "image.png", "series": "wave.csv"}
+"""The files that plugins of other modalities than text read."""
+ANSWERS = {"labels", "number", "period"}
 
 
 def environment() -> dict[str, str]:
@@ -52,7 +57,8 @@ def journey(request, tmp_path_factory):
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8) * 3).save(folder / "image.png")
     rows = [f"the {colour} {number}\t{colour}\n" for number in range(12) for colour in ("red", "blue")]
     (folder / "labels.tsv").write_text("text\tlabel\n" + "".join(rows))
-    item = "image.png" if name == "mixer" else "the red one"
+    (folder / "wave.csv").write_text("0.5\n1.5\n-0.5\n" * 5)
+    item = ITEMS.get(name, "the red one")
     plain = {
         "train": [*case["train"], "--out", "run", *STEPS, "--json"],
         "eval": ["eval", "run", "--limit", "8", "--json"],
@@ -86,8 +92,8 @@ def test_its_verb_answers_in_json(journey):
     code, out, err = found["verb"]
     assert code == 0, err
     answer = json.loads(out)
-    assert ("image" if name == "mixer" else "text") in answer
-    assert {"labels", "number"} & answer.keys()
+    assert {"mixer": "image", "series": "series"}.get(name, "text") in answer
+    assert ANSWERS & answer.keys()
 
 
 def test_it_is_looked_into(journey):
@@ -164,11 +170,12 @@ def test_the_server_has_a_route_for_it(journey):
     try:
         lines = iter(process.stderr.readline, "")
         address = next(line.split()[1].rstrip("/") for line in lines if line.startswith("page "))
-        body = json.dumps({"model": "run", "input": item}).encode()
+        sent = {"series": [[0.5], [1.5], [-0.5]]} if name == "series" else {"input": item}
+        body = json.dumps({"model": "run"} | sent).encode()
         headers = {"Content-Type": "application/json"}
         with urlopen(Request(f"{address}/v1/{CASES[name]['route']}", body, headers)) as answer:
             (row,) = json.load(answer)["data"]
-        assert {"labels", "number"} & row.keys()
+        assert ANSWERS & row.keys()
     finally:
         process.terminate()
         process.wait(60)

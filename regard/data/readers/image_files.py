@@ -1,10 +1,8 @@
 """Image files as images of Pillow's, read robustly, and as arrays."""
 
-import base64
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -48,14 +46,6 @@ def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
         if str(error).startswith(str(name)):
             raise
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
-
-
-def read_data_uri(uri: Any) -> Image.Image:
-    """The image in a data: URI, as a request holds it."""
-    head, comma, data = uri.partition(",") if isinstance(uri, str) else ("", "", "")
-    if not (comma and head.startswith("data:image/") and head.endswith(";base64")):
-        raise ValueError("no data: URI of an image; send data:image/png;base64,…")
-    return read_image(BytesIO(base64.b64decode(data, validate=True)))  # its errors are ValueErrors
 
 
 def is_image(name: str) -> bool:

@@ -16,8 +16,9 @@ export const view = {
   mount(host, context) {
     const text = createTextBox({ name: "look", label: "Text", rows: 2 });
     const second = createTextBox({ name: "look.second", label: "Second text, for models of pairs", rows: 1 });
-    const file = make("input", { type: "file", accept: "image/*", onchange: () => task.go() });
-    const image = make("label", { class: "text" }, make("span", {}, "Image"), file);
+    const file = make("input", { type: "file", onchange: () => task.go() });
+    const called = make("span", {});
+    const chosen = make("label", { class: "text" }, called, file);
     const texts = createTextBox({ name: "look.texts", label: "Texts to compare it with, one a line", rows: 2 });
     const inputs = make("div", { class: "stack inputs" });
     const problem = make("div");
@@ -29,10 +30,12 @@ export const view = {
     let input = {}; // what was sent to be looked at: the server keeps only the latest passes
     let turn = 0; // of all answers that are on their way only the last one counts
 
-    const sees = () => context.model.inputs[0] !== "text"; // images, or the pixels of one
+    const readsFiles = () => context.model.widget !== "text";
 
     function arrange() {
-      inputs.replaceChildren(...(sees() ? [image, texts.element] : [text.element, second.element]));
+      file.accept = context.model.accept;
+      called.textContent = context.model.field.replace(/^./, (letter) => letter.toUpperCase());
+      inputs.replaceChildren(...(readsFiles() ? [chosen, texts.element] : [text.element, second.element]));
       texts.element.hidden = !described?.input.texts;
       second.element.hidden = !context.model.does.includes("embed");
     }
@@ -44,11 +47,11 @@ export const view = {
     }
 
     async function given() {
-      if (!sees()) return { input: text.area.value, ...(second.element.hidden || !second.area.value ? {} : { second: second.area.value }) };
+      if (!readsFiles()) return { input: text.area.value, ...(second.element.hidden || !second.area.value ? {} : { second: second.area.value }) };
       const lines = texts.area.value.split("\n").filter((line) => line.trim() !== "");
       const compared = lines.length && described?.input.texts ? { texts: lines } : {};
       if (!file.files.length) return { ...(described ? { look: described.look } : {}), ...compared };
-      return { image: await uriOf(file.files[0]), ...compared };
+      return { [context.model.field]: await uriOf(file.files[0]), ...compared };
     }
 
     /** What a look was asked for, besides its input. */
