@@ -230,22 +230,24 @@ def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
     from regard.registry import modalities
 
     task = query.load()
+    kinds = {known.files: known for known in map(modalities.__getitem__, task.inputs)}
     if not corpus.is_dir():
-        if "text" not in task.inputs:
-            raise ValueError(f"{query.run} reads images, not texts; give --in a folder of images")
+        if False not in kinds:
+            items = kinds[True].plural
+            raise ValueError(f"{query.run} reads {items}, not texts; give --in a folder of {items}")
         for match in task.search(wanted, read_lines(corpus), count=count):
             record = asdict(match) | {"line": match.place + 1}
             emit(record, query.as_json, lambda row: f"{row['score']:.4f}\t{row['line']}\t{row['text']}")
         return
-    if "image" not in task.inputs:
+    if True not in kinds:
         raise ValueError(f"{query.run} reads texts, and {corpus} is a folder; give a file with a text a line")
     skipped: list[str] = []
     matches = task.search(wanted, corpus, count=count, skipped=skipped)
+    field = kinds[True].field
     if not matches:
-        raise ValueError(f"no {kinds[True].field} of {corpus} can be read; the first: {skipped[0]}")
+        raise ValueError(f"no {field} of {corpus} can be read; the first: {skipped[0]}")
     for match in matches:
-        record = {"score": match.score, "image": match.text}
-        emit(record, query.as_json, lambda row: f"{row['score']:.4f}\t{row['image']}")
+        emit({"score": match.score, field: match.text}, query.as_json, lambda row: f"{row['score']:.4f}\t{row[field]}")
     if skipped:
         click.echo(f"skipped {len(skipped):,} file{'s' * (len(skipped) > 1)}: {skipped[0]}", err=True)
 

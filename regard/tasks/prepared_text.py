@@ -87,8 +87,6 @@ def read_encoder(
     def details(logits: Tensor) -> dict[str, Any]:
         if answers == "fill" and tokenizer.mask in framed.ids:
             return {"row": framed.ids.index(tokenizer.mask)}
-        if answers == "number":
-            return {"value": float(logits[0, 0])}
         return {"titles": ["begins at", "ends at"]} if answers == "span" else {}
 
     return Prepared(

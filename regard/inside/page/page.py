@@ -79,6 +79,8 @@ class Page:
         last = prepared.answers == "next" and not (self.own and sequence)  # a whole translation from its start
         answer = {"kind": prepared.answers, "sequence": sequence, "rows": rows, "row": rows - 1 if last else 0,
                   "fixed": prepared.fixed} | self.details  # fmt: skip
+        if prepared.answers == "number":
+            answer["value"] = float(self.logits[0, 0])
         image = {} if prepared.image is None else {"image": image_uri(prepared.image)}
         for data, one in zip(self.sequences, prepared.sequences, strict=True):
             if "tokens" in data:
