@@ -65,7 +65,7 @@ class Signs:
     @property
     def since(self) -> int:
         """Number of steps since the end of the warm-up."""
-        return self.step - self.config.warmup
+        return self.step - self.config.warmup_steps
 
     @property
     def rises(self) -> bool:
@@ -155,11 +155,11 @@ def rate_too_high(signs: Signs) -> Finding | None:
 
 
 def no_warmup(signs: Signs) -> Finding | None:
-    if not signs.post_norm or signs.config.warmup >= RECENT or not (signs.rises or signs.stuck):
+    if not signs.post_norm or signs.config.warmup_steps >= RECENT or not (signs.rises or signs.stuck):
         return None
     return Finding(
         "no warm-up with post-norm",
-        f"norms stand behind the residuals, the warm-up is {signs.config.warmup} steps, "
+        f"norms stand behind the residuals, the warm-up is {signs.config.warmup_steps} steps, "
         f"and the loss is {signs.now:.3g} after {signs.step} (first {signs.start:.3g})",
         "set --train.warmup to a few hundred steps, or --model.norm-place pre",
         0.9 if not signs.ratio > LARGE else 0.8,

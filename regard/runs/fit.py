@@ -1,5 +1,6 @@
 """From a recipe to a trained run on disk."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +15,7 @@ from regard.doctor.watch import Watch
 from regard.files import held
 from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model, save_generation, save_model
+from regard.hub.files import CONFIG
 from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
@@ -70,8 +72,21 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     check_free(out, resume)
     torch.manual_seed(recipe.train.seed)
     model = job.build(recipe)
-    if type(model) is models[recipe.family]:  # a task that does not fit would be noticed only in or after the training
-        check_task(recipe, task_of(out, model), job.readers)
+    task: type[Task] | None = None
+    if type(model) is models[recipe.family]:
+        task = task_of(out, model)
+        check_task(recipe, task, job.readers)  # one that does not fit would be noticed only in or after the training
+
+    @torch.no_grad()
+    def metrics() -> dict[str, float]:
+        """The task's metrics on the validation data; none without the packages that compute them."""
+        if task is None or task.validate is Task.validate:
+            return {}
+        if not (out / CONFIG).exists():  # a task reads it, and the first validation is the best one yet
+            job.publish(model, out)
+        with contextlib.suppress(ImportError):
+            return task.load(out, model).validate(job.valid())
+        return {}
 
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
@@ -84,8 +99,8 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         announce(job, recipe, model, line)
         return train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
-            publish=lambda: job.publish(model, out), observer=Watch(model, job.objective, recipe.train), resume=resume,
-            quiet=quiet,
+            publish=lambda: job.publish(model, out), metrics=metrics,
+            observer=Watch(model, job.objective, recipe.train), resume=resume, quiet=quiet,
         )  # fmt: skip
 
 
@@ -105,7 +120,7 @@ def refuse(recipe: Recipe, reason: str) -> None:
 
 def announce(job: Job, recipe: Recipe, model: Any, line: Line) -> None:
     """Print the size of the model and what it is trained on."""
-    steps, warmup = recipe.train.steps, recipe.train.warmup
+    steps, warmup = recipe.train.steps, recipe.train.warmup_steps
     if recipe.train.minutes is None and steps <= warmup:
         line.say(f"{steps} steps end within the warm-up of {warmup}; lower --train.warmup")
     count = sum(p.numel() for p in model.parameters())
@@ -120,7 +135,7 @@ def with_steps(recipe: Recipe, stream: Any) -> Recipe:
     if recipe.train.epochs is None:
         return recipe
     steps = math.ceil(recipe.train.epochs * stream.count() / recipe.train.accumulate)
-    return replace(recipe, train=replace(recipe.train, steps=max(1, steps)))
+    return replace(recipe, train=replace(recipe.train, steps=max(1, steps, recipe.train.min_steps)))
 
 
 def check_free(out: Path, resume: bool) -> None:

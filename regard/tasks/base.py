@@ -6,11 +6,12 @@ task: nobody else needs to know what kind of model it is.
 
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from regard.data.sets.batches import Batch
 from regard.modalities.base import modality_of
 from regard.registry import modalities, tasks
 from regard.tasks.prepared import Prepared
@@ -220,6 +221,11 @@ class Task:
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The metrics of this task on a test set."""
         raise ValueError(f"{test.run} has no scores of its own; fine-tune it for a task: regard finetune {test.run} …")
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """Metrics of validation batches during training, in percent; more is better, and the first one decides. None
+        here: a task without them is judged by its loss."""
+        return {}
 
     def is_scored(self, test: EvalSet) -> bool:
         """Whether a model trained on such data has metrics of its own."""

@@ -1,12 +1,15 @@
 """The base of tasks that generate tokens with an engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from regard.decode.engine import Engine
+from regard.decode.requests import Request
 from regard.native.record import is_watched
 from regard.tasks.base import Option, Task, Verb
 
+VALIDATED = 64
+"""Outputs that are generated at a validation."""
 GENERATE_OPTIONS = (
     Option(name="max_new_tokens", kind=int, limits=(1, 1 << 20), help="The most tokens to generate."),
     Option(name="sampling", kind=object, help="How tokens are sampled; none: the most probable ones."),
@@ -36,6 +39,8 @@ def render_texts(rows: Sequence[dict[str, Any]]) -> str:
 class EngineTask(Task):
     """A generative model with an engine of its own."""
 
+    tokenizer: Any
+    request: Callable[..., Request]
     _engine: Engine | None = None
     _state: Any = None
     _limits: Mapping[str, Any] = {}
@@ -57,6 +62,12 @@ class EngineTask(Task):
     @engine.setter
     def engine(self, engine: Engine) -> None:
         self._engine, self._state = engine, state_of(self.model)
+
+    def greedy(self, inputs: Iterable[Any]) -> list[str]:
+        """The greedy output for each input of `request`."""
+        tickets = self.engine.serve(self.request(item, beams=1, row=row) for row, item in enumerate(inputs))
+        ids = [ticket.hypotheses[0].ids if ticket.hypotheses else () for ticket in tickets]
+        return self.tokenizer.decode_batch(ids)
 
 
 def state_of(model: Any) -> list[tuple[Any, ...]]:

@@ -1,6 +1,7 @@
 """Image captioning: images in, captions out."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,13 +11,14 @@ import torch
 from PIL import Image
 
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.captioned_images import CaptionsConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, register_task
-from regard.tasks.engine_task import BEAM_OPTIONS, EngineTask, count_or, render_texts, texts_as_json
+from regard.tasks.engine_task import BEAM_OPTIONS, VALIDATED, EngineTask, count_or, render_texts, texts_as_json
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import caption_scores
 from regard.tasks.prepared_image import read_captioned
@@ -105,6 +107,19 @@ class ImageCaptioner(ImageEncoder, EngineTask):
 
         self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
         return results
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """BLEU-4 of greedy captions for some of the validation images."""
+        pixels: dict[int, np.ndarray] = {}
+        captions: dict[int, list[str]] = {}
+        for batch in batches:
+            texts = self.tokenizer.decode_batch([row[row != IGNORE][:-1].tolist() for row in batch.targets])
+            for index, image, text in zip(batch.examples, batch.inputs["pixels"].numpy(), texts, strict=True):
+                pixels[index] = image
+                captions.setdefault(index, []).append(text)
+        chosen = list(pixels)[:: math.ceil(len(pixels) / VALIDATED)]
+        texts = self.greedy(pixels[index] for index in chosen)
+        return {"bleu_4": caption_scores(texts, [captions[index] for index in chosen])["bleu_4"]}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """BLEU-4 and exact match against all captions of each image."""

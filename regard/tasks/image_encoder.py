@@ -1,6 +1,6 @@
 """Image models: a vector for each image, and labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.data.readers.image_files import list_images
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.batches import Batch
 from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
 from regard.files import same_file
@@ -22,7 +23,7 @@ from regard.hub.preprocessor import save_preprocessing
 from regard.modalities.image import IMAGE
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
-from regard.tasks.metrics import label_scores
+from regard.tasks.metrics import accuracy, label_scores
 from regard.tasks.prepared_image import read_images
 from regard.tasks.text_encoder import EMBED, Match
 from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
@@ -186,6 +187,9 @@ class ImageClassifier(ImageEncoder):
     def labelled(self, pixels: Sequence[np.ndarray]) -> list[list[Label]]:
         """All labels of each preprocessed image."""
         return [ranked(logits, self.model.config.labels) for logits in self.outputs(self.model, pixels)]
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        return accuracy(self.model, batches)
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         images = self.test_images(test, part="test")

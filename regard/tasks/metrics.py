@@ -4,7 +4,7 @@ import bz2
 import importlib
 import lzma
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.batches import text_batches
+from regard.data.sets.batches import Batch, text_batches
 from regard.data.sets.labelled_images import LabelledImages
 from regard.data.sets.unlabelled_images import PixelStream
 from regard.objectives.next_token import next_token
@@ -60,6 +60,12 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The share of hypotheses that equal their reference, but for space at the ends."""
     equal = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
     return 100 * equal / max(1, len(references))
+
+
+def accuracy(model: Any, batches: Iterable[Batch]) -> dict[str, float]:
+    """The share of rows whose highest logit is that of their label."""
+    right = [row for batch in batches for row in (model(**batch.inputs).argmax(-1) == batch.targets).tolist()]
+    return {"accuracy": round(100 * sum(right) / max(1, len(right)), 2)}
 
 
 def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict:

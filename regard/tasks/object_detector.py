@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,9 @@ from PIL import Image
 from torch import Tensor
 
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.boxed_images import BoxesConfig
-from regard.objectives.matching import best_objects
+from regard.objectives.matching import best_objects, corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
 from regard.tasks.prepared_image import read_scene
@@ -86,6 +87,16 @@ class ObjectDetector(ImageEncoder):
 
     def eval_preprocessing(self) -> Preprocessing:
         return self.preprocessing
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        detections, labels, boxes = [], [], []
+        for batch in batches:
+            square = [(1000, 1000)] * len(batch.targets)  # boxes are shares of an image's sides
+            detections += self.detections(list(self.model(**batch.inputs)), square, 0.0)
+            known = [row[row[:, 0] != IGNORE] for row in batch.targets]
+            labels += [row[:, 0].int().numpy() for row in known]
+            boxes += [1000 * corners(row[:, 1:]).numpy() for row in known]
+        return {"ap50": detection_scores(detections, labels, boxes, self.model.config.labels)["ap50"]}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         boxes = self.test_images(test, names=self.model.config.labels)

@@ -1,7 +1,7 @@
 """Text encoders with a head: fill in masked words, label texts, tag entities, answer questions."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from regard.data.readers.text_files import read_text
-from regard.data.sets.batches import IGNORE
+from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.labelled_texts import sides_of, tag_of
 from regard.data.sets.masked_text import MaskedConfig
+from regard.objectives.labels import hide_padding
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
-from regard.tasks.metrics import exact_match, label_scores, tag_scores
+from regard.tasks.metrics import accuracy, exact_match, label_scores, tag_scores
 from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
 from regard.tokens.encoding import cut_text, mask_texts
@@ -160,6 +161,9 @@ class TextClassifier(TextEncoder):
         """All labels of each text (or pair of texts), the most probable first."""
         return [ranked(logits, self.model.config.labels) for logits in self.logits(self.frame(texts, seconds))]
 
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        return accuracy(self.model, batches)
+
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         examples = self.held_out(test)
         labels = [best[0].label for best in self.classify(*sides_of(examples))]
@@ -206,6 +210,14 @@ class EntityTagger(TextEncoder):
             best = logits.softmax(-1).max(-1)
             results.append(entities(words, frame, [labels[i] for i in best.indices.tolist()], best.values.tolist()))
         return results
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        tags: list[list[list[str]]] = [[], []]
+        for batch in batches:
+            for rows, ids in zip(tags, (self.model(**batch.inputs).argmax(-1), batch.targets), strict=True):
+                labelled = zip(ids, batch.targets != IGNORE, strict=True)
+                rows += [[self.model.config.labels[i] for i in row[kept].tolist()] for row, kept in labelled]
+        return {"f1": tag_scores(*tags)["f1"]}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Metrics over whole entities, compared as tags of words."""
@@ -284,6 +296,13 @@ class QuestionAnswerer(TextEncoder):
         if len(questions) != len(passages):
             raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        equal: list[bool] = []
+        for batch in batches:
+            logits = hide_padding(self.model(**batch.inputs), batch.inputs["lengths"])
+            equal += (logits.argmax(1) == batch.targets).all(1).tolist()
+        return {"exact_match": round(100 * sum(equal) / max(1, len(equal)), 2)}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         examples = self.held_out(test)

@@ -1,7 +1,8 @@
 """Sequence to sequence: texts in, translations (or other texts) out, by an encoder–decoder."""
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,13 +12,22 @@ import torch
 from regard.data.generated.phrases import SHOWCASE
 from regard.data.generated.text_tasks import PREFIXES, tasks
 from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.running_text import SpansConfig
 from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, ends_of, until
 from regard.hub.checkpoint import load_generation
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, check_list, quoted, register_task
-from regard.tasks.engine_task import BEAM_OPTIONS, GENERATE, EngineTask, count_or, render_texts, texts_as_json
+from regard.tasks.engine_task import (
+    BEAM_OPTIONS,
+    GENERATE,
+    VALIDATED,
+    EngineTask,
+    count_or,
+    render_texts,
+    texts_as_json,
+)
 from regard.tasks.metrics import exact_match, summary_scores, translation_scores
 from regard.tasks.prepared_text import read_source
 from regard.tasks.text_encoder import TextTask
@@ -201,6 +211,16 @@ class Translator(EngineTask, TextTask):
         if test.named:
             return read_pairs(data.source, data.target, data.pairs, data.keys)[: test.limit]
         return data.split()[1][: test.limit]
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """BLEU of greedy outputs for some of the validation pairs."""
+        pairs: list[tuple[list[int], list[int]]] = []
+        for batch in batches:
+            rows = zip(batch.inputs["source"], batch.inputs["lengths"].tolist(), batch.targets, strict=True)
+            pairs += [(source[:size].tolist(), row[row != IGNORE][:-1].tolist()) for source, size, row in rows]
+        sources, references = zip(*pairs[:: math.ceil(len(pairs) / VALIDATED)], strict=True)
+        scores = translation_scores(self.greedy(sources), self.tokenizer.decode_batch(references))
+        return {"bleu": scores["bleu"]}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         if isinstance(test.data, TasksConfig) and test.data.embedded:

@@ -6,7 +6,7 @@ A checkpoint is a directory that is written under another name, flushed to the d
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,22 @@ class Progress:
     index: int = 0
     seconds: float = 0.0
     best: float | None = None
-    """Lowest validation loss so far."""
+    """Validation loss of the best weights so far."""
+    metric: float | None = None
+    """Their metric."""
     waited: int = 0
-    """Validations since the lowest one."""
+    """Validations since the best one."""
+
+    def validated(self, loss: float, metrics: dict[str, float], select: str) -> tuple["Progress", bool]:
+        """The progress after a validation, and whether it is the best: by the first metric if `select` says so, then
+        by the loss."""
+        metric = next(iter(metrics.values()), None)
+        better = self.best is None or loss < self.best
+        if select == "metric" and metric is not None and self.metric is not None and metric != self.metric:
+            better = metric > self.metric
+        if better:
+            return replace(self, best=loss, metric=metric, waited=0), True
+        return replace(self, waited=self.waited + 1), False
 
 
 def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress) -> Path:

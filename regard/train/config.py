@@ -1,5 +1,6 @@
 """The settings of a training run."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,8 @@ class TrainConfig:
     """Time budget instead of `steps`: the schedule then follows the clock, so two runs are not bit for bit equal."""
     epochs: float | None = None
     """Passes over the data instead of `steps`, where the data has an end."""
+    min_steps: int = 0
+    """Least number of updates with `epochs`; a small data set is passed over more often."""
     batch_tokens: int = 4096
     """Tokens in a batch, padding included (the longer side of a pair counts)."""
     accumulate: int = 1
@@ -24,8 +27,8 @@ class TrainConfig:
     """Peak learning rate (none: (dim · warmup)^−½, the 2017 paper's)."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "trapezoid", "constant"] = "inverse-sqrt"
     """Learning rate after the warm-up."""
-    warmup: int = 4000
-    """Steps of linear warm-up."""
+    warmup: int | float = 4000
+    """Linear warm-up: a number of steps, or below 1 a share of the run."""
     beta1: float = 0.9
     """AdamW's decay of the mean."""
     beta2: float = 0.98
@@ -42,6 +45,8 @@ class TrainConfig:
     """Steps between checkpoints."""
     average: int = 1
     """The final model is the mean of this many last checkpoints; 1 keeps the best by validation loss."""
+    select: Literal["loss", "metric"] = "loss"
+    """The weights to keep: those of the lowest validation loss, or of the best metric where the task has one."""
     patience: int = 0
     """Stop after this many validations without improvement; 0 never stops early."""
     watch: int = 50
@@ -53,7 +58,7 @@ class TrainConfig:
         for name in ("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "average"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in ("warmup", "weight_decay", "clip", "patience", "watch"):
+        for name in ("warmup", "min_steps", "weight_decay", "clip", "patience", "watch"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
         for name in ("lr", "minutes", "epochs"):
@@ -63,3 +68,8 @@ class TrainConfig:
             raise ValueError(f"smoothing={self.smoothing} is not in [0, 1)")
         if self.lr is None and not self.warmup:
             raise ValueError("the default peak (dim · warmup)^−½ needs a warm-up; set lr or warmup")
+
+    @property
+    def warmup_steps(self) -> int:
+        """The steps of warm-up in a run of `steps`."""
+        return int(self.warmup) if self.warmup >= 1 else math.ceil(self.warmup * self.steps)

@@ -23,7 +23,7 @@ from regard.train.config import TrainConfig
 from regard.train.observer import Observer, Row
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
-from regard.train.schedule import SCHEDULES, peak_rate
+from regard.train.schedule import SCHEDULES, peak_rate, warmup_steps
 
 
 @runtime_checkable
@@ -59,12 +59,14 @@ def fit(
     out: Path,
     *,
     publish: Callable[[], None],
+    metrics: Callable[[], dict[str, float]] = dict,
     observer: Observer | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> Fitted:
     """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
-    new lowest validation loss, or once at the end with the mean of the last checkpoints. `observer` reads along."""
+    best validation, or once at the end with the mean of the last checkpoints. A validation takes the loss and the
+    task's `metrics`, the first of which `config.select` may choose by. `observer` reads along."""
     torch.manual_seed(config.seed)
     line, folder, observer = Line(quiet), out / "checkpoints", observer or Observer()
     peak = peak_rate(config, model)
@@ -86,11 +88,11 @@ def fit(
     def finished() -> bool:
         return used() >= 1 or 0 < config.patience <= state.waited
 
-    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as metrics:
-        observer.resume(metrics.past)
+    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as log:
+        observer.resume(log.past)
         while not finished():
             step = state.step + 1
-            lr = peak * SCHEDULES[config.schedule](step, config.warmup, used())
+            lr = peak * SCHEDULES[config.schedule](step, warmup_steps(config, step, used()), used())
             for group in [group for optimizer in optimizers for group in optimizer.param_groups]:
                 group["lr"] = lr * group.get("pace", 1.0)
 
@@ -100,14 +102,14 @@ def fit(
                 epoch, index, batch = next(batches)
                 observer.on_batch(epoch, index, batch)
                 summed, count = objective(model, batch, smoothing=config.smoothing)
-                check_finite("loss", summed.item(), step, epoch, index, batch, observer, metrics)
+                check_finite("loss", summed.item(), step, epoch, index, batch, observer, log)
                 summed.backward()
                 loss, counted, tokens = loss + summed.item(), counted + count, tokens + batch.tokens
             torch._foreach_div_([p.grad for p in parameters if p.grad is not None], counted)
             loss /= counted
             observer.on_gradients(step)
             norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-            check_finite("gradient norm", norm, step, epoch, index, batch, observer, metrics)
+            check_finite("gradient norm", norm, step, epoch, index, batch, observer, log)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -115,9 +117,9 @@ def fit(
             state = replace(state, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
             speed.add(tokens)
             seconds = round(state.seconds, 3)
-            metrics.add({"step": step, "loss": loss, "lr": lr, "norm": norm, "tokens": tokens, "seconds": seconds})
+            log.add({"step": step, "loss": loss, "lr": lr, "norm": norm, "tokens": tokens, "seconds": seconds})
             for row, message in observer.on_update(step, loss, lr):
-                metrics.add(row, message)
+                log.add(row, message)
                 if message:
                     line.say(f"doctor: {message}")
             left = clock(state.seconds * (1 - used()) / max(used(), 1e-9))
@@ -126,12 +128,12 @@ def fit(
                 f"  {speed.tokens:>7,.0f} {batch.unit}/s  {left} left"
             )
             if step % config.eval_every == 0 or finished():
-                value = evaluate(model, valid(), objective)
-                metrics.add({"step": step, "valid_loss": value, "seconds": seconds})
-                line.say(f"step {step:>6}  validation loss {value:.4f}  {clock(state.seconds)}")
-                state = replace(state, waited=state.waited + 1)
-                if state.best is None or value < state.best:
-                    state = replace(state, best=value, waited=0)
+                value, scores = evaluate(model, valid(), objective), metrics()
+                log.add({"step": step, "valid_loss": value, "seconds": seconds} | scores)
+                shown = "".join(f"  {name.replace('_', ' ')} {score:.1f}" for name, score in scores.items())
+                line.say(f"step {step:>6}  validation loss {value:.4f}{shown}  {clock(state.seconds)}")
+                state, better = state.validated(value, scores, config.select)
+                if better:
                     publish()
             if step % config.save_every == 0 or finished() or interrupted():
                 checkpoint.save(folder, model, optimizers, state)
