@@ -16,6 +16,8 @@ from typing import Any
 import click
 from click.core import ParameterSource, augment_usage_errors
 
+from regard.cli.sections import EXAMPLES, Sections
+
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 PATH = click.Path(path_type=Path)
 
@@ -51,7 +53,11 @@ class Commands(click.Group):
         return self.find_own(name)
 
 
-@click.group(cls=Commands, context_settings={"max_content_width": 100})
+class Regard(Sections, Commands):
+    """The whole command line."""
+
+
+@click.group(cls=Regard, context_settings={"max_content_width": 100}, epilog=EXAMPLES)
 @click.version_option(package_name="regard")
 @click.option(
     "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS", is_eager=True,

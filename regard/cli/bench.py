@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, quantize_option, regard
+from regard.cli.completion import complete_kernel
 
 
 class Benchmarks(Commands):
@@ -65,7 +66,9 @@ def setting(
 
 LENGTHS, PASSES = "Doubling from..to, or a list: 1k,4k,16k.", ("forward", "training", "both")
 kernels_option = click.option(
-    "--kernels", help="Names, as full,window:radius=64.  [default: full and the efficient ones]"
+    "--kernels",
+    shell_complete=complete_kernel,
+    help="Names, as full,window:radius=64.  [default: full and the efficient ones]",
 )
 figure_option = click.option("--out", type=PATH, help="Draw a figure (.png .svg .pdf).")
 quiet_option = click.option("--quiet", is_flag=True, help="No progress.")

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from regard.cli.base import PATH, emit, import_own, json_option, leave_out, regard
+from regard.cli.completion import complete_family, complete_kernel
 
 
-@regard.command()
-@click.argument("target", required=False)
+@regard.command(short_help="Examine this machine, a run, a family, a kernel or a module of yours.")
+@click.argument("target", required=False, shell_complete=complete_family)
 @click.option(
-    "--kernel", "names", multiple=True, metavar="NAME",
+    "--kernel", "names", multiple=True, metavar="NAME", shell_complete=complete_kernel,
     help="A registered kernel (window:radius=64), or yours, my_kernels:mine; again for more.",
 )  # fmt: skip
 @click.option("--speed/--no-speed", default=True, help="Also measure how time grows.  [default: speed]")

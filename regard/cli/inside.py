@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, regard
+from regard.cli.completion import complete_run, complete_size
 
 
 @regard.command(context_settings=OVERRIDES)
-@click.argument("what")
+@click.argument("what", shell_complete=complete_size)
 @click.option("--batch", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--length", type=click.IntRange(1), help="Target tokens.  [default: 1024, or the longest it is made for]")
 @click.option("--source-length", type=click.IntRange(1), help="Source tokens.  [default: as many]")
@@ -20,7 +21,7 @@ def cost(
     ctx: click.Context, what: str, batch: int, length: int | None, source_length: int | None, training: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Parameters, FLOPs and memory of a preset, a run or a config, before any memory is taken.
+    """Count the parameters, FLOPs and memory of a preset, a run or a config, before any memory is taken.
 
     Any field of the config is an option too: --image SIDE (or ROWS,COLUMNS) of a model that sees pixels or patches,
     --depth, --dim, --kernel …; a wrong one names the nearest.
@@ -49,7 +50,7 @@ def cost(
 
 
 @regard.command(context_settings=OVERRIDES)
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--heads", type=int, required=True, help="Number of heads to remove.")
 @click.option("--out", type=PATH, help="Directory of the pruned run.  [default: RUN-pruned]")
 @click.option("--random", "seed", type=int, metavar="SEED", help="Remove random heads instead, for comparison.")
@@ -77,7 +78,7 @@ def prune(
     click.echo(f"written: {path}", err=True)
 
 
-@regard.command(context_settings=OVERRIDES)
+@regard.command(context_settings=OVERRIDES, short_help="Draw a figure of the lectures, such as masks or positions.")
 @click.argument("figure", required=False)
 @click.option("--out", type=PATH, help="Where to draw it (.png .svg .pdf).  [default: FIGURE.png]")
 @click.pass_context

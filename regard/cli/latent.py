@@ -6,10 +6,11 @@ from typing import Any
 import click
 
 from regard.cli.base import PATH, emit, json_option, leave_out, regard
+from regard.cli.completion import complete_run
 
 
 @regard.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--data", type=PATH, help=".txt, .csv, .tsv, .jsonl, .npz or a folder.  [default: embedded examples]")
 @click.option(
     "--layer", type=int, help="Use the outputs of this block, from 0 (-1: the last), not the model's embedding."
@@ -38,7 +39,7 @@ def latent(
     run: str, data: Path | None, layer: int | None, limit: int, project: str, from_: str | None, to: str | None,
     walk: str | None, reach: float, dictionary: int | None, active: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Vectors of examples in the model in RUN: a map, a direction between two sets, a sparse dictionary.
+    """Show the vectors of examples in the model in RUN: a map, a direction between two sets, a sparse dictionary.
 
     \b
     regard latent RUN --data reviews.csv --out map.png

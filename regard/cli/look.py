@@ -11,10 +11,11 @@ from urllib.parse import urlencode
 import click
 
 from regard.cli.base import PATH, emit, json_option, quantize_option, regard
+from regard.cli.completion import complete_run
 
 
 @regard.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("text", nargs=-1, required=True)
 @click.option("--target", help="Look at this translation instead of the model's own.")
 @click.option("--word", help="Compare this word's vectors in each TEXT, before and after the stack.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from regard.cli.base import PATH, Command, emit, json_option, quantize_option, regard
+from regard.cli.completion import complete_run
 
 out_option = click.option(
     "--out",
@@ -149,7 +150,7 @@ def make_command(
     def callback(run: str, quantize: Any, as_json: bool = False, input_: Path | None = None, **others: Any) -> None:
         work(Query(name, run, others.pop(items), input_, quantize, as_json), **others)
 
-    arguments = click.argument("run"), click.argument(items, nargs=-1, required=required)
+    arguments = click.argument("run", shell_complete=complete_run), click.argument(items, nargs=-1, required=required)
     first, last = [input_option] * from_file, [json_option] * prints
     for add in reversed([*arguments, *first, *options, quantize_option, *last]):
         add(callback)

@@ -6,10 +6,11 @@ from typing import Any
 import click
 
 from regard.cli.base import quantize_option, regard
+from regard.cli.completion import complete_run
 
 
 @regard.command()
-@click.argument("models", nargs=-1, required=True, metavar="RUN…")
+@click.argument("models", nargs=-1, required=True, metavar="RUN…", shell_complete=complete_run)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; this machine alone.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @quantize_option

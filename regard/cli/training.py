@@ -19,10 +19,19 @@ from regard.cli.base import (
     quantize_option,
     regard,
 )  # fmt: skip
+from regard.cli.completion import FieldCommand, complete_recipe, complete_run
 
 
-@regard.command(context_settings=OVERRIDES, add_help_option=False)
-@click.argument("name", required=False)
+def check_fields(name: str, changes: dict[str, Any], *, any_family: bool) -> None:
+    """Raise an error for a mistyped recipe or field, before anything heavy is imported; plugins may have others."""
+    from regard.cli import outline
+
+    if not click.get_current_context().find_root().params.get("plugins"):
+        outline.check_fields(name, changes, any_family=any_family)
+
+
+@regard.command(context_settings=OVERRIDES, add_help_option=False, cls=FieldCommand)
+@click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--out", type=PATH, help="Directory of the run.  [default: runs/NAME]")
 @click.option("--config", type=PATH, help="TOML file with fields to override.")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
@@ -46,13 +55,16 @@ def train(
     regard train detr --data.coco annotations.json                 objects in images
     """
     if name is None or wants_help and name.startswith("-"):
-        click.echo(ctx.get_help())
+        from regard.cli.outline import render_recipes
+
+        click.echo(f"{ctx.get_help()}\n\nRecipes (regard train NAME --help lists the fields):\n{render_recipes()}")
         return
     from regard.config import dotted, read_toml
 
     settings = dotted(read_toml(config)) if config else {}
     stored = settings if "name" in settings else {}  # a run's whole recipe, which says what followed from its data
     changes = ({} if stored else settings) | overrides(ctx.args)
+    check_fields(name, changes, any_family=resume or bool(stored))
     if wants_help:
         from regard.cli.catalogue import show_fields
         from regard.recipes import recipe
@@ -67,6 +79,7 @@ def run_recipe(
     stored: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Train or resume a run, and print its results."""
+    check_fields(name, changes, any_family=resume or bool(stored))
     from regard.eval.report import report
     from regard.recipes import Recipe, configure, fit, recipe
     from regard.runs.recipe import check_effect
@@ -95,8 +108,8 @@ def run_recipe(
         emit(linear.probe(out, {}), as_json, linear.render)
 
 
-@regard.command(context_settings=OVERRIDES)
-@click.argument("base")
+@regard.command(context_settings=OVERRIDES, cls=FieldCommand)
+@click.argument("base", shell_complete=complete_run)
 @click.option(
     "--task",
     type=click.Choice(["classify", "tag", "answer", "embed", "instruct"]),
@@ -146,8 +159,8 @@ def recipes(as_json: bool) -> None:
     click.echo(list_recipes(as_json))
 
 
-@regard.command("eval", context_settings=OVERRIDES)
-@click.argument("run")
+@regard.command("eval", context_settings=OVERRIDES, cls=FieldCommand)
+@click.argument("run", shell_complete=complete_run)
 @beam_option
 @penalty_option
 @click.option(
@@ -195,7 +208,7 @@ def evaluate(
 
 
 @regard.command(context_settings=OVERRIDES)
-@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.argument("runs", type=PATH, nargs=-1, required=True, shell_complete=complete_run)
 @click.option(
     "--by",
     type=click.Choice(["length", "time"]),
@@ -235,7 +248,7 @@ def compare(
 
 
 @regard.command()
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("out", type=PATH)
 @click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
 def convert(run: str, out: Path, to: str) -> None:

@@ -32,7 +32,7 @@ def test_help_imports_no_torch():
     code = "import sys; sys.argv = ['regard', '--help']\nfrom regard.cli import main\nmain()\n"
     probe = "import atexit, sys; atexit.register(lambda: print(sorted(m for m in sys.modules if '.' not in m)))\n"
     done = subprocess.run([sys.executable, "-c", probe + code], capture_output=True, text=True, check=True)
-    assert "Commands:" in done.stdout
+    assert "Train:" in done.stdout
     for heavy in ("'torch'", "'numpy'", "'matplotlib'", "'tokenizers'"):
         assert heavy not in done.stdout.splitlines()[-1]
 
@@ -108,6 +108,7 @@ def test_commands_and_options_are_frozen():
             "--reach", "--to", "--walk",
         ],
         "convert": ["--to"],
+        "completion": [],
         "doctor": ["--causal", "--json", "--kernel", "--out", "--speed"],
         "bench attention": [
             "--batch", "--causal", "--head-dim", "--heads", "--json", "--kernels", "--layer", "--lengths",
