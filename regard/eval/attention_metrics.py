@@ -23,7 +23,7 @@ def caption_gain(task: Any, test: EvalSet, scored: Scored) -> Scored:
     if test.data.embedded:
         images = task.test_images(test)
         drawn = scenes("test", 2 * captioned_images.HELD_OUT, images.pixels.shape[1], test.data.most)[: len(images)]
-        maps = word_maps(task, task.numbers(images.pixels), scored.details)
+        maps = word_maps(task, task.numbers(images.pixels[:]), scored.details)
         side = task.model.config.cell_side
         each = [gain for (words, weights), scene in zip(maps, drawn, strict=True)
                 for gain in gains(words, weights, scene, side)]  # fmt: skip

@@ -40,7 +40,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     untrained = ImageEncoder(fresh(loaded.model), loaded.preprocessing)
     table: list[dict[str, Any]] = [{"layer": "pixels", **score(flat(learn), flat(test), learn, test)}]
     trained, blank = (
-        [features(task, learn.pixels), features(task, test.pixels)] for task in (loaded, untrained)
+        [features(task, learn.pixels[:]), features(task, test.pixels[:])] for task in (loaded, untrained)
     )  # fmt: skip
     for name in trained[0]:
         row = {"layer": name, **score(trained[0][name], trained[1][name], learn, test)}
@@ -126,7 +126,7 @@ def keep(outputs: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
 
 
 def flat(images: LabelledImages) -> np.ndarray:
-    return images.pixels.reshape(len(images), -1) / 255.0
+    return images.pixels[:].reshape(len(images), -1) / 255.0
 
 
 def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: LabelledImages) -> dict[str, Any]:

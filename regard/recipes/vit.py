@@ -36,6 +36,8 @@ BATCH = 64
 """Number of images in a batch, independent of their size."""
 RATES = {"all": 3e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
+CROP = 0.4
+"""Least share of the area of random crops from the user's images, where these are larger than the model reads."""
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
 """Augmentation of the digits."""
 GREY: dict[str, Any] = dict(turn=10.0)
@@ -67,6 +69,8 @@ def image_recipe(name: str, family: str, data: Mapping[str, Any], size: str = "t
         train = replace(train, steps=8000 if family == "vit" else 5000, eval_every=500, save_every=500)
     train = replace(train, batch_tokens=BATCH * getattr(model, "tokens", 64))
     augmented = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if shape[2] == 3 else GREY)
+    if not embedded and base is None:
+        augmented = replace(augmented, resize="crop", crop=CROP)
     return Recipe(name=name, family=family, model=model, data=augmented, train=train)
 
 
@@ -98,16 +102,18 @@ def prepare_images(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, 
                 f"{rows} × {columns} in {'grey' if depth == 1 else 'colours'}" for rows, columns, depth in (own, shape)
             )
             line.say(f"images of {before} become {after}, as {data.base} reads them")
-    images, valid = data.split(start)
+    resizing = start or data.preprocessing
+    images, valid = data.split(resizing, crops=data.crop)
     if data.examples is not None:
         images = images.sample(data.examples, recipe.train.seed)
-    config = replace(config, **image_fields(images.pixels.shape[1:]), labels=images.names)
+    assert resizing.target is not None
+    config = replace(config, **image_fields((*resizing.target, resizing.channels)), labels=images.names)
     recipe = replace(recipe, model=config)
-    preprocessing = start or preprocessing_for(images)
+    preprocessing = start or preprocessing_for(images, resizing)
     tokens = getattr(config, "tokens", None) or int(np.prod(grid_of(config.image, getattr(config, "patch", 1))))
     rows = max(1, recipe.train.batch_tokens // tokens)
     stream = ImageStream(
-        images, preprocessing, data, rows, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix
+        images, preprocessing, data, rows, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix, crop=data.crop
     )
     recipe, options = from_base(recipe, data, RATES)
     return Job(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.data.notices import listening
 from regard.data.sets.batches import Batch
 from regard.doctor.watch import Watch
 from regard.files import held
@@ -62,7 +63,9 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
     test = recipe.data.test
     if test is not None and not Path(test).exists():  # otherwise noticed only after the training
         raise ValueError(f"no such file or folder: {test}; correct --data.test, or leave it out")
-    job = prepare(recipe.data, recipe, Path(out), resume, Line(quiet))
+    line = Line(quiet)
+    with listening(lambda text, passing: (line.show if passing else line.say)(text)):
+        job = prepare(recipe.data, recipe, Path(out), resume, line)
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 
 

@@ -124,14 +124,14 @@ class ImageCaptioner(ImageEncoder, EngineTask):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """BLEU-4 and exact match against all captions of each image."""
         images, lowercase = self.test_images(test), options.pop("lowercase", False) or test.data.lowercase
-        captions = [best[0] for best in self.caption_arrays(images.pixels, **options)]
+        captions = [best[0] for best in self.caption_arrays(images.pixels[:], **options)]
         texts = [caption.text for caption in captions]
         scores = caption_scores(texts, images.captions, lowercase=lowercase)
         return Scored(scores=scores, outputs=texts, details=[caption.ids for caption in captions])
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         images = self.test_images(replace(test, limit=5))
-        texts = [best[0].text for best in self.caption_arrays(images.pixels)]
+        texts = [best[0].text for best in self.caption_arrays(images.pixels[:])]
         other = "transformer" if self.model.config.decoder == "recurrent" else "recurrent"
         commands = [
             f"regard caption {run} image.png --look words.png",

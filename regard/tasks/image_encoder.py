@@ -1,6 +1,6 @@
 """Image models: a vector for each image, and labels."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.data.readers.image_files import list_images
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.readers.stored_images import Pixels
 from regard.data.sets.batches import Batch
 from regard.data.sets.labelled_images import ImagesConfig, LabelledImages
 from regard.data.sets.unlabelled_images import UnlabelledConfig
@@ -29,6 +30,8 @@ from regard.tasks.text_encoder import EMBED, Match
 from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 
 BATCH = 64
+CHUNK = 512
+"""Images that are floats at the same time."""
 EMBED_IMAGES = replace(EMBED, ability="images")
 ImageInput = str | Path | bytes | Image.Image | np.ndarray | Tensor
 """An image file or its bytes, an image of Pillow's, an array of bytes, or a tensor of them."""
@@ -79,9 +82,9 @@ class ImageEncoder(Task):
         """A vector for each image, of length 1 if `normalize`."""
         return self.embed_pixels(self.pixels(images), normalize)
 
-    def embed_arrays(self, arrays: np.ndarray, *, normalize: bool = True) -> Float[Tensor, "N D"]:
+    def embed_arrays(self, arrays: Pixels, *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each uint8 image of (number, rows, columns, channels), already of the model's size."""
-        return self.embed_pixels(self.numbers(arrays), normalize)
+        return torch.cat([self.embed_pixels(self.numbers(part), normalize) for part in chunks(arrays)])
 
     def embed_pixels(self, pixels: Sequence[np.ndarray], normalize: bool) -> Float[Tensor, "N D"]:
         """A vector for each preprocessed image."""
@@ -180,9 +183,9 @@ class ImageClassifier(ImageEncoder):
         """All labels of each image, the most probable first."""
         return self.labelled(self.pixels(images))
 
-    def classify_arrays(self, arrays: np.ndarray) -> list[list[Label]]:
+    def classify_arrays(self, arrays: Pixels) -> list[list[Label]]:
         """All labels of each uint8 image of (number, rows, columns, channels), already of the model's size."""
-        return self.labelled(self.numbers(arrays))
+        return [row for part in chunks(arrays) for row in self.labelled(self.numbers(part))]
 
     def labelled(self, pixels: Sequence[np.ndarray]) -> list[list[Label]]:
         """All labels of each preprocessed image."""
@@ -203,6 +206,12 @@ class ImageClassifier(ImageEncoder):
         best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
         commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
         return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+
+
+def chunks(arrays: Pixels) -> Iterator[np.ndarray]:
+    """Images in parts that take little memory as floats; at least one part."""
+    for first in range(0, max(1, len(arrays)), CHUNK):
+        yield arrays[first : first + CHUNK]
 
 
 def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> Any:

@@ -129,7 +129,7 @@ def pixel_scores(model: Any, pixels: PixelTokenizer, images: LabelledImages, kno
         images, Preprocessing(scale=None), Augmentation(), rows, encode=pixels.encode, start=pixels.start
     )
     unit = math.log(2) * pixels.channels
-    histograms = histogram_nats(pixels.encode(known.pixels), pixels.encode(images.pixels), pixels)
+    histograms = histogram_nats(pixels.encode(known.pixels[:]), pixels.encode(images.pixels[:]), pixels)
     return {
         "bits_per_dimension": round(evaluate(model, stream.once(images, rows), next_token) / unit, 4),
         "histograms": round(histograms / unit, 4),

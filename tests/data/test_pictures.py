@@ -11,6 +11,7 @@ from PIL import Image
 
 from regard.data.readers import arrays
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.readers.stored_images import DiskImages
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.captioned_images import CaptionsConfig
 from regard.data.sets.image_data import preprocessing_for
@@ -367,13 +368,13 @@ def test_pictures_are_held_once():
 
 
 def test_what_does_not_fit_is_counted_as_it_is_held(folder, tmp_path, monkeypatch):
-    """Split by copying, images are there twice for a moment; arrays that are enlarged count as well."""
-    bytes_ = 24 * 7 * 9 * 3
-    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_)
-    assert len(ImagesConfig(images=str(folder)).split()[0]) == 21
-    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * bytes_ - 1)
-    with pytest.raises(ValueError, match="24 images of 7 × 9 take .* GiB, more than .*; lower --data.size"):
-        ImagesConfig(images=str(folder)).split()
+    """Files beyond --data.memory are read from disk; arrays are in memory, and those that are enlarged count twice."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    bytes_ = 21 * 7 * 9 * 3
+    for room, kind in ((bytes_, np.ndarray), (bytes_ - 1, DiskImages)):
+        images = ImagesConfig(images=str(folder), memory=room / 2**30).split()[0]
+        assert len(images) == 21 and isinstance(images.pixels, kind)
+    monkeypatch.setattr("regard.data.sets.image_data.ROOM", 2 * 9 * 64 * 64 - 1)
     np.savez(tmp_path / "a.npz", x=np.zeros((9, 8, 8), np.uint8), y=np.arange(9) % 2)
     with pytest.raises(ValueError, match="9 images of 64 × 64 take"):
         ImagesConfig(images=str(tmp_path / "a.npz"), size=64).split()

@@ -18,8 +18,11 @@ WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Modes of grey with more than 8 bits."""
 
 
-def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
-    """An image file decoded: upright, 8 bits, grey (L) or colour (RGB), transparent parts white."""
+def read_image(image: str | Path | BytesIO | Image.Image, least: tuple[int, int] | None = None) -> Image.Image:
+    """An image file decoded: upright, 8 bits, grey (L) or colour (RGB), transparent parts white.
+
+    With `least`, a JPEG is decoded at the smallest scale that leaves at least so many rows and columns.
+    """
     if isinstance(image, Image.Image):
         return plain(upright(image))
     name = str(image) if isinstance(image, str | Path) else "the image"
@@ -34,6 +37,8 @@ def read_image(image: str | Path | BytesIO | Image.Image) -> Image.Image:
                 raise ValueError(
                     f"{name} has {rows:,} × {columns:,} pixels, at most {MOST_PIXELS:,} are read; make it smaller"
                 )
+            if least is not None:
+                opened.draft(None, (max(least), max(least)))  # sides may be exchanged when it is rotated
             opened.load()
             decoded = plain(upright(opened))
             decoded.info["path"] = name  # for errors

@@ -17,10 +17,10 @@ class ImageFile:
     label: str = ""
     where: str = ""
 
-    def read(self) -> Image.Image:
-        """The decoded image."""
+    def read(self, least: tuple[int, int] | None = None) -> Image.Image:
+        """The decoded image; with `least`, a JPEG at a reduced scale with at least so many rows and columns."""
         try:
-            return read_image(self.path)
+            return read_image(self.path, least)
         except ValueError as error:
             raise ValueError(f"{self.where}{error}") from None
 

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from regard.data.readers.preprocessing import Preprocessing
 
+SHAPES = math.log(4 / 3)
+"""The logarithm of the largest ratio of a random crop's sides."""
 GREYS = (0.299, 0.587, 0.114)
 """The weight of red, green and blue in the brightness of a pixel."""
 
@@ -58,6 +60,26 @@ class Augmentation:
         matrix[:, :, 2] = offset
         grid = F.affine_grid(torch.from_numpy(matrix).to(pixels), list(pixels.shape), align_corners=False)
         return F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+
+    def cropped(
+        self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator, *, size: tuple[int, int], least: float,
+        ratios: np.ndarray,
+    ) -> Float[Tensor, "B C P Q"]:  # fmt: skip
+        """Random parts of images, each of at least this share of the area, resized to one size; rotated, mirrored and
+        with other colours as `change` does it. `ratios` are the columns of the originals by their rows."""
+        B = len(pixels)
+        angle = np.deg2rad(rng.uniform(-self.turn, self.turn, B))
+        side = np.where(rng.random(B) < 0.5, -1.0, 1.0) if self.flip else np.ones(B)
+        area, shape = rng.uniform(least, 1, B), np.exp(rng.uniform(-SHAPES, SHAPES, B)) * size[1] / size[0]
+        height = np.sqrt(area * ratios / shape)  # as shares of the image's sides
+        height, width = height.clip(0, 1), (area / height).clip(0, 1)
+        matrix = np.zeros((B, 2, 3))
+        matrix[:, 0, 0], matrix[:, 0, 1] = side * width * np.cos(angle), -width * np.sin(angle)
+        matrix[:, 1, 0], matrix[:, 1, 1] = side * height * np.sin(angle), height * np.cos(angle)
+        matrix[:, :, 2] = rng.uniform(-1, 1, (B, 2)) * (1 - np.stack([width, height], axis=1))
+        grid = F.affine_grid(torch.from_numpy(matrix).to(pixels), [*pixels.shape[:2], *size], align_corners=False)
+        pixels = F.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+        return self.relight(pixels, rng) if self.colour else pixels
 
     def relight(self, pixels: Float[Tensor, "B C Y X"], rng: np.random.Generator) -> Float[Tensor, "B C Y X"]:
         """Images with random brightness, contrast and saturation."""

@@ -14,16 +14,16 @@ from regard.data.generated.scenes import Scene, stream_scenes
 from regard.data.readers.image_files import as_images
 from regard.data.readers.image_lists import list_captioned
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.readers.stored_images import Pixels, chosen, decode_files
 from regard.data.sets.augment import Augmentation, normalized
 from regard.data.sets.base import TRAINED, TextData, idle_with
-from regard.data.sets.batches import IGNORE, Batch, pad, shuffled
+from regard.data.sets.batches import IGNORE, Batch, pad
 from regard.data.sets.image_data import (
     DECIDED,
     ArrayStream,
     ImageData,
     check_memory,
     common_shape,
-    read_files,
     resized,
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ HELD_OUT = 500
 class CaptionedImages:
     """Bytes (number, rows, columns, channels), and one or more captions of each image."""
 
-    pixels: np.ndarray
+    pixels: Pixels
     captions: list[tuple[str, ...]]
 
     def __len__(self) -> int:
@@ -58,11 +58,11 @@ class CaptionedImages:
 
     def images(self) -> list[Image.Image]:
         """The images as Pillow's, as if they had been read from files."""
-        return as_images(self.pixels)
+        return as_images(self.pixels[:])
 
     def take(self, indices: Any) -> "CaptionedImages":
         """The images that a NumPy index selects, with their captions."""
-        return CaptionedImages(self.pixels[indices], [self.captions[i] for i in np.arange(len(self))[indices]])
+        return CaptionedImages(chosen(self.pixels, indices), [self.captions[i] for i in np.arange(len(self))[indices]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +114,8 @@ class CaptionsConfig(ImageData):
         preprocessing = preprocessing or self.preprocessing
         if source is not None:
             files, captions = list_captioned(source)
-            return CaptionedImages(read_files(files, preprocessing, source), captions)
+            decoded = decode_files(files, preprocessing, source, memory=self.memory, strict=self.strict)
+            return CaptionedImages(decoded.pixels, [captions[i] for i in decoded.kept])
         count = {"train": self.count, "valid": HELD_OUT, "test": 2 * HELD_OUT}[part]
         assert preprocessing.target is not None
         side = preprocessing.target[0]
@@ -147,10 +148,10 @@ class CaptionStream(ArrayStream):
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from a position on."""
-        for epoch, index, chosen, rng in shuffled(len(self.images), self.rows, self.seed, epoch, index):  # noqa: B020
-            x = normalized(self.augmentation.change(self.bytes_of(chosen).float(), rng), self.preprocessing)
-            captions = [self.ids[i][rng.integers(len(self.ids[i]))] for i in chosen]
-            yield epoch, index, self.collate(x, captions, chosen)
+        for (epoch, index, numbers, rng), bytes_ in self.groups(epoch, index):  # noqa: B020
+            x = normalized(self.augmentation.change(bytes_.float(), rng), self.preprocessing)
+            captions = [self.ids[i][rng.integers(len(self.ids[i]))] for i in numbers]
+            yield epoch, index, self.collate(x, captions, numbers)
 
     def once(self, images: CaptionedImages, ids: list[list[list[int]]]) -> Iterator[Batch]:
         """Every image with each of its captions: for validation."""

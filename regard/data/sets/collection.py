@@ -81,7 +81,7 @@ def find_examples(source: str | Path | None, modalities: Collection[str]) -> Exa
 def embedded_images() -> Examples:
     """The test part of the embedded digits."""
     images = digits("test")
-    return of_arrays(images.pixels, [images.names[i] for i in images.labels])
+    return of_arrays(images.pixels[:], [images.names[i] for i in images.labels])
 
 
 def embedded_texts() -> Examples:

@@ -1,8 +1,11 @@
 """The base of all sets of images: their config, their size, and the split into training and validation."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -12,13 +15,19 @@ from regard.data.readers.arrays import has_test
 from regard.data.readers.image_files import as_images
 from regard.data.readers.image_lists import ImageFile
 from regard.data.readers.preprocessing import Preprocessing
+from regard.data.readers.stored_images import DAMAGED, DiskImages
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.base import Data
+from regard.data.sets.batches import shuffled
+
+Result = TypeVar("Result")
 
 LARGEST = 64
 """Images of unequal or larger sizes become squares of this side, unless a size is set."""
 ROOM = 1 << 32
-"""Bytes that all images together may take."""
+"""Bytes that images which must be in memory may take together."""
+AHEAD = 4
+"""Batches that are read from disk before they are asked for."""
 DECIDED = {
     "model.image": "follows from the images; use --data.size",
     "model.channels": "follows from the images; use --data.channels",
@@ -45,6 +54,12 @@ class ImageData(Augmentation, Data):
     """Pixels of a side that images are resized to (none: their own if all are alike and small, else 64)."""
     channels: int | None = None
     """1 for grey, 3 for colours (none: as the images are)."""
+    resize: Literal["squash", "crop"] = "squash"
+    """How an image of another shape becomes a square: squashed, or resized by its shorter side and cropped."""
+    memory: float = 1.0
+    """GiB of decoded images that are held in memory; more are decoded into a file once and read from there."""
+    strict: bool = False
+    """Stop at a damaged image file; otherwise it is skipped and counted."""
 
     def __post_init__(self) -> None:
         if (self.valid or self.test) and not self.images:
@@ -53,6 +68,8 @@ class ImageData(Augmentation, Data):
             check_channels(self.channels)
         if self.size is not None and self.size < 1:
             raise ValueError(f"size={self.size} must be at least 1")
+        if self.memory < 0:
+            raise ValueError(f"memory={self.memory} must not be negative")
         Augmentation.__post_init__(self)
 
     @property
@@ -73,20 +90,22 @@ class ImageData(Augmentation, Data):
     def preprocessing(self) -> Preprocessing:
         """The resizing that brings every image to `shape`."""
         rows, columns, channels = self.shape()
+        if self.resize == "crop" and rows == columns:
+            return Preprocessing(channels=channels, shortest=rows, crop=(rows, columns))
         return Preprocessing(channels=channels, size=(rows, columns))
 
     def read(self, source: str | None, part: str = "train", preprocessing: Preprocessing | None = None) -> Any:
         """All images of a source at one size; without a source, of a part of the embedded ones."""
         raise NotImplementedError
 
-    def check(self, images: Any) -> None:
-        """Raise an error if a model cannot be trained on these images."""
+    def check(self, names: tuple[str, ...]) -> None:
+        """Raise an error if a model cannot be trained on images of these classes."""
 
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[Any, Any]:
         """The images for training and for validation; no image is in both."""
         preprocessing = preprocessing or self.preprocessing
         images = self.read(self.images, "train", preprocessing)
-        self.check(images)
+        self.check(getattr(images, "names", ()))
         if self.images is None or self.valid is not None:
             return images, self.read(self.valid, "valid", preprocessing)
         held = every_tenth(images.labels, self.images)
@@ -114,14 +133,39 @@ def image_fields(shape: Sequence[int]) -> dict[str, Any]:
 def common_shape(files: Sequence[ImageFile]) -> tuple[int, int, int]:
     """Rows, columns and channels that suit all images of a list; of many, a thousand are looked at."""
     sizes, channels = set(), 1
-    for file in files[:: max(1, len(files) // 1000)]:
-        image = file.read()
+    failed: list[ValueError] = []
+    for read, file in enumerate(files[:: max(1, len(files) // 1000)], 1):
+        try:
+            image = file.read()
+        except ValueError as error:  # damaged files are counted when all are read
+            failed.append(error)
+            if len(failed) > max(1, DAMAGED * read):
+                raise failed[0] from None
+            continue
         sizes.add(image.size[::-1])
         channels = max(channels, 1 if image.mode == "L" else 3)
         if len(sizes) > 1 and channels == 3:
             break
+    if len(failed) > DAMAGED * len(files):
+        raise failed[0]
     rows, columns = sizes.pop() if len(sizes) == 1 else (LARGEST, LARGEST)
     return limited(rows, columns, channels)
+
+
+def larger(preprocessing: Preprocessing, files: Sequence[ImageFile], least: float) -> Preprocessing | None:
+    """A resizing that keeps the pixels that random crops of `least` of the area need, as far as images have them; None
+    where they have no more than the model reads."""
+    size = preprocessing.target
+    if least == 1 or size is None or size[0] != size[1]:
+        return None
+    sides = []
+    for file in files[:: max(1, len(files) // 100)]:
+        try:
+            sides.append(min(file.read().size))
+        except ValueError:  # damaged files are counted when all are read
+            continue
+    side = min(math.ceil(size[0] / math.sqrt(least)), int(np.median(sides or [0])))
+    return Preprocessing(channels=preprocessing.channels, size=(side, side)) if side > 1.1 * size[0] else None
 
 
 def limited(rows: int, columns: int, channels: int) -> tuple[int, int, int]:
@@ -139,17 +183,6 @@ def every_tenth(labels: np.ndarray, source: str) -> np.ndarray:
         few = "one image" if len(labels) < 2 else "one image of each class"
         raise ValueError(f"{source}: {few} cannot be split; give --data.valid")
     return held
-
-
-def read_files(files: Sequence[ImageFile], preprocessing: Preprocessing, source: str) -> np.ndarray:
-    """All images of a list as bytes (number, rows, columns, channels), if there is memory for them."""
-    assert preprocessing.target is not None
-    shape = (*preprocessing.target, preprocessing.channels)
-    check_memory(source, len(files), shape, copies=2)
-    pixels = np.empty((len(files), *shape), dtype=np.uint8)
-    for i, file in enumerate(files):
-        pixels[i] = preprocessing.fit(file.read())
-    return pixels
 
 
 def resized(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
@@ -175,13 +208,17 @@ def check_memory(source: str, count: int, shape: tuple[int, ...], copies: int = 
         )
 
 
-def preprocessing_for(images: Any) -> Preprocessing:
-    """The preprocessing of a set of images: its size, and each channel normalised over all of them."""
+def preprocessing_for(images: Any, resizing: Preprocessing | None = None) -> Preprocessing:
+    """The preprocessing of a set of images: its size or this resizing, and each channel normalised over all of them."""
     rows, columns, channels = images.pixels.shape[1:]
     sampled: np.ndarray = images.pixels[:: max(1, len(images) // 5000)].reshape(-1, channels).T
     mean = tuple(round(float(values.mean()) / 255, 4) for values in sampled)
     std = tuple(round(max(0.05, float(values.std()) / 255), 4) for values in sampled)  # one colour alone has no spread
-    return Preprocessing(channels=channels, size=(rows, columns), mean=mean, std=std)
+    return replace(resizing or Preprocessing(channels=channels, size=(rows, columns)), mean=mean, std=std)
+
+
+Group = tuple[int, int, list[int], np.random.Generator]
+"""Epoch, index of the next batch, the numbers of a batch's images, and its random generator."""
 
 
 class ArrayStream:
@@ -189,6 +226,7 @@ class ArrayStream:
 
     images: Any
     rows: int
+    seed: int
 
     def count(self) -> int:
         """Batches of an epoch."""
@@ -197,3 +235,27 @@ class ArrayStream:
     def bytes_of(self, indices: Sequence[int]) -> Tensor:
         """Some of the images as B C Y X; of all of them that would be a second copy."""
         return torch.from_numpy(np.ascontiguousarray(np.moveaxis(self.images.pixels[indices], -1, 1)))
+
+    def groups(self, epoch: int, index: int) -> Iterator[tuple[Group, Tensor]]:
+        """The images of each batch, in a new order in each epoch, from a position on; from disk they are read ahead."""
+        groups = shuffled(len(self.images), self.rows, self.seed, epoch, index)
+        ahead = AHEAD if isinstance(self.images.pixels, DiskImages) else 0
+        return read_ahead(groups, lambda group: self.bytes_of(group[2]), ahead)
+
+
+def read_ahead(items: Iterator[Group], read: Callable[[Group], Result], ahead: int) -> Iterator[tuple[Group, Result]]:
+    """Each item with what `read` returns for it; a thread reads so many items ahead of the one that is asked for."""
+    if not ahead:
+        yield from ((item, read(item)) for item in items)
+        return
+    pool, waiting = ThreadPoolExecutor(1), deque[tuple[Group, Future[Result]]]()
+    try:
+        for item in items:
+            waiting.append((item, pool.submit(read, item)))
+            if len(waiting) > ahead:
+                item, future = waiting.popleft()
+                yield item, future.result()
+        for item, future in waiting:
+            yield item, future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
