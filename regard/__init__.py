@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from regard.decode.sample import Sampling as Sampling
     from regard.inside.capture.weights import look as look
     from regard.nn.attention import Attention as Attention
@@ -53,6 +54,13 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("regard")
+        except PackageNotFoundError:  # a checkout that nobody installed
+            return "unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     import importlib

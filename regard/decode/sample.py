@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.config import nearest
 from regard.models.base import Generator
 
 
@@ -46,6 +48,29 @@ class Sampling:
             raise ValueError(f"min_p={self.min_p} is not in [0, 1]; use none to keep all tokens")
         if self.seed < 0:
             raise ValueError(f"seed={self.seed} must be 0 or more")
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of `Sampling` as keywords of a method."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    seed: int
+
+
+def sampling_of(sampling: Sampling | None, options: SamplingOptions) -> Sampling | None:
+    """The sampling settings of a call: `sampling`, or those that the keywords name; with neither, or at temperature 0,
+    None: the most probable tokens."""
+    known = SamplingOptions.__annotations__
+    if unknown := sorted(options.keys() - known.keys()):
+        raise TypeError(f"there is no option {unknown[0]!r}; {nearest(unknown[0], known)}")
+    if sampling is not None and options:
+        raise ValueError(f"both sampling and {next(iter(options))} are given; leave out one of them")
+    if options.keys() == {"seed"}:
+        raise ValueError("a seed is for sampling; give a temperature above 0 with it")
+    return Sampling(**options) if options and options.get("temperature", 1) else sampling
 
 
 def filter_logits(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:

@@ -33,7 +33,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
     """Return the test error of a linear classifier on each layer's features, for the trained and the untrained
     model."""
     path = find(run)
-    loaded = load(path)
+    loaded: Any = load(path)
     if "image" not in loaded.inputs or loaded.verb("embed") is None:
         raise ValueError(f"{run} has no vector for an image; a probe is for encoders of images")
     learn, test = labelled(loaded, path, changes, labels or LABELS, limit)

@@ -4,16 +4,17 @@ A family names its task (`task = "classify-images"`, or a property where its con
 task: nobody else needs to know what kind of model it is.
 """
 
+import html
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.data.sets.batches import Batch
 from regard.modalities.base import modality_of
-from regard.registry import modalities, tasks
+from regard.registry import modalities, models, tasks
 from regard.tasks.prepared import Prepared
 
 
@@ -139,6 +140,10 @@ def check_list(name: str, items: Any) -> None:
         raise ValueError(f"{name} is a list; put a single one in brackets: [{items!r}]")
 
 
+SHOWN_LABELS = 8
+"""Labels that the description of a model names."""
+
+
 class Task:
     """A trained model with the readers of its inputs. Subclasses override what their task needs."""
 
@@ -157,6 +162,50 @@ class Task:
     streams: ClassVar[bool] = False
     """Whether a server passes its requests to the task's engine, and sends texts while they are generated."""
     model: Any
+    path: Path | None = None
+    """Where `load` found the model."""
+    size: int | None = None
+    """The number of parameters, as `load` counted them before it quantised any."""
+    quantization: str = "none"
+    """How `load` quantised the weights."""
+
+    if not TYPE_CHECKING:  # type checkers know what a class has
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error; for a verb that other tasks have, one that says what this one does instead."""
+            if any(tasks[other].verb(name) for other in tasks):
+                does, owner = " and ".join(verb.does for verb in self.verbs), self.path or type(self).__name__
+                raise AttributeError(f"{owner} {does or 'has no verbs'}, it does not {name}; load another model")
+            return object.__getattribute__(self, name)  # raises the error that led here
+
+    def facts(self) -> dict[str, str]:
+        """What the model is, by name: its family, parameters, labels, context, image size, quantisation and path."""
+        config, size = self.model.config, self.size
+        count = sum(p.numel() for p in self.model.parameters()) if size is None else size
+        facts = {"family": models.name_of(type(self.model)), "parameters": f"{count:,}"}
+        if names := getattr(config, "labels", None):
+            more = [f"{len(names) - SHOWN_LABELS} more"] if len(names) > SHOWN_LABELS else []
+            facts["labels"] = ", ".join([*map(str, names[:SHOWN_LABELS]), *more])
+        if context := getattr(config, "max_len", None):
+            facts["context"] = f"{context:,} tokens"
+        if image := getattr(config, "image", None):
+            facts["images"] = " × ".join(map(str, image if isinstance(image, tuple) else (image, image)))
+        if self.quantization != "none":
+            facts["weights"] = self.quantization
+        return facts | ({"path": str(self.path)} if self.path is not None else {})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}: {value}' for name, value in self.facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """A table of what the model is and can do, for notebooks."""
+        does = "; ".join(f".{verb.method or verb.name}(…) {verb.does}" for verb in self.verbs)
+        style = "style='text-align:left'"
+        rows = "".join(
+            f"<tr><th {style}>{html.escape(name)}</th><td {style}>{html.escape(value)}</td></tr>"
+            for name, value in {**self.facts(), "verbs": does}.items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
     @classmethod
     def suited(cls, path: Path) -> "type[Task]":

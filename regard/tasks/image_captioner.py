@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.captioned_images import CaptionsConfig
 from regard.decode.requests import Request, Ticket
-from regard.decode.sample import Sampling, ends_of
+from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, register_task
@@ -22,6 +22,7 @@ from regard.tasks.engine_task import BEAM_OPTIONS, VALIDATED, EngineTask, count_
 from regard.tasks.image_encoder import ImageEncoder, ImageInput
 from regard.tasks.metrics import caption_scores
 from regard.tasks.prepared_image import read_captioned
+from regard.tasks.single import one_or_many
 from regard.tokens import Tokenizer
 
 
@@ -81,8 +82,10 @@ class ImageCaptioner(ImageEncoder, EngineTask):
 
     read = read_captioned
 
+    @one_or_many
     def caption(self, images: Sequence[ImageInput], **options: Any) -> list[list[Caption]]:
-        """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling` says."""
+        """The `n_best` captions of each image, best first: beam search over `beams`, or sampled as `sampling`, or
+        `temperature`, `top_p` and the like, say."""
         return self.caption_pixels(self.pixels(images), **options)
 
     def caption_arrays(self, arrays: np.ndarray, **options: Any) -> list[list[Caption]]:
@@ -93,6 +96,8 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         self, pixels: Sequence[np.ndarray], *, each: Callable[[int, list[Caption]], Any] | None = None, **options: Any
     ) -> list[list[Caption]]:
         """Captions of preprocessed images; `each` is called with an image's index and captions when they are ready."""
+        sampled = {name: options.pop(name) for name in SamplingOptions.__annotations__ if name in options}
+        options["sampling"] = sampling_of(options.get("sampling"), cast(SamplingOptions, sampled))
         if options.get("sampling") and (options.get("n_best", 1) > 1 or (options.get("beams") or 1) > 1):
             raise ValueError("sampling returns one caption of each image; leave out beams and n_best")
         results: list[list[Caption]] = [[] for _ in pixels]

@@ -26,6 +26,7 @@ from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
 from regard.tasks.metrics import accuracy, label_scores
 from regard.tasks.prepared_image import read_images
+from regard.tasks.single import is_single, one_or_many
 from regard.tasks.text_encoder import EMBED, Match
 from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 
@@ -39,7 +40,7 @@ ImageInput = str | Path | bytes | Image.Image | np.ndarray | Tensor
 
 def opened(images: Sequence[ImageInput]) -> list[Image.Image]:
     """Images in any form, as `IMAGE.read` returns them."""
-    if isinstance(images, str | Path | bytes | Image.Image) or getattr(images, "ndim", 4) < 4:
+    if is_single(images):
         name = repr(str(images)) if isinstance(images, str | Path) else "image"
         raise ValueError(f"images is a list; put a single one in brackets: [{name}]")
     return [IMAGE.read(image) for image in images]
@@ -78,6 +79,7 @@ class ImageEncoder(Task):
                     results[index] = row
         return results
 
+    @one_or_many
     def embed(self, images: Sequence[ImageInput], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each image, of length 1 if `normalize`."""
         return self.embed_pixels(self.pixels(images), normalize)
@@ -97,6 +99,7 @@ class ImageEncoder(Task):
         """The size of an image's vector."""
         return getattr(self.model.config, "width", self.model.config.dim)
 
+    @one_or_many
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Vectors of length 1 for whatever the model reads: images here."""
         return self.embed(items)
@@ -179,6 +182,7 @@ class ImageClassifier(ImageEncoder):
 
     output = "labels"
 
+    @one_or_many
     def classify(self, images: Sequence[ImageInput]) -> list[list[Label]]:
         """All labels of each image, the most probable first."""
         return self.labelled(self.pixels(images))

@@ -14,6 +14,7 @@ from regard.nn.patches import cut, grid_of, paste
 from regard.tasks.base import EvalSet, Option, Samples, Verb, register_task
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput, opened
 from regard.tasks.pixel_model import BLANK, sheet
+from regard.tasks.single import one_or_many
 
 
 @register_task("restore-images")
@@ -31,6 +32,7 @@ class ImageRestorer(ImageEncoder):
         EMBED_IMAGES,
     )  # fmt: skip
 
+    @one_or_many
     def complete(
         self, images: Sequence[ImageInput] | np.ndarray, *, count: int = 1, seed: int = 0
     ) -> list[list[tuple[np.ndarray, np.ndarray]]]:

@@ -17,10 +17,11 @@ from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.modalities import modality_of
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, check_list, quoted, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
 from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
+from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import BATCH_TOKENS
 from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
 from regard.tokens import Tokenizer
@@ -51,10 +52,10 @@ class ImageTextMatcher(ImageEncoder):
     def width(self) -> int:
         return self.model.config.embedding_dim
 
+    @one_or_many
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each text, of length 1 if `normalize`; a text beyond the context is cut."""
-        check_list("texts", texts)
         rows = [framed.ids for framed in self.tokenizer.frame(texts, max_len=self.model.config.max_len)]
         vectors = torch.empty(len(rows), self.width, dtype=next(self.model.parameters()).dtype)
         for group in bucket(np.array([[len(row)] for row in rows]), BATCH_TOKENS, None) if rows else ():
@@ -63,6 +64,7 @@ class ImageTextMatcher(ImageEncoder):
             vectors[group] = self.model.embed_text(pad(batch, self.tokenizer.pad or 0), lengths)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
+    @one_or_many
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Vectors of images and texts side by side; a string that ends like an image file's name is an image."""
         rows = torch.empty(len(items), self.width)
@@ -74,6 +76,7 @@ class ImageTextMatcher(ImageEncoder):
 
     read = read_matched
 
+    @one_or_many
     @torch.inference_mode()
     def classify(self, images: Sequence[ImageInput], labels: Sequence[str] | None = None) -> list[list[Label]]:
         """The probability of each of the given texts for each image, the most probable first."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -13,16 +13,17 @@ from regard.data.sets.batches import IGNORE, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.running_text import TextConfig
 from regard.decode.requests import Propose, Request, Ticket
-from regard.decode.sample import Sampling, ends_of, until
+from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, check_list, quoted, register_task
+from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.engine_task import GENERATE, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared_text import read_prompt
+from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 
@@ -98,6 +99,7 @@ class LanguageModel(EngineTask, TextTask):
             forbidden=tuple(self.generation["forbidden"]), propose=propose, alternatives=alternatives,
         )  # fmt: skip
 
+    @one_or_many
     def generate(
         self,
         prompts: Sequence[str],
@@ -107,11 +109,12 @@ class LanguageModel(EngineTask, TextTask):
         propose: Propose | None = None,
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
+        **options: Unpack[SamplingOptions],
     ) -> list[str]:
-        """The continuation of each prompt: greedy, or sampled as `sampling` says. `propose` drafts tokens ahead
-        (`regard.decode.speculative`); `each` is called with a prompt's index and text when it is ready; `first` is the
-        index of the first prompt, which seeds its samples."""
-        check_list("prompts", prompts)
+        """The continuation of each prompt: greedy, or sampled as `sampling`, or `temperature`, `top_p` and the like,
+        say. `propose` drafts tokens ahead (`regard.decode.speculative`); `each` is called with a prompt's index and
+        text when it is ready; `first` is the index of the first prompt, which seeds its samples."""
+        sampling = sampling_of(sampling, options)
         most = count_or(NEW_TOKENS, max_new_tokens)
         encoded = [self.encode(prompt) for prompt in prompts]
         written: list[list[int]] = [[] for _ in prompts]
@@ -152,8 +155,10 @@ class LanguageModel(EngineTask, TextTask):
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         propose: Propose | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> Iterator[str]:
         """Yield the continuation of one prompt, piece by piece as it is generated."""
+        sampling = sampling_of(sampling, options)
         ids, shown = self.encode(prompt), 0
         written: list[int] = []
         most = count_or(NEW_TOKENS, max_new_tokens)

@@ -1,15 +1,17 @@
 """Loading of models: from a directory, or a name on the Hub, to a task."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.native import quantized
 from regard.registry import models, tasks
 from regard.tasks.base import Task
+from regard.tasks.loaded import Loaded
 
 Quantize = Literal["none", "int8", "int4"]
+TaskType = TypeVar("TaskType", bound=Task)
 
 
 def task_of(path: Path, model: Any) -> type[Task]:
@@ -21,18 +23,28 @@ def task_of(path: Path, model: Any) -> type[Task]:
     return tasks[name].suited(path)
 
 
-def load(directory: str | Path, quantize: Quantize | None = None) -> Any:
+@overload
+def load(directory: str | Path, quantize: Quantize | None = None, *, as_: type[TaskType]) -> TaskType: ...
+@overload
+def load(directory: str | Path, quantize: Quantize | None = None, *, as_: None = None) -> Loaded: ...
+def load(directory: str | Path, quantize: Quantize | None = None, *, as_: Any = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
 
     The result is a task with its verbs as methods: a `Translator` translates, a `LanguageModel` continues texts, a
-    `TextEncoder` embeds them, an `ImageClassifier` labels images, and so on. `quantize` turns its weight matrices into
-    integers.
+    `TextEncoder` embeds them, an `ImageClassifier` labels images, and so on. `as_` names the class that is expected:
+    editors then know its methods, and another model is an error. `quantize` turns weight matrices into integers.
     """
     path = find(directory)
     model: Any = load_model(path)
+    cls, size = task_of(path, model), sum(p.numel() for p in model.parameters())
+    if as_ is not None and not issubclass(cls, as_):
+        does = " and ".join(verb.does for verb in cls.verbs) or "has no verbs"
+        raise ValueError(f"{directory} {does}: it is a {cls.__name__}, no {as_.__name__}; load another model")
     if quantize is not None and quantize != "none":
         model = quantized.quantize(model, quantize)
-    return task_of(path, model).load(path, model)
+    task = cls.load(path, model)
+    task.path, task.size, task.quantization = Path(directory), size, quantize or "none"
+    return task
 
 
 def load_for(verb: str, directory: str | Path, quantize: Quantize | None = None) -> Any:

@@ -18,6 +18,7 @@ from regard.objectives.matching import best_objects, corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
 from regard.tasks.prepared_image import read_scene
+from regard.tasks.single import one_or_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class ObjectDetector(ImageEncoder):
 
     data: ClassVar[tuple[type, ...]] = (BoxesConfig,)
 
+    @one_or_many
     def detect(self, images: Sequence[ImageInput], *, threshold: float = 0.5) -> list[list[Detection]]:
         """The objects in each image with at least this probability, the most probable first."""
         if not 0 <= threshold <= 1:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 from PIL import Image
@@ -11,12 +11,13 @@ from PIL import Image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.unlabelled_images import PixelsConfig
 from regard.decode.requests import Request
-from regard.decode.sample import Sampling
+from regard.decode.sample import Sampling, SamplingOptions, sampling_of
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, images_of, opened
 from regard.tasks.metrics import pixel_scores
 from regard.tasks.prepared_image import read_colours
+from regard.tasks.single import is_single
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 
 
@@ -51,19 +52,24 @@ class PixelModel(EngineTask):
 
     def complete(
         self,
-        images: Sequence[ImageInput] | np.ndarray,
+        images: ImageInput | Sequence[ImageInput],
         *,
         rows: int | None = None,
         count: int = 1,
         sampling: Sampling | None = None,
+        **sampled: Unpack[SamplingOptions],
     ) -> np.ndarray:
-        """Each image's first `rows` (none: half of them) continued `count` times, sampled as `sampling` says or with
-        the most probable colours: uint8 (image, count, rows, columns, channels)."""
-        size = self.pixels
+        """Each image's first `rows` (none: half of them) continued `count` times, sampled as `sampling`, or
+        `temperature` and the like, say, or with the most probable colours: uint8 (image, count, rows, columns,
+        channels), without the first axis for a single image."""
+        if is_single(images):
+            return self.complete([cast(ImageInput, images)], rows=rows, count=count, sampling=sampling, **sampled)[0]
+        size, sampling = self.pixels, sampling_of(sampling, sampled)
         rows = size.rows // 2 if rows is None else rows
         if not 0 <= rows < size.rows:
             raise ValueError(f"rows={rows} leaves nothing to generate; the images have {size.rows}, keep fewer")
-        ids = size.encode(images if isinstance(images, np.ndarray) else self.arrays(images))
+        several = cast(Sequence[ImageInput], images)
+        ids = size.encode(images if isinstance(images, np.ndarray) else self.arrays(several))
         kept = np.repeat(ids[:, : rows * size.columns], count, axis=0).tolist()
         requests = [
             Request(
@@ -92,9 +98,11 @@ class PixelModel(EngineTask):
         fronts = np.where(np.arange(arrays.shape[1])[:, None, None] < kept, arrays, np.uint8(BLANK))
         return [[front, *several, whole] for front, several, whole in zip(fronts, completed, arrays, strict=True)]
 
-    def paint(self, count: int = 1, *, sampling: Sampling | None = None) -> np.ndarray:
+    def paint(
+        self, count: int = 1, *, sampling: Sampling | None = None, **sampled: Unpack[SamplingOptions]
+    ) -> np.ndarray:
         """Generate whole images from the start token: uint8 (count, rows, columns, channels)."""
-        return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling)[0]
+        return self.complete(np.zeros((1, *self.shape), np.uint8), rows=0, count=count, sampling=sampling, **sampled)[0]
 
     @property
     def preprocessing(self) -> Preprocessing:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from torch import nn
 
 from regard import decode
 from regard.decode.requests import Candidates, Request, Ticket
-from regard.tasks.base import check_list
+from regard.decode.sample import SamplingOptions, sampling_of
+from regard.tasks.single import one_or_many
 
 BLOCK = 32
 """Tokens that are decoded together: decoding a text from its beginning for every token would take ever longer."""
@@ -89,9 +90,9 @@ class Engine(decode.Engine):
         self.task = None if isinstance(task, nn.Module) else task
         super().__init__(task if self.task is None else self.task.model, **options)
 
+    @one_or_many
     def generate(self, prompts: Sequence[str], **options: Any) -> list[str]:
         """Return the generated text for each prompt; `options` are those of the task's `request`."""
-        check_list("prompts", prompts)
         tickets = self.serve(self.request(prompt, row=row, **options) for row, prompt in enumerate(prompts))
         return [TokenStream(ticket, self.task).text(ticket.result()[0].ids, whole=True) for ticket in tickets]
 
@@ -119,4 +120,7 @@ class Engine(decode.Engine):
             return prompt
         if self.task is None:
             raise ValueError("this engine takes token ids, not texts; build it with what regard.load returns")
+        sampled = {name: options.pop(name) for name in SamplingOptions.__annotations__ if name in options}
+        if sampled:
+            options["sampling"] = sampling_of(options.get("sampling"), cast(SamplingOptions, sampled))
         return self.task.request(prompt, **options)

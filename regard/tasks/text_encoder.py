@@ -17,6 +17,7 @@ from regard.hub.checkpoint import export_model
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
+from regard.tasks.single import one_or_many
 from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
 
@@ -108,6 +109,7 @@ class TextEncoder(TextTask):
                 results[index] = row[: len(framed[index])] if row.dim() == 2 else row
         return results
 
+    @one_or_many
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each text, of length 1 if `normalize`."""
@@ -117,6 +119,7 @@ class TextEncoder(TextTask):
             vectors[indices] = self.model.embed(**inputs)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
+    @one_or_many
     def vectors(self, items: Sequence[Any]) -> Float[Tensor, "N D"]:
         """Return vectors of length 1 of texts; subclasses may read other inputs."""
         return self.embed(items)

@@ -17,6 +17,7 @@ from regard.data.sets.masked_text import MaskedConfig
 from regard.objectives.labels import hide_padding
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.metrics import accuracy, exact_match, label_scores, tag_scores
+from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
 from regard.tokens.encoding import cut_text, mask_texts
@@ -102,6 +103,7 @@ class MaskFiller(TextEncoder):
 
     output = "fill"
 
+    @one_or_many
     def fill(self, texts: Sequence[str], *, count: int = 5) -> list[list[list[Filled]]]:
         """For each text, for each [MASK] in it, the most probable tokens."""
         mask = self.tokenizer.mask
@@ -157,8 +159,10 @@ class TextClassifier(TextEncoder):
 
     output = "labels"
 
+    @one_or_many
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[Label]]:
         """All labels of each text (or pair of texts), the most probable first."""
+        seconds = [seconds] if isinstance(seconds, str) else seconds
         return [ranked(logits, self.model.config.labels) for logits in self.logits(self.frame(texts, seconds))]
 
     def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
@@ -199,6 +203,7 @@ class EntityTagger(TextEncoder):
 
     output = "tags"
 
+    @one_or_many
     def tag(self, texts: Sequence[str]) -> list[list[Entity]]:
         """The entities of each text in their order, with character offsets."""
         labels, framed = self.model.config.labels, self.frame(texts, cut=False)
@@ -291,8 +296,10 @@ class QuestionAnswerer(TextEncoder):
 
     output = "span"
 
+    @one_or_many
     def answer(self, questions: Sequence[str], passages: Sequence[str] = ()) -> list[Answer]:
         """The best span of each passage for its question."""
+        passages = [passages] if isinstance(passages, str) else passages
         if len(questions) != len(passages):
             raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
         return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 
@@ -16,9 +16,9 @@ from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.running_text import SpansConfig
 from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
-from regard.decode.sample import Sampling, ends_of, until
+from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
 from regard.hub.checkpoint import load_generation
-from regard.tasks.base import EvalSet, Samples, Scored, Verb, check_list, quoted, register_task
+from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.engine_task import (
     BEAM_OPTIONS,
     GENERATE,
@@ -30,6 +30,7 @@ from regard.tasks.engine_task import (
 )
 from regard.tasks.metrics import exact_match, summary_scores, translation_scores
 from regard.tasks.prepared_text import read_source
+from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
@@ -105,6 +106,7 @@ class Translator(EngineTask, TextTask):
             alternatives=alternatives,
         )  # fmt: skip
 
+    @one_or_many
     def translate(
         self,
         texts: Sequence[str],
@@ -117,13 +119,15 @@ class Translator(EngineTask, TextTask):
         max_new_tokens: int | None = None,
         each: Callable[[int, list[Translation]], Any] | None = None,
         first: int = 0,
+        **sampled: Unpack[SamplingOptions],
     ) -> list[list[Translation]]:
-        """The `n_best` translations of each text, in order: by beam search, greedily with one beam, or sampled.
+        """The `n_best` translations of each text, in order: by beam search, greedily with one beam, or sampled as
+        `sampling`, or `temperature`, `top_p` and the like, say.
 
         A blank text has a blank translation. `each` is called with a text's index and translations when they are ready;
         `first` is the index of the first text, which seeds its samples.
         """
-        check_list("texts", texts)
+        sampling = sampling_of(sampling, sampled)
         if sampling and (n_best > 1 or (beams or 1) > 1):
             raise ValueError("sampling returns one translation of each text; leave out beams and n_best")
         sources = self.encode(texts, min(max_source, self.engine.runner.max_positions))
@@ -147,6 +151,7 @@ class Translator(EngineTask, TextTask):
         self.engine.serve((self.request(sources[row], row=first + row, **options) for row in real), done)
         return results
 
+    @one_or_many
     def generate(
         self,
         prompts: Sequence[str],
@@ -155,17 +160,21 @@ class Translator(EngineTask, TextTask):
         sampling: Sampling | None = None,
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
+        **sampled: Unpack[SamplingOptions],
     ) -> list[str]:
-        """The output for each prompt, for models of several tasks: greedy, or sampled as `sampling` says."""
+        """The output for each prompt, for models of several tasks: greedy, or sampled as `sampling`, or `temperature`,
+        `top_p` and the like, say."""
+        sampling = sampling_of(sampling, sampled)
         report = None if each is None else lambda row, translations: each(row, translations[0].text)
         options: dict[str, Any] = dict(sampling=sampling, max_new_tokens=max_new_tokens, each=report, first=first)
         return [best[0].text for best in self.translate(prompts, beams=1, **options)]
 
     def stream(
-        self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None
-    ) -> Iterator[str]:
+        self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None,
+        **sampled: Unpack[SamplingOptions],
+    ) -> Iterator[str]:  # fmt: skip
         """Yield the output for one prompt, in one piece."""
-        yield self.generate([prompt], max_new_tokens=max_new_tokens, sampling=sampling)[0]
+        yield self.generate([prompt], max_new_tokens=max_new_tokens, sampling=sampling, **sampled)[0]
 
     def shown(self, prompt: str) -> str:
         """The text printed before an output: nothing, since it does not continue the prompt."""

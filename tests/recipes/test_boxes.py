@@ -65,8 +65,7 @@ def test_a_run_is_loaded_and_finds(run, folder):
     assert np.allclose([row[0].box for row in alone], [row[0].box for row in together], atol=1e-3)
     assert loaded.detect([folder / "3.png"], threshold=1.0) == [[]]
     assert loaded.embed([folder / "3.png"]).norm().item() == pytest.approx(1, abs=1e-5)
-    with pytest.raises(ValueError, match="put a single one in brackets"):
-        loaded.detect("a.png")
+    assert loaded.detect(folder / "3.png", threshold=0.0) == alone[3], "one image, one result"
     with pytest.raises(ValueError, match="threshold=2.0 is no probability"):
         loaded.detect([image], threshold=2.0)
 

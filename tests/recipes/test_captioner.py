@@ -64,8 +64,8 @@ def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
         ["blue, only blue"], ["all of it is blue"],
     )  # fmt: skip
     assert loaded.embed(files).shape == (3, 16)
-    with pytest.raises(ValueError, match="put a single one in brackets"):
-        loaded.caption("a.png")
+    assert loaded.caption(files[2], beams=1) == loaded.caption([files[2]], beams=1)[0], "one image, one result"
+    assert loaded.caption(files[2], temperature=0.9, seed=3) == loaded.caption([files[2]], temperature=0.9, seed=3)[0]
     with pytest.raises(ValueError, match="sampling returns one caption"):
         from regard.decode import Sampling
 

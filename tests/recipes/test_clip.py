@@ -112,8 +112,8 @@ def test_a_run_is_loaded_and_compares(run, folder):
         loaded.classify(files)
     with pytest.raises(ValueError, match="labels must differ"):
         loaded.classify(files, ["red", "red"])
-    with pytest.raises(ValueError, match="put a single one in brackets"):
-        loaded.embed_texts("red")
+    assert torch.equal(loaded.embed_texts("red"), loaded.embed_texts(["red"])[0]), "one text, one vector"
+    assert loaded.classify(files[0], ["red", "blue"]) == loaded.classify(files[:1], ["red", "blue"])[0]
 
 
 def test_search_by_words_or_by_a_picture(run, folder, tmp_path):

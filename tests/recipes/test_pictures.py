@@ -92,8 +92,15 @@ def test_a_run_is_loaded_and_knows_colours(run, folder):
     for labels in loaded.classify([Image.new("RGB", (5, 9), "red"), files[2]]):
         assert sum(one.probability for one in labels) == pytest.approx(1, abs=1e-5)
     assert loaded.embed(files).norm(dim=1).tolist() == pytest.approx([1] * 3, abs=1e-5)
-    with pytest.raises(ValueError, match="put a single one in brackets"):
-        loaded.classify("a.png")
+    for image in (
+        files[1],
+        str(files[1]),
+        files[1].read_bytes(),
+        Image.open(files[1]),
+        np.asarray(Image.open(files[1])),
+    ):
+        assert loaded.classify(image) == loaded.classify(files[1:2])[0], "one image, one result"
+    assert loaded.embed(files[1]).shape == (loaded.width,)
     assert evaluate(run, {}).scores["examples"] == 6
     assert evaluate(run, {"data.images": str(folder)}).scores["examples"] == 6, "it was trained on the others"
 

@@ -171,8 +171,6 @@ def test_prompts_that_cannot_be_continued():
         one.generate(["the cat and the hat and the cat and the hat"])
     with pytest.raises(ValueError, match="the prompt is empty and this model has no BOS token; give it some"):
         one.generate([""])
-    with pytest.raises(ValueError, match=r"prompts is a list; put a single one in brackets: \['the'\]"):
-        one.generate("the")
     with pytest.raises(ValueError, match="prompt and answer have 9 tokens, the context is 8; shorten them"):
         one.score(["a"], ["aaaaaaaa"])
 
