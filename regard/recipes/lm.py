@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
+from regard.data.readers.large_texts import text_bytes
 from regard.data.sets.batches import TextStream, text_batches
 from regard.data.sets.running_text import TextConfig
 from regard.models import preset
@@ -19,7 +20,7 @@ from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
-from regard.tokens.encoding import encode_text
+from regard.tokens.encoding import encode_large, encode_text
 from regard.train.progress import Line
 
 MODERN: dict[str, Any] = dict(
@@ -28,6 +29,8 @@ MODERN: dict[str, Any] = dict(
 """Settings of Llama's architecture, which other inference engines can read; each block's output is initialised to
 zero."""
 VALID_TOKENS = 1 << 18
+TOKENIZER_TEXT = 1 << 26
+"""Characters of a large text that its tokenizer is trained on."""
 
 
 @register_recipe("lm")
@@ -47,18 +50,25 @@ def lm(data: Mapping[str, Any]) -> Recipe:
 @prepare.register
 def prepare_text(data: TextConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Windows of the text as long as the model's context."""
-    text, held_out = data.split()
-    tokenizer = get_tokenizer(data, lambda: [text], out, resume)
+    digest = data.digest()
+    if data.large:
+        large, rest = data.large_split()
+        tokenizer = get_tokenizer(data, lambda: large.sample(TOKENIZER_TEXT, text_bytes(data.text)), out, resume)
+        ids, held_out, size = encode_large(tokenizer, large, digest), rest.beginning(8 * VALID_TOKENS), None
+    else:
+        text, held_out = data.split()
+        tokenizer = get_tokenizer(data, lambda: [text], out, resume)
+        ids, size = encode_text(tokenizer, text), len(text.encode())
+    valid = encode_text(tokenizer, held_out)[:VALID_TOKENS]
     recipe = with_vocabulary(recipe, tokenizer)
-    recipe = recipe.with_data(sha256=data.digest())
+    recipe = recipe.with_data(sha256=digest)
     context = recipe.model.max_len
-    ids, valid = encode_text(tokenizer, text), encode_text(tokenizer, held_out)[:VALID_TOKENS]
     if len(ids) < 2 or len(valid) < 2:
         raise ValueError("the text has fewer than two tokens to learn from; give more of it")
     rows = max(1, recipe.train.batch_tokens // context)
     return Job(
         recipe=recipe, readers={"text": tokenizer}, stream=TextStream(ids, context, rows, seed=recipe.train.seed),
         valid=lambda: text_batches(valid, context, max(1, 8192 // context)), objective=next_token,
-        about=f"{len(ids):,} tokens of {len(text.encode()):,} bytes",
+        about=f"{len(ids):,} tokens of {text_bytes(data.text) if size is None else size:,} bytes",
         generation=dict(bos=None, eos=None, pad=tokenizer.pad, beams=1, max_len=context, force_end=False),
     )  # fmt: skip

@@ -16,7 +16,7 @@ def read_chunks(path: Path | str, size: int = CHUNK) -> Iterator[str]:
     Under our own tokenizers the ids of the pieces, joined, are those of the whole text, as long as no `size`
     bytes stand without white space: there a word is cut.
     """
-    return _cut_at_spaces(_decoded(Path(path), size))
+    return cut_at_spaces(_decoded(Path(path), size))
 
 
 def corpus(files: Iterable[Path | str] | None, texts: Iterable[str] | None) -> Iterator[str]:
@@ -31,7 +31,7 @@ def corpus(files: Iterable[Path | str] | None, texts: Iterable[str] | None) -> I
         empty = False
     for text in texts or ():
         check_text(text)
-        yield from _cut_at_spaces(text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
+        yield from cut_at_spaces(text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
         empty = empty and not text
     if empty:
         raise ValueError("there is no text to train on; give at least one file, or one text that is not empty")
@@ -73,7 +73,8 @@ def _decoded(path: Path, size: int) -> Iterator[str]:
         raise ValueError(f"{path}: the file is empty; leave it out or fill it")
 
 
-def _cut_at_spaces(blocks: Iterable[str]) -> Iterator[str]:
+def cut_at_spaces(blocks: Iterable[str]) -> Iterator[str]:
+    """Blocks of a text, each cut before its last white space; the rest goes to the next one."""
     rest = ""
     for block in blocks:
         text = rest + block

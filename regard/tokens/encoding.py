@@ -1,21 +1,66 @@
 """Texts as ids for training: long texts, pairs of texts, and texts with masked words."""
 
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
+from regard.data.cache import cache_folder, clear
+from regard.data.notices import notify
+from regard.data.readers.large_texts import LargeText
 from regard.data.readers.text_files import Pairs
 from regard.data.sets.batches import IdPair
 from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
-from regard.tokens.corpus import corpus
+from regard.files import write_atomically
+from regard.tokens.corpus import corpus, cut_at_spaces
 from regard.tokens.frame import Framed
 from regard.tokens.tokenizer import Tokenizer
+
+TOGETHER = 64
+"""Chunks that are encoded at the same time."""
+
+
+def batched(items: Iterable[str], count: int) -> Iterator[list[str]]:
+    """Items in lists of at most so many."""
+    rest = iter(items)
+    while group := list(islice(rest, count)):
+        yield group
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> np.ndarray:
     """The ids of a text of any length, encoded in chunks."""
-    parts = tokenizer.encode_batch(list(corpus(None, [text])))
-    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
+    return np.concatenate([ids.astype(np.int32) for ids in encode_chunks(tokenizer, corpus(None, [text]))])
+
+
+def encode_chunks(tokenizer: Tokenizer, chunks: Iterable[str]) -> Iterator[np.ndarray]:
+    """The ids of chunks of a text, some at a time, since lists of ids take much memory."""
+    for group in batched(chunks, TOGETHER):
+        yield np.concatenate([np.asarray(ids, dtype=np.int64) for ids in tokenizer.encode_batch(group)])
+
+
+def encode_large(tokenizer: Tokenizer, text: LargeText, digest: str) -> np.ndarray:
+    """The ids of a large text with this hash, mapped from a file in the cache folder, which is written if missing."""
+    kind = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+    name = hashlib.sha256(f"{digest} {text.start} {text.stop} {tokenizer.inner.to_str()}".encode()).hexdigest()
+    path = cache_folder() / f"{name[:32]}.ids"
+
+    def write(draft: Path) -> None:
+        written = 0
+        with draft.open("wb") as file:
+            for ids in encode_chunks(tokenizer, cut_at_spaces(text)):
+                file.write(ids.astype(kind).data)
+                written += len(ids)
+                notify(f"encoded {written:,} tokens", passing=True)
+        notify(f"{', '.join(text.paths)}: {written:,} tokens lie in {path}")
+
+    if not path.is_file():
+        write_atomically(path, write)
+        clear(path.parent)
+    path.touch()
+    return np.memmap(path, dtype=kind, mode="r")
 
 
 def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, max_len: int) -> list[IdPair]:

@@ -5,7 +5,6 @@ Threads decode, since Pillow releases the interpreter's lock. A file of decoded 
 evaluation, or another run.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.cache import cache_folder, clear
 from regard.data.notices import notify
 from regard.data.readers.image_lists import ImageFile
 from regard.data.readers.preprocessing import Preprocessing
@@ -30,8 +30,6 @@ DAMAGED = 0.1
 """Largest share of files that may be skipped; with more, something else is wrong."""
 SPARE = 0.5
 """Largest share of the free space of the disk that decoded images may take."""
-DAYS = 30
-"""Decoded images that nobody has read for so many days are deleted when others are written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,11 +193,6 @@ def workers() -> int:
     return max(1, torch.get_num_threads())
 
 
-def cache_folder() -> Path:
-    """The folder of decoded images and encoded texts."""
-    return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard")
-
-
 def fingerprint(files: Sequence[ImageFile], preprocessing: Preprocessing, reduced: bool) -> str:
     """A name for these files, as they are now, decoded in this way."""
     digest = hashlib.sha256(f"{preprocessing} {reduced}".encode())
@@ -251,13 +244,3 @@ def read_index(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Which files a file of decoded images holds, and their ratios."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as stored:
         return stored["kept"], stored["ratios"]
-
-
-def clear(folder: Path) -> None:
-    """Delete what nobody has read for long, and drafts of processes that died."""
-    for path in [*folder.glob("*.images"), *folder.glob("*.ids"), *folder.glob("*.draft-*")]:
-        with contextlib.suppress(OSError):
-            age = (time.time() - path.stat().st_mtime) / 86400
-            if age > (1 if ".draft-" in path.name else DAYS):
-                path.unlink()
-                path.with_suffix(".npz").unlink(missing_ok=True)

@@ -1,13 +1,17 @@
 """Running text for language models: the user's files, or Python's own documentation."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 from regard.data.generated.docs import documentation, documentation_hash
+from regard.data.readers.large_texts import LargeText, text_bytes
 from regard.data.readers.text_files import read_text
 from regard.data.sets.base import TextData
 
+MOST = 1 << 24
+"""Most characters of a large text that are scored."""
 HELD_OUT = 10
 """Without validation files the last one part in so many is held out."""
 
@@ -25,10 +29,19 @@ class TextConfig(TextData):
     vocab_size: int = 1024
     sha256: str | None = None
     """The hash of the text that a run was trained on; recorded by the run."""
+    memory: float = 0.25
+    """GiB of text that are read into memory; larger texts are encoded into a file once and read from there."""
 
     def __post_init__(self) -> None:
         if self.valid_text and not self.text:
             raise ValueError("validation text without training text; give --data.text too")
+        if self.memory < 0:
+            raise ValueError(f"memory={self.memory} must not be negative")
+
+    @property
+    def large(self) -> bool:
+        """Whether the user's text is too large for the memory that it may take."""
+        return text_bytes(self.text) > self.memory * 2**30
 
     def split(self) -> tuple[str, str]:
         """Training and validation text."""
@@ -40,15 +53,32 @@ class TextConfig(TextData):
         cut = len(text) - max(2, len(text) // HELD_OUT)
         return text[:cut], text[cut:]
 
+    def large_split(self) -> tuple[LargeText, LargeText]:
+        """Training and validation text of `split`, to be read block by block."""
+        text = LargeText(self.text)
+        if self.valid_text:
+            return text, LargeText(self.valid_text)
+        count = text.count()
+        cut = count - max(2, count // HELD_OUT)
+        return replace(text, stop=cut), replace(text, start=cut)
+
     def held_out(self) -> str:
-        """The test text; of the user's files, the validation text."""
+        """The test text; of the user's files, the validation text, or its beginning where that is large."""
+        if self.large:
+            return self.large_split()[1].beginning(MOST)
         return documentation("test") if self.embedded else self.split()[1]
 
     def digest(self) -> str:
         """The sha256 of everything that `split` gives."""
         if self.embedded:
             return documentation_hash()
-        return hashlib.sha256("\0".join(self.split()).encode()).hexdigest()
+        if not self.large:
+            return hashlib.sha256("\0".join(self.split()).encode()).hexdigest()
+        text, held_out = self.large_split()
+        digest = hashlib.sha256()
+        for block in chain(text, ("\0",), held_out):
+            digest.update(block.encode())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
