@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from regard.config import nearest
 from regard.data.notices import listening
 from regard.data.sets.batches import Batch
 from regard.doctor.watch import Watch
@@ -21,7 +22,8 @@ from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
 from regard.registry import modalities, models, recipes
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import Recipe, configure
+from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
 from regard.tasks.loading import task_of
 from regard.tokens import Tokenizer
@@ -57,8 +59,19 @@ def prepare(data: Any, recipe: Recipe, out: Path, resume: bool, line: Line) -> J
     raise ValueError(f"{type(data).__name__} cannot be trained on; register a function with regard.runs.fit.prepare")
 
 
-def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
-    """Train by a recipe, and leave a run in `out` that `regard.load` opens."""
+def fit(
+    recipe: Recipe | str, out: str | Path | None = None, *, resume: bool = False, quiet: bool = False, **fields: Any
+) -> Fitted:
+    """Train by a recipe, or by its name, and leave a run in `out` (runs/NAME) that `regard.load` opens.
+
+    `fields` override those of the recipe: `steps=100` where one part alone has such a field, or by dotted names:
+    `fit("lm", out="runs/book", **{"data.text": "book.txt", "train.steps": 500})`.
+    """
+    if isinstance(recipe, str):
+        recipe = named_recipe(recipe, dotted_fields(recipes[recipe]({}), fields))
+    elif fields:
+        recipe = configure(recipe, dotted_fields(recipe, fields))
+    out = Path("runs") / recipe.name if out is None else out
     check_free(Path(out), resume)  # before anything is read
     test = recipe.data.test
     if test is not None and not Path(test).exists():  # otherwise noticed only after the training
@@ -67,6 +80,25 @@ def fit(recipe: Recipe, out: str | Path, *, resume: bool = False, quiet: bool = 
     with listening(lambda text, passing: (line.show if passing else line.say)(text)):
         job = prepare(recipe.data, recipe, Path(out), resume, line)
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
+
+
+def dotted_fields(plan: Recipe, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by their dotted names: a plain name is that of the one part of the recipe that has such a field."""
+    parts = {part: [each.name for each in fields(getattr(plan, part))] for part in ("train", "data", "model")}
+    result: dict[str, Any] = {}
+    for name, value in named.items():
+        owners = [part for part in parts if name in parts[part]]
+        if "." in name or name in ("model", "family"):
+            result[name] = value
+        elif len(owners) == 1:
+            result[f"{owners[0]}.{name}"] = value
+        elif owners:
+            choices = " or ".join(f"{part}.{name}" for part in owners)
+            raise ValueError(f"{name} is a field of {' and of '.join(owners)}; say which: **{{{choices!r}: {value!r}}}")
+        else:
+            every = [each for part in parts.values() for each in part]
+            raise ValueError(f"{plan.name} has no field {name!r}; {nearest(name, every)}")
+    return result
 
 
 def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -> Fitted:

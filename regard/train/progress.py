@@ -1,4 +1,4 @@
-"""A progress line on stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
+"""A progress line on stderr: rewritten in place on a terminal or in a notebook, printed every few seconds elsewhere."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ class Line:
     """A progress line on stderr for a run or another long command."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet, self.terminal = quiet, sys.stderr.isatty()
+        self.quiet, self.terminal = quiet, sys.stderr.isatty() or in_notebook()
         self.shown, self.width = 0.0, 0
 
     def show(self, text: str, *, final: bool = False) -> None:
@@ -31,6 +31,12 @@ class Line:
         sys.stderr.write(("\r" + text.ljust(self.width) if self.terminal else text) + "\n")
         sys.stderr.flush()
         self.width = 0
+
+
+def in_notebook() -> bool:
+    """Whether this is a notebook, where a line is rewritten in place too."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 def clock(seconds: float) -> str:

@@ -154,3 +154,55 @@ def test_types_that_editors_see(tmp_path):
     assert revealed == REVEALED
     errors = [line for line in lines if " error: " in line]
     assert len(errors) == 2 and 'no attribute "classify"' in errors[0] and "beans" in errors[1]
+
+
+def test_look_takes_what_was_loaded_and_knows_its_tokens(runs):
+    for name, verb, text in (("classify", "classify", "some text"), ("gpt", "generate", "some text"),
+                             ("translate", "translate", "some text")):  # fmt: skip
+        task = load(runs[name])
+        options = {} if name == "classify" else {"max_new_tokens": 5}
+        options |= {"beams": 1} if name == "translate" else {}
+        plain = getattr(task, verb)(text, **options)
+        with regard.look(task) as seen:
+            assert getattr(task, verb)(text, **options) == plain, "looking changes nothing"
+        for layer in seen.names:
+            queries, keys = seen.tokens_of(layer)
+            assert (len(queries), len(keys)) == tuple(seen.attention[layer].shape[2:]), (name, layer)
+        wanted = task.tokenizer.pieces(task.tokenizer.encode(text))
+        assert [token for token in seen.tokens if token in wanted][: len(wanted)] == wanted
+        assert f'"{wanted[0]}"' in seen._repr_html_().replace("&quot;", '"')
+    figure = seen.plot()
+    assert {label.get_text() for label in figure.axes[0].get_xticklabels()} >= {wanted[0]}
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    with regard.look(task.model) as seen:
+        task.translate(text, beams=1, max_new_tokens=5)
+    assert seen.tokens == [] and seen.tokens_of(0) == (None, None), "a module has no tokenizer"
+    with pytest.raises(ValueError, match="look watches what regard.load returns, or an nn.Module; got a str"):
+        regard.look("runs/x").__enter__()
+
+
+def test_fit_by_a_recipes_name(tmp_path, monkeypatch):
+    (tmp_path / "book.txt").write_text("the cat and the hat. " * 200)
+    monkeypatch.chdir(tmp_path)
+    sizes = {"model.dim": 16, "model.heads": 2, "model.ffn_dim": 24, "model.depth": 1, "data.vocab_size": 300}
+    fitted = regard.fit("lm", steps=2, warmup=1, text="book.txt", batch_tokens=128, quiet=True, **sizes)
+    assert fitted.step == 2 and "runs/lm" in repr(load("runs/lm"))
+    with pytest.raises(ValueError, match="lm has no field 'stepz'; .*steps"):
+        regard.fit("lm", stepz=2)
+    with pytest.raises(ValueError, match="vocab_size is a field of data and of model; say which"):
+        regard.fit("lm", vocab_size=300, out="x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_notebook_shows_progress_in_one_line(monkeypatch, capsys):
+    from types import SimpleNamespace
+
+    from regard.train.progress import Line
+
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
+    line = Line()
+    line.show("step 1")
+    line.show("step 2", final=True)
+    assert capsys.readouterr().err == "\rstep 1\rstep 2\n"
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not Line().terminal

@@ -1,4 +1,4 @@
-"""A page of the weights that `look` captured, for notebooks: tokens are numbers, and the model is not run again."""
+"""A page of the weights that `look` captured, for notebooks: its tokens where they are known, otherwise numbers."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ def page_of_weights(seen: Any, row: int = 0) -> str:
     sequences: list[dict[str, Any]] = []
     layers, weights = [], []
 
-    def side(name: str, length: int) -> int:
+    def side(name: str, length: int, labels: list[str] | None) -> int:
         known = [(one["name"], len(one["tokens"])) for one in sequences]
         if (name, length) not in known:
-            tokens = [str(i) for i in range(length)]
+            tokens = labels or [str(i) for i in range(length)]
             sequences.append({"name": name, "title": name.capitalize(), "tokens": tokens, "ids": None})
             return len(known)
         return known.index((name, length))
@@ -25,7 +25,10 @@ def page_of_weights(seen: Any, row: int = 0) -> str:
         captured = seen.passes(name)[-1][row : row + 1]
         kind = seen.kind_of(name)
         queries, keys = (
-            side(*one) for one in zip(SIDES.get(kind, ("target", "source")), captured.shape[2:], strict=True)
+            side(*one)
+            for one in zip(
+                SIDES.get(kind, ("target", "source")), captured.shape[2:], seen.tokens_of(name, row), strict=True
+            )
         )
         layers.append({
             "name": name, "kind": kind, "tab": "cross" if kind == "recurrent" else kind, "heads": captured.shape[1],

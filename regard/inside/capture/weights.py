@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import nearest
 from regard.nn.attention import Attention
+from regard.nn.embeddings import Embedding
 from regard.nn.kernels import Kernel
 from regard.nn.masks import Mask
 from regard.nn.reversible import recomputes
@@ -35,24 +36,35 @@ Keep = Callable[[str, str, nn.Module, dict[str, Any]], None]
 
 
 @contextmanager
-def look(
-    model: nn.Module, *, layers: Layers | None = None, heads: int | Iterable[int] | None = None
-) -> Iterator["Seen"]:
+def look(model: Any, *, layers: Layers | None = None, heads: int | Iterable[int] | None = None) -> Iterator["Seen"]:
     """Capture attention weights of everything that `model` does inside the block; its output stays bit for bit.
 
+    `model`: what `regard.load` returned, whose tokens then label the weights, or any module.
     `layers`: indices in the model's list of attention layers, their names, patterns of names ("decoder.*") or kinds
     ("self", "encoder", "decoder", "cross", "recurrent"). `heads`: head numbers. Default: everything.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"look watches an nn.Module, and a {type(model).__name__} is none; give it its .model")
+    module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"look watches what regard.load returns, or an nn.Module; got a {type(model).__name__}")
     chosen = None if heads is None else (heads,) if isinstance(heads, int) else tuple(heads)
-    seen = Seen(list(find_kernels(model)), chosen)
+    tokenizer = None if module is model else getattr(model, "tokenizer", None)
+    seen = Seen(list(find_kernels(module)), chosen, tokenizer)
+    read: list[Tensor] = []  # the ids that were embedded last, which the layers after them read
+
+    def embedded(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids = kwargs.get("ids", args[0] if args else None)
+        read[:] = [ids.detach().cpu()] if isinstance(ids, Tensor) else []
 
     def keep(name: str, kind: str, kernel: nn.Module, given: dict[str, Any]) -> None:
         call = Call(kind, weights_of(kernel, **given, heads=chosen), given["k"])
+        call.ids = read[0] if read and read[0].shape == (len(call.weights), call.weights.shape[2]) else None
         seen.calls.setdefault(name, []).append(call)
 
-    with watch(model, keep, layers=layers, heads=chosen):
+    with ExitStack() as hooks:
+        for layer in module.modules() if tokenizer is not None else ():
+            if isinstance(layer, Embedding):
+                hooks.enter_context(layer.register_forward_pre_hook(embedded, with_kwargs=True))
+        hooks.enter_context(watch(module, keep, layers=layers, heads=chosen))
         yield seen
 
 
@@ -147,6 +159,8 @@ class Call:
 
     def __init__(self, kind: str, weights: Float[Tensor, "B H T S"], keys: Float[Tensor, "B G N K"]) -> None:
         self.kind, self.weights = kind, weights
+        self.ids: Int[Tensor, "B T"] | None = None
+        """The tokens of the queries, where they are known."""
         self.keys = keys.detach()[:, 0, :, 0].cpu().clone()  # B N
         self.source = keys.detach() if kind in KINDS["cross"] else None  # held, so that nobody else gets its memory
 
@@ -163,8 +177,8 @@ class Call:
 class Seen:
     """Captured weights: `attention["decoder.blocks.0.cross"]` B H T S, `attention[layer, head]` B T S, `of(kind)`."""
 
-    def __init__(self, layers: list[str], heads: tuple[int, ...] | None) -> None:
-        self.layers, self.heads = layers, heads
+    def __init__(self, layers: list[str], heads: tuple[int, ...] | None, tokenizer: Any = None) -> None:
+        self.layers, self.heads, self.tokenizer = layers, heads, tokenizer
         self.calls: dict[str, list[Call]] = {}
         self.attention = Weights(self)
 
@@ -194,13 +208,39 @@ class Seen:
 
     def passes(self, layer: int | str) -> list[Float[Tensor, "B H T S"]]:
         """The weights of each pass through a layer: a whole forward, or a prefill joined with the steps after it."""
+        return [join_queries([call.weights for call in group]) for group in self.grouped(layer)]
+
+    def grouped(self, layer: int | str) -> list[list[Call]]:
+        """The calls of each pass through a layer."""
         groups: list[list[Call]] = []
         for call in self.calls[self.resolve(layer)]:
             if groups and groups[-1][-1].continued_by(call):
                 groups[-1].append(call)
             else:
                 groups.append([call])
-        return [join_queries([call.weights for call in group]) for group in groups]
+        return groups
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens that the model read, as the keys of its first layer: the source, or the whole text."""
+        return self.tokens_of(self.names[0])[1] or [] if self.names else []
+
+    def tokens_of(self, layer: int | str, row: int = 0) -> tuple[list[str] | None, list[str] | None]:
+        """The tokens of a layer's queries and of its keys in the last pass; None where they are no tokens of a text, or
+        where `look` got a module, which has no tokenizer."""
+        name = self.resolve(layer)
+        group = self.grouped(name)[-1]
+        parts = [call.ids for call in group if call.ids is not None]
+        queries = torch.cat(parts, dim=1) if len(parts) == len(group) else None
+        count, keys = group[-1].weights.shape[3], queries
+        if group[-1].kind in KINDS["cross"]:
+            sources = [call.ids for calls in self.calls.values() for call in calls if call.kind == "encoder"]
+            keys = next((ids for ids in reversed(sources) if ids is not None and ids.shape[1] == count), None)
+        elif keys is not None and keys.shape[1] != count:
+            keys = None
+        known = (None if ids is None else ids[min(row, len(ids) - 1)].tolist() for ids in (queries, keys))
+        first, second = (None if ids is None else self.tokenizer.pieces(ids) for ids in known)
+        return first, second
 
     def resolve(self, layer: int | str) -> str:
         """The name of a layer that was seen."""
@@ -214,11 +254,18 @@ class Seen:
         self.calls.clear()
 
     def plot(self, path: str | Path | None = None, *, kind: str | None = None, row: int = 0, **labels: Any) -> Any:
-        """Draw a grid of heads by layers for one row of the batch; `kind` selects one kind of attention."""
+        """Draw a grid of heads by layers for one row of the batch; `kind` selects one kind of attention. Tokens, where
+        they are known, are written beside the weights, unless there are `source_labels` and `target_labels`."""
         from regard.inside.draw.matrices import draw_heads
 
         kind = kind or ("cross" if self.names_of("cross") else "self")
         maps = {name: self.attention[name][row] for name in self.names_of(kind)}
+        if (
+            not labels.keys() & {"source_labels", "target_labels"}
+            and len({each.shape[1:] for each in maps.values()}) == 1
+        ):
+            queries, keys = self.tokens_of(next(iter(maps)), row)
+            labels |= {"source_labels": keys, "target_labels": queries} if queries and keys else {}
         return draw_heads(maps, path=path, numbers=self.heads, **labels)
 
     def _repr_html_(self) -> str:

@@ -1,5 +1,6 @@
 """Fonts, colours, layout in inches and saving, shared by all figures; without pyplot and global state."""
 
+import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,14 +72,29 @@ def ramp() -> Colormap:
     return ListedColormap(screen.T, name="paper-to-blue")
 
 
+@cache
+def figure_class() -> "type[Figure]":
+    """Matplotlib's figures, shown by notebooks without any setting."""
+    from matplotlib.figure import Figure
+
+    class Drawing(Figure):
+        """A figure that a notebook shows."""
+
+        def _repr_png_(self) -> bytes:
+            written = io.BytesIO()
+            self.savefig(written, format="png")
+            return written.getvalue()
+
+    return Drawing
+
+
 class Sheet:
     """An unbounded white sheet: axes stand where they are put, in inches; `save` cuts it to what was drawn."""
 
     def __init__(self) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
 
-        self.figure = Figure(dpi=150, facecolor="white")
+        self.figure = figure_class()(dpi=150, facecolor="white")
         FigureCanvasAgg(self.figure)
 
     def place(
