@@ -22,7 +22,7 @@ from regard.registry import register_model
 
 TASKS = {"none": "embed", "mask": "fill", "pretrain": "fill", "classify": "classify", "tag": "tag", "answer": "answer"}
 POOLED = ("pretrain", "classify")
-"""Tasks that read the pooled vector of the first token."""
+"""Tasks that read the pooled vector of the first token; labels of a text are read off its one vector without a pooler."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +62,8 @@ class BertConfig(BlockConfig):
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
         check_positive(self, "vocab_size", "depth", "embedding_dim")
-        if self.task in POOLED and not self.pooler:
-            raise ValueError(f"task {self.task!r} reads the pooled vector; set pooler=true")
+        if self.task == "pretrain" and not self.pooler:
+            raise ValueError("task 'pretrain' reads the pooled vector; set pooler=true")
 
 
 @register_model("bert")
@@ -137,8 +137,7 @@ class Bert(nn.Module):
         if self.head is None:
             return x
         if self.config.task == "classify":
-            assert self.pooler is not None
-            x = self.pooler(x)
+            x = self.pooled(x, lengths) if self.pooler is None else self.pooler(x)
         return self.head(x)
 
     def outputs(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B *N"] | tuple[Tensor, ...]:
@@ -158,5 +157,8 @@ class Bert(nn.Module):
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B D"]:
         """Return one vector for each text."""
-        x = self.features(ids, lengths, types)
+        return self.pooled(self.features(ids, lengths, types), lengths)
+
+    def pooled(self, x: Float[Tensor, "B T D"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:
+        """Return the vector of each text from those of its tokens."""
         return mean_pool(x, lengths) if self.config.pooling == "mean" else x[:, 0]

@@ -76,10 +76,12 @@ def check_effect(before: Recipe, after: Recipe, named: Collection[str]) -> None:
             raise ValueError(f"--{key.replace('_', '-')} {why}")
 
 
-def from_scratch(*, every: int, **fields: Any) -> TrainConfig:
-    """The training of a small model from scratch, validated and saved after every so many steps."""
-    usual: dict[str, Any] = dict(optimizer="muon", schedule="trapezoid", warmup=100, smoothing=0.0)
-    return TrainConfig(**usual | dict(eval_every=every, save_every=every) | fields)
+def from_scratch(*, every: int, steps: int, warmup: int = 100, **fields: Any) -> TrainConfig:
+    """The training of a small model from scratch, validated and saved after every so many steps. Its warm-up is a
+    share of the run: another number of steps, or of minutes, has another warm-up."""
+    usual: dict[str, Any] = dict(optimizer="muon", schedule="trapezoid", smoothing=0.0)
+    usual |= dict(steps=steps, warmup=warmup / steps, eval_every=every, save_every=every)
+    return TrainConfig(**usual | fields)
 
 
 SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}

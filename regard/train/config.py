@@ -1,6 +1,5 @@
 """The settings of a training run."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,4 +71,6 @@ class TrainConfig:
     @property
     def warmup_steps(self) -> int:
         """The steps of warm-up in a run of `steps`."""
-        return int(self.warmup) if self.warmup >= 1 else math.ceil(self.warmup * self.steps)
+        if not 0 < self.warmup < 1:
+            return int(self.warmup)
+        return max(1, round(self.warmup * self.steps))
