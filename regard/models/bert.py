@@ -22,7 +22,7 @@ from regard.registry import register_model
 
 TASKS = {"none": "embed", "mask": "fill", "pretrain": "fill", "classify": "classify", "tag": "tag", "answer": "answer"}
 POOLED = ("pretrain", "classify")
-"""Tasks that read the pooled vector of the first token; labels of a text are read off its one vector without a pooler."""
+"""Tasks that read the pooled vector of the first token; without a pooler, `classify` reads the one of `embed`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ regard train answer         questions about a passage: 1,800 steps, 14 minutes, 
 regard train embed          paraphrases: 600 steps
 regard train instruct       answers to prompts, here dates: 1,000 steps
 regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
-    SST-2 with MiniLM: see benchmarks/sst2.py
+    from 100 examples on: see docs/first-hour.md; SST-2 with MiniLM: see benchmarks/sst2.py
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,8 @@ import torch
 
 from regard.config import nearest, override
 from regard.data.sets.batches import IGNORE, Batch, IdPair, Stream, pad
-from regard.data.sets.labelled_texts import Examples, ExamplesConfig, labels_of, sides_of, tag_of
+from regard.data.sets.labelled_texts import TEXTS, Examples, ExamplesConfig, Size, labels_of, sides_of, tag_of
+from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
@@ -28,6 +29,8 @@ from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
+from regard.runs.linear_probe import probe
+from regard.runs.pace import paced, rows_of, share_held_out
 from regard.runs.recipe import Recipe, from_scratch
 from regard.tasks.language_model import front_of
 from regard.tasks.text_encoder import text_inputs as read
@@ -38,6 +41,14 @@ from regard.train.progress import Line
 
 RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
+LEAST = 250
+"""Fewest updates of a pretrained model, measured: fewer leave 300 examples half learned, more add nothing."""
+PROBED = 1000
+"""Most examples for which a linear probe is trained beside."""
+CHARACTERS, SPECIAL = 4.0, 3
+"""About the characters of a token, and the special tokens around a text."""
+FEW, CONTRASTED = 8, 16
+"""Fewest examples in a batch, and where the other texts of a batch are the contrast."""
 OBJECTIVES = {
     "classify": text_labels, "tag": token_labels, "answer": span, "embed": similarity, "instruct": next_token,
 }  # fmt: skip
@@ -49,20 +60,37 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a task: a small encoder trained with Muon from scratch, or a pretrained model fine-tuned
     with AdamW."""
     data = override(ExamplesConfig(task=task), fields, under="data.")
+    size = None if data.embedded else data.size()
+    held: dict[str, Any] = {} if size is None or data.valid else {"held_share": share_held_out(size.count)}
     if data.base is not None:
         family, config = start_config(data.base, task)
         train = TrainConfig(
-            epochs=3.0, batch_tokens=1024, schedule="linear", warmup=100, smoothing=0.0, beta2=0.999,
+            epochs=3.0, min_steps=LEAST, batch_tokens=1024, schedule="linear", warmup=0.1, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
-        return Recipe(
-            name=task, family=family, model=config, data=ExamplesConfig(task=task, base=data.base), train=train
-        )
+        held |= {"probe": PROBED} if task == "classify" and data.tune == "all" and not data.embedded else {}
+        examples = ExamplesConfig(task=task, base=data.base, **held)
+        return Recipe(name=task, family=family, model=config, data=examples, train=fitting(train, size, data, LEAST))
     model, defaults, pace = FROM_SCRATCH[task]
     family = "gpt" if task == "instruct" else "bert"
     config = preset(family, "tiny", dropout=0.0 if data.embedded else 0.1, max_len=256, **model)
     train = from_scratch(**dict(batch_tokens=2048, lr=2e-3, every=200) | pace)
-    return Recipe(name=task, family=family, model=config, data=ExamplesConfig(task=task, **defaults), train=train)
+    examples = ExamplesConfig(task=task, **defaults, **held)
+    train = fitting(train, size, data, train.steps)
+    return Recipe(name=task, family=family, model=config, data=examples, train=train)
+
+
+def fitting(train: TrainConfig, size: Size | None, data: ExamplesConfig, least: int) -> TrainConfig:
+    """The training with batches, passes and validations that fit the number and the length of the user's examples."""
+    if size is None:
+        return train
+    held = size.held_out if data.valid else round(share_held_out(size.count) * size.count)
+    count = size.count if data.valid else size.count - held
+    length = min(size.characters / CHARACTERS + SPECIAL, data.max_len)
+    if data.base is not None:
+        rows = rows_of(count, CONTRASTED if data.task == "embed" else FEW)
+        train = replace(train, batch_tokens=max(64, round(rows * length)))
+    return replace(train, **paced(count, held, train.batch_tokens / length, epochs=3.0, least=least))
 
 
 FROM_SCRATCH: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -157,6 +185,9 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
         options["generation"] = dict(
             bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False, prompt_end=PROMPT_END
         )
+    if base is not None and data.task == "classify" and data.tune == "all" and len(first) + len(valid) <= data.probe:
+        headed = replace(config, pooler=False)
+        options["rival"] = lambda: probe(begin_from(load_model(base), headed), stream.once(first))
     return Job(
         recipe=recipe, readers={"text": tokenizer}, stream=stream, valid=lambda: stream.once(valid),
         objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **options,
@@ -177,7 +208,7 @@ def mask_words(example: TextExample, share: float, mask: int | None, rng: np.ran
 def texts_of(examples: Examples) -> Iterator[str]:
     """All texts of examples, to train a tokenizer on."""
     for example in examples:
-        for name in ("text", "second", "question", "passage", "a", "b", "prompt", "answer"):
+        for name in TEXTS:
             if isinstance(text := getattr(example, name, None), str):
                 yield text
 

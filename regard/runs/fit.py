@@ -22,6 +22,7 @@ from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
 from regard.registry import modalities, models, recipes
+from regard.runs.linear_probe import keep_better
 from regard.runs.recipe import Recipe, configure
 from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
@@ -51,6 +52,8 @@ class Job:
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
     """The decoding defaults of a model that generates."""
+    rival: Callable[[], Any] | None = None
+    """A simpler model of the same data, trained; it is kept instead where validation finds it better."""
 
 
 @singledispatch
@@ -132,11 +135,15 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         if job.generation:
             save_generation(out, **job.generation)
         announce(job, recipe, model, line)
-        return train(
+        fitted = train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
             publish=lambda: job.publish(model, out), metrics=metrics,
             observer=Watch(model, job.objective, recipe.train), resume=resume, quiet=quiet,
         )  # fmt: skip
+        if job.rival is None or task is None or not metrics():
+            return fitted
+        loss = keep_better(out, task, load_model(out), job.rival(), job.valid, job.objective, job.publish, line)
+        return fitted if loss is None else replace(fitted, valid_loss=loss)
 
 
 def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> None:

@@ -1,8 +1,12 @@
 """Texts with labels, tags, answers, similarities or instructions: the user's files, or generated examples."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from regard.data.generated.facts import paraphrases, questions, tagged
 from regard.data.generated.languages import languages
@@ -13,6 +17,19 @@ from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_ra
 Examples = list[Any]
 HELD_OUT = 1000
 """Generated examples for validation, and for the test."""
+LARGE = 1 << 23
+"""Bytes of a file beyond which its examples are not counted before training: they are many."""
+TEXTS = ("text", "second", "question", "passage", "a", "b", "prompt", "answer")
+"""The fields of examples that are texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The number of a user's examples, their mean length in characters, and the number in the file for validation."""
+
+    count: int
+    characters: float
+    held_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +44,9 @@ class ExamplesConfig(TextData):
     train: str | None = None
     """A .jsonl, .csv, .tsv or (tags) .conll file."""
     valid: str | None = None
-    """A file of the same kind for validation (nothing given: every tenth example is held out)."""
+    """A file of the same kind for validation (nothing given: a part of the examples is held out)."""
+    held_share: float = 0.0
+    """Share of the examples, of every label alike, that is held out for validation (0: every tenth in order)."""
     test: str | None = None
     """A file of the same kind for the test (nothing given: the examples for validation)."""
     columns: tuple[str, ...] = ()
@@ -43,6 +62,8 @@ class ExamplesConfig(TextData):
     """Share of the words that training replaces by the mask token, so that their context must be used."""
     max_len: int = 256
     """Longest example in tokens; longer ones are cut."""
+    probe: int = 0
+    """Most examples for which a linear probe of the frozen encoder is trained beside and kept if better; 0 for none."""
     epoch_size: int = 20_000
     """Fresh generated examples in an epoch."""
 
@@ -57,13 +78,15 @@ class ExamplesConfig(TextData):
             raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
         if self.hidden and self.task == "instruct":
             raise ValueError("words are masked for encoders, not for instruct; leave out hidden")
+        if not 0 <= self.held_share < 1:
+            raise ValueError(f"held_share={self.held_share} is not in [0, 1)")
         if self.max_len < 4 or self.epoch_size < 1:
             raise ValueError("max_len must be at least 4, epoch_size at least 1")
 
     @property
     def idle(self) -> dict[str, str]:
         tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
-        return tokens | idle_rank(self.tune)
+        return tokens | idle_rank(self.tune) | idle_with("valid", self.valid, "held_share")
 
     def read(self, path: str) -> Examples:
         """The examples of a file."""
@@ -78,7 +101,20 @@ class ExamplesConfig(TextData):
             return examples, self.read(self.valid)
         if len(examples) < 2:
             raise ValueError(f"{self.train}: one example cannot be split; give --data.valid")
+        if self.held_share and any(held := stratified(self.task, examples, self.held_share)):
+            pairs = list(zip(examples, held, strict=True))
+            return [example for example, out in pairs if not out], [example for example, out in pairs if out]
         return [example for i, example in enumerate(examples) if i % 10 != 1], examples[1::10]
+
+    def size(self) -> "Size | None":
+        """The size of the user's files; none where they are large, or not there."""
+        paths = [Path(path) for path in (self.train, self.valid) if path is not None]
+        if not paths or not all(path.is_file() and path.stat().st_size <= LARGE for path in paths):
+            return None
+        examples = self.read(str(paths[0]))
+        texts = [text for e in examples for name in TEXTS if isinstance(text := getattr(e, name, None), str)]
+        held_out = len(self.read(self.valid)) if self.valid is not None else 0
+        return Size(len(examples), sum(map(len, texts)) / len(examples), held_out)
 
     def generated(self, split: str, epoch: int) -> Examples:
         """Generated examples of an epoch; most tasks have new ones in every epoch."""
@@ -89,6 +125,25 @@ class ExamplesConfig(TextData):
         if self.embedded:
             return EMBEDDED[self.task]("test", HELD_OUT, 0)
         return self.read(self.test) if self.test is not None else self.split()[1]
+
+
+def stratified(task: str, examples: Examples, share: float) -> list[bool]:
+    """Which examples are held out: the share of every label, or of every kind of entity by an example's rarest one,
+    at random but always the same. A label's last example stays in training."""
+    kinds = [{e.label} if task == "classify" else {x.label for x in getattr(e, "entities", ())} for e in examples]
+    counts = Counter(kind for own in kinds for kind in own)
+    groups: dict[str | None, list[int]] = {}
+    for index, own in enumerate(kinds):
+        groups.setdefault(min(own, key=lambda kind: (counts[kind], kind), default=None), []).append(index)
+    rng, held, owed = np.random.default_rng(0), [False] * len(examples), 0.0
+    for _, indices in sorted(groups.items(), key=lambda group: (len(group[1]), group[0] or "")):
+        owed += share * len(indices)  # what rounding leaves to one label is made up by the next
+        count = min(round(owed), len(indices) - 1)
+        owed -= count
+        for index in rng.permutation(indices)[:count]:
+            held[index] = True
+    trained = {kind for own, out in zip(kinds, held, strict=True) if not out for kind in own}
+    return [out and own <= trained for own, out in zip(kinds, held, strict=True)]
 
 
 def labels_of(task: str, examples: Examples) -> tuple[str, ...]:

@@ -112,8 +112,18 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
     return fields | {"pooler": has_pooler(fields["task"], tensors, "bert.pooler.dense.weight")}
 
 
+def unpooled(ours: Any) -> list[str]:
+    """The misfit of a classifier, such as a linear probe, that reads the mean of its tokens' vectors."""
+    return (
+        ["pooler=False would have to be True (train with --data.probe 0)"]
+        if ours.task == "classify" and not ours.pooler
+        else []
+    )
+
+
 def check(ours: Any) -> list[str]:
     problems = [] if ours.types else ["types=0 would have to be 1 or more"]
+    problems += unpooled(ours)
     if ours.pooler and ours.task not in UNPOOLED["task"] and ours.pooler_activation != "tanh":
         problems.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'tanh'")
     return problems

@@ -50,7 +50,7 @@ def check(ours: Any) -> list[str]:
         misfits.append("pooler=True would have to be False")
     if ours.task == "classify" and ours.pooler_activation != "relu":
         misfits.append(f"pooler_activation={ours.pooler_activation!r} would have to be 'relu'")
-    return misfits
+    return misfits + bert.unpooled(ours)
 
 
 DISTILBERT = Map(
