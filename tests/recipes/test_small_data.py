@@ -1,0 +1,107 @@
+"""Few examples of one's own: batches, passes, validation and a linear probe that fit them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.data.sets.labelled_texts import ExamplesConfig, stratified
+from regard.recipes import fit, recipe
+from regard.runs.linear_probe import fit_linear
+from regard.runs.pace import paced, rows_of, share_held_out
+from regard.tasks import load
+from tests.cli.calling import fails
+
+WARMUPS = {"lm": 20, "pixel": 50, "detr": 200, "spans": 200, "t5": 200, "classify": 100, "translate": 100, "vit": 100}
+
+
+@pytest.mark.parametrize("name", WARMUPS)
+def test_a_warm_up_is_a_share_of_the_run_and_as_long_as_before_by_default(name):
+    plan = recipe(name)
+    assert plan.train.warmup_steps == WARMUPS[name] and 0 < plan.train.warmup < 1
+    assert recipe(name, {"train.steps": 40}).train.warmup_steps <= 10
+    assert replace(plan.train, warmup=100).warmup_steps == 100, "a stored run keeps its steps"
+
+
+def table(path, rows):
+    path.write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    return str(path)
+
+
+def test_what_is_held_out_has_every_label_alike_and_leaves_one_of_each(tmp_path):
+    rows = [(f"text {i}", "often" if i % 4 else "seldom") for i in range(80)] + [("the only one", "once")]
+    train = table(tmp_path / "labels.tsv", rows)
+    data = ExamplesConfig(train=train, held_share=0.2)
+    learn, held = data.split()
+    counts = [
+        [example.label for example in part].count(label) for part in (learn, held) for label in ("often", "seldom")
+    ]
+    assert counts == [48, 16, 12, 4] and "once" in {example.label for example in learn}
+    assert data.split() == (learn, held) and not {e.text for e in learn} & {e.text for e in held}
+    assert ExamplesConfig(train=train).split()[1] == data.read(train)[1::10], "older runs keep what they held out"
+    with pytest.raises(ValueError, match=r"held_share=1.5 is not in \[0, 1\)"):
+        ExamplesConfig(train=train, held_share=1.5)
+
+
+def test_a_kind_of_entity_is_never_held_out_whole(tmp_path):
+    path = tmp_path / "tags.conll"
+    path.write_text(
+        "".join(f"Ann B-P\nin O\n{place} B-{kind}\n\n" for place, kind in [("Rome", "L"), ("May", "T")] * 9)
+    )
+    examples = ExamplesConfig(task="tag", train=str(path)).split()[0]
+    held = stratified("tag", examples, 0.9)
+    kinds = {
+        entity.label for example, out in zip(examples, held, strict=True) if not out for entity in example.entities
+    }
+    assert any(held) and kinds == {"P", "L", "T"}
+
+
+def test_pace_fits_the_number_of_examples(tmp_path):
+    assert [round(share_held_out(n) * n) for n in (10, 100, 300, 1000, 100_000)] == [2, 20, 50, 100, 2000]
+    assert [rows_of(n, 8) for n in (10, 300, 1000, 10**6)] == [8, 9, 16, 32]
+    few, many = (paced(n, n // 10, 16, epochs=3, least=250) for n in (100, 10_000))
+    assert few["eval_every"] == math.ceil(250 / 3) and few["patience"] == 0
+    assert many["eval_every"] == math.ceil(3 * 10_000 / 16 / 10) and many["patience"] > 0
+
+
+def test_the_recipe_fits_the_users_file_and_the_user_decides(tiny):
+    own = tiny.files["classify"] | {"data.base": str(tiny.run("bert"))}
+    plan = recipe("classify", own)
+    assert plan.train.min_steps >= 200 and plan.train.warmup < 1 and plan.train.select == "metric"
+    assert plan.data.held_share == 0.2 and plan.data.probe == 1000 and 64 <= plan.train.batch_tokens <= 300
+    chosen = recipe("classify", own | {"train.batch_tokens": 512, "data.probe": 0, "data.held_share": 0.5})
+    assert (chosen.train.batch_tokens, chosen.data.probe, chosen.data.held_share) == (512, 0, 0.5)
+    assert recipe("classify").data.held_share == recipe("classify").data.probe == 0
+
+
+def test_a_linear_probe_is_scikit_learns_logistic_regression():
+    linear = pytest.importorskip("sklearn.linear_model")
+    vectors = torch.nn.functional.normalize(torch.randn(60, 7, generator=torch.Generator().manual_seed(0)), dim=-1)
+    labels = (vectors[:, 0] > 0).long() + (vectors[:, 1] > 0.3).long()
+    weight, bias = fit_linear(vectors, labels, 3)
+    theirs = linear.LogisticRegression(max_iter=1000, tol=1e-8).fit(vectors.numpy(), labels.numpy())
+    expected = torch.tensor(theirs.predict_proba(vectors.numpy()), dtype=torch.float32)
+    torch.testing.assert_close((vectors @ weight.T + bias).softmax(-1), expected, atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize("rate, kept", [(1e-7, "the probe"), (1e-2, None)])
+def test_the_better_one_of_probe_and_fine_tuned_model_is_kept_and_both_are_said(rate, kept, tiny, tmp_path, capsys):
+    given = {"data.base": str(tiny.run("bert")), "train.lr": rate, "train.steps": 30, "train.eval_every": 30}
+    fitted = fit(recipe("classify", tiny.files["classify"] | given), tmp_path / "run")
+    words = capsys.readouterr().err
+    assert "fine-tuned, " in words and "with a linear probe of the frozen encoder; kept: " in words
+    loaded = load(tmp_path / "run")
+    is_probe = not loaded.model.config.pooler
+    assert is_probe == ("kept: the probe" in words) and (kept is None or is_probe)
+    assert math.isfinite(fitted.valid_loss) and loaded.classify(["The red cat sees a cat in May."])
+    if is_probe:
+        with pytest.raises(ValueError, match=r"pooler=False would have to be True \(train with --data.probe 0\)"):
+            loaded.export(tmp_path / "theirs")
+        fit(recipe("classify", tiny.files["classify"] | given), tmp_path / "run", resume=True, quiet=True)
+        assert not load(tmp_path / "run").model.config.pooler, "a finished run that is resumed keeps its choice"
+
+
+def test_a_task_without_examples_asks_for_them(tiny, capsys):
+    said = fails(capsys, "finetune", tiny.run("bert"), "--task", "classify")
+    assert "nothing to fine-tune on; give examples for classify: --data.train FILE" in said
