@@ -25,7 +25,8 @@ FEW = {"train.steps": 6, "train.warmup": 2, "train.lr": 1e-2, "train.eval_every"
 
 def tuned(tiny, task, how, **changes):
     base = "lm" if task == "instruct" else "bert"
-    given = {"data.base": str(tiny.run(base)), "data.tune": how} | ({"data.rank": 2} if how == "lora" else {})
+    given = {"data.base": str(tiny.run(base)), "data.tune": how, "data.probe": 0}
+    given |= {"data.rank": 2} if how == "lora" else {}
     return recipe(task, tiny.files[task] | FEW | given | {k.replace("__", "."): v for k, v in changes.items()})
 
 

@@ -60,7 +60,7 @@ def test_a_kind_of_entity_is_never_held_out_whole(tmp_path):
 def test_pace_fits_the_number_of_examples(tmp_path):
     assert [round(share_held_out(n) * n) for n in (10, 100, 300, 1000, 100_000)] == [2, 20, 50, 100, 2000]
     assert [rows_of(n, 8) for n in (10, 300, 1000, 10**6)] == [8, 9, 16, 32]
-    few, many = (paced(n, n // 10, 16, epochs=3, least=250) for n in (100, 10_000))
+    few, many = (paced(n, n // 10, 16.0, epochs=3.0, least=250) for n in (100, 10_000))
     assert few["eval_every"] == math.ceil(250 / 3) and few["patience"] == 0
     assert many["eval_every"] == math.ceil(3 * 10_000 / 16 / 10) and many["patience"] > 0
 
