@@ -13,6 +13,7 @@ regard finetune runs/vit --data.images FOLDER --data.size 96 --tune lora
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,16 +31,27 @@ from regard.objectives.labels import text_labels
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, from_base, prepare
 from regard.runs.recipe import Recipe, from_scratch
+from regard.train.config import TrainConfig
 from regard.train.progress import Line
 
 BATCH = 64
 """Number of images in a batch, independent of their size."""
 RATES = {"all": 3e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
+FAST = "cnn-attention"
+"""The recipe that learns most from scratch and in little time."""
 CROP = 0.4
 """Least share of the area of random crops from the user's images, where these are larger than the model reads."""
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
 """Augmentation of the digits."""
+SHORT: dict[str, Any] = dict(colour=0.0, mixup=0.0, turn=0.0)
+"""What is left out of the augmentation in a short run, which does not come near to overfitting."""
+MANY = 15
+"""Passes over the images from which on a run is not short."""
+SPEED = 500
+"""Images per second that a small model is trained on by one core."""
+BUDGET = ("steps", "minutes", "epochs", "accumulate")
+"""Fields that say how long a run is."""
 GREY: dict[str, Any] = dict(turn=10.0)
 """Augmentation of the user's grey images: most are scans, and none lies straight."""
 PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
@@ -47,13 +59,18 @@ PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 
 
 @register_recipe("vit")
-def vit(data: Mapping[str, Any]) -> Recipe:
+def vit(data: Mapping[str, Any], train: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
     """Return the recipe of a small ViT, or of the image classifier that the data name as their base."""
-    return image_recipe("vit", "vit", data)
+    return image_recipe("vit", "vit", "tiny", data, train)
 
 
-def image_recipe(name: str, family: str, data: Mapping[str, Any], size: str = "tiny") -> Recipe:
-    """An image classifier for images of the size that the data have; from a base, that model's own size."""
+def image_recipe(
+    name: str, family: str, size: str, data: Mapping[str, Any], budget: Mapping[str, Any] = MappingProxyType({})
+) -> Recipe:
+    """An image classifier for images of the size that the data have; from a base, that model's own size.
+
+    `budget` are the fields of training that the user set; with few passes over the images they are augmented less.
+    """
     config = override(ImagesConfig(), data, under="data.")
     shape, base, embedded = config.shape(), config.base, config.embedded
     train = from_scratch(steps=1500, lr=3e-3, smoothing=0.1, every=250)
@@ -71,7 +88,18 @@ def image_recipe(name: str, family: str, data: Mapping[str, Any], size: str = "t
     augmented = ImagesConfig(base=base, **SCANS if embedded else PHOTOS if shape[2] == 3 else GREY)
     if not embedded and base is None:
         augmented = replace(augmented, resize="crop", crop=CROP)
+        planned = override(train, {name: budget[name] for name in BUDGET if name in budget}, under="train.")
+        if passes(planned, config.count()) < MANY:
+            augmented = replace(augmented, **SHORT)
     return Recipe(name=name, family=family, model=model, data=augmented, train=train)
+
+
+def passes(train: TrainConfig, images: int) -> float:
+    """How often a run sees each image, about; where minutes are given, at the speed of a small model on one core."""
+    if train.minutes is None and train.epochs is not None:
+        return train.epochs
+    seen = train.steps * BATCH * train.accumulate if train.minutes is None else 60 * train.minutes * SPEED
+    return seen / max(1, images)
 
 
 def start_config(base: str, size: int | None) -> tuple[str, Any]:
@@ -115,6 +143,8 @@ def prepare_images(data: ImagesConfig, recipe: Recipe, out: Path, resume: bool, 
     stream = ImageStream(
         images, preprocessing, data, rows, seed=recipe.train.seed, mixup=data.mixup, cutmix=data.cutmix, crop=data.crop
     )
+    if data.base is None and not data.embedded and recipe.name != FAST and passes(recipe.train, len(images)) < MANY:
+        line.say(f"in so short a run a model with convolutions learns more: regard train {FAST}")
     recipe, options = from_base(recipe, data, RATES)
     return Job(
         recipe=recipe, readers={"image": preprocessing}, stream=stream, valid=lambda: stream.once(valid),

@@ -1,6 +1,7 @@
 """A recipe is a frozen record of model, data and training; any field can be overridden by its dotted name.
 
-A registered recipe is a function of one argument, the data fields that the user set, `{"text": ("book.txt",)}`, or {}.
+A registered recipe is a function of the data fields that the user set, `{"text": ("book.txt",)}`, or {}; one with a
+second parameter, `train`, gets the training fields as well, so that the budget can decide.
 """
 
 import dataclasses
@@ -58,7 +59,12 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
     """
     named = {key.replace("-", "_") for key in changes or {}}
     changes = {key.replace("-", "_"): value for key, value in {**(stored or {}), **(changes or {})}.items()}
-    plan = recipes[name]({key[5:]: value for key, value in changes.items() if key.startswith("data.")})
+    data, train = (
+        {key.removeprefix(part): value for key, value in changes.items() if key.startswith(part)}
+        for part in ("data.", "train.")
+    )
+    budgeted = "train" in inspect.signature(recipes[name]).parameters
+    plan = recipes[name](data, train=train) if budgeted else recipes[name](data)
     chosen = configure(plan, changes)
     check_effect(plan, chosen, named)
     return chosen

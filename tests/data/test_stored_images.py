@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -81,6 +82,19 @@ def test_decoded_images_are_found_again_until_a_file_changes(tmp_path, cache, mo
     Image.new("RGB", (32, 24)).save(path / "a" / "000.jpg")
     config(path, memory=0.0).split()
     assert len(made) == 3 and not list(cache.glob("*.draft*"))
+
+
+def test_decoding_to_disk_takes_little_memory(tmp_path, monkeypatch):
+    path = folder(tmp_path / "set", count=400, side=(64, 64), suffix="png")
+    monkeypatch.setattr(stored_images, "CHUNK", 4)
+    data = ImagesConfig(images=str(path), size=60, memory=0.0)
+    tracemalloc.start()
+    try:
+        images = data.split()[0]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < np.prod(images.pixels.shape) / 3
 
 
 def test_without_room_on_the_disk_images_are_decoded_on_access(tmp_path, monkeypatch):

@@ -167,3 +167,16 @@ def test_digits_are_learned(name, tmp_path):
     fit(recipe(name), tmp_path, quiet=True)
     plain, whole = (evaluate(tmp_path, {}, quantize=how).scores["accuracy"] for how in (None, "int8"))
     assert plain >= 98 and whole >= plain - 0.5
+
+
+def test_the_budget_decides_how_much_images_are_augmented(tmp_path):
+    """Few passes over many images need no mixing, many passes over few do; a field that is set stays as it is."""
+    pixels, classes = np.zeros((6000, 28, 28, 3), dtype=np.uint8), np.arange(6000) % 3
+    np.savez(tmp_path / "a.npz", x=pixels, y=classes)
+    images = {"data.images": str(tmp_path / "a.npz")}
+    short, long = (recipe("cnn-attention", images | {"train.steps": steps}).data for steps in (500, 5000))
+    assert (short.mixup, short.colour, short.flip, short.shift) == (0.0, 0.0, True, 0.1)
+    assert (long.mixup, long.colour) == (0.2, 0.2)
+    minutes = recipe("vit", images | {"train.minutes": 2.0, "data.mixup": 0.3}).data
+    assert (minutes.mixup, minutes.colour) == (0.3, 0.0) and minutes.resize == "crop"
+    assert fitting("cnn-attention", 28, 28) == dict(patch=1, depths=(1, 1, 1), dim=16)

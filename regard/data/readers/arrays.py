@@ -62,6 +62,12 @@ def read_classes(path: Path) -> tuple[str, ...]:
         return as_classes(y, stored_names(stored), y.size)[1]
 
 
+def count_arrays(path: Path) -> int:
+    """The number of images for training."""
+    with opened(path) as stored:
+        return stored[names_in(stored.files, "train", True)[1]].size
+
+
 def names_in(files: list[str], part: str, labelled: bool) -> tuple[str, str]:
     """The names of the arrays x and y of a part."""
     names = next((pair for pair in SETS[part] if pair[0] in files), None)

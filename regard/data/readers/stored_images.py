@@ -26,6 +26,8 @@ from regard.files import sync
 
 CHUNK = 256
 """Images that are decoded before they are written."""
+NONE = np.empty(0, dtype=np.uint8)
+"""No images: an empty part of an array would hold the whole of it."""
 DAMAGED = 0.1
 """Largest share of files that may be skipped; with more, something else is wrong."""
 SPARE = 0.5
@@ -92,7 +94,7 @@ def decode_files(
         for part in decoder.all(source, strict):
             pixels[filled : filled + len(part.kept)] = part.pixels[:]
             filled += len(part.kept)
-            parts.append(replace(part, pixels=pixels[:0]))
+            parts.append(replace(part, pixels=NONE))
         return Decoded(pixels[:filled], *(np.concatenate(rows) for rows in indices_of(parts)))
     folder = cache_folder()
     path = folder / f"{fingerprint(files, preprocessing, reduced)}.images"
@@ -219,7 +221,7 @@ def write_decoded(path: Path, parts: Iterator[Decoded]) -> None:
         with draft.open("wb") as file:
             for part in parts:
                 file.write(np.ascontiguousarray(part.pixels[:]).data)
-                done.append(replace(part, pixels=part.pixels[:0]))
+                done.append(replace(part, pixels=NONE))
         sync(draft)
         draft.replace(path)
         with draft.open("wb") as file:

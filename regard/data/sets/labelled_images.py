@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.arrays import is_arrays, read_arrays, read_classes
+from regard.data.readers.arrays import count_arrays, is_arrays, read_arrays, read_classes
 from regard.data.readers.image_lists import ImageFile, list_labelled, list_unlabelled
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import Pixels, chosen, decode_files
@@ -189,6 +189,11 @@ class ImagesConfig(FileOrDigits):
     def held_out(self, preprocessing: Preprocessing | None = None) -> LabelledImages:
         images = FileOrDigits.held_out(self, preprocessing)
         return images.numbered_as(images.names if self.images is None else self.names(), self.test or self.images or "")
+
+    def count(self) -> int:
+        """The number of the user's images."""
+        assert self.images is not None
+        return count_arrays(Path(self.images)) if is_arrays(self.images) else len(self.files(self.images))
 
     def names(self) -> tuple[str, ...]:
         """The classes of the user's training images."""
