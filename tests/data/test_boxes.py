@@ -265,3 +265,17 @@ def test_every_tenth_picture_is_held_out(tmp_path):
         save_picture(tmp_path / "one" / "00.png")
         (tmp_path / "one" / "00.xml").write_text((tmp_path / "00.xml").read_text())
         BoxesConfig(voc=str(tmp_path / "one"), size=10).split()
+
+
+def test_more_pictures_than_memory_are_decoded_when_used_and_give_the_same_batches(tmp_path):
+    source = coco(tmp_path)
+    batches = []
+    for memory in (4.0, 0.0):
+        data = BoxesConfig(coco=source, size=16, memory=memory)
+        images = data.read(source)
+        assert isinstance(images.images, list) == bool(memory) and len(images.take(np.arange(len(images)) == 1)) == 1
+        made = BoxStream(images, data, data.preprocessing, 2, seed=3)
+        batches.append([batch for _, (*_, batch) in zip(range(5), made.batches(), strict=False)])
+        batches[-1] += list(made.once(images))
+    for left, right in zip(*batches, strict=True):
+        assert torch.equal(left.inputs["pixels"], right.inputs["pixels"]) and torch.equal(left.targets, right.targets)

@@ -10,12 +10,22 @@ import torch
 from torch import Tensor
 
 from regard.data.generated.scenes import SEEDS, SHAPES, scene
+from regard.data.notices import notify
 from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc
 from regard.data.readers.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
+from regard.data.readers.stored_images import DAMAGED, skipped_notice
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.base import Data, idle_with
 from regard.data.sets.batches import IGNORE, Batch, shuffled
-from regard.data.sets.image_data import DECIDED, ArrayStream, check_channels, check_memory, every_tenth
+from regard.data.sets.image_data import (
+    AHEAD,
+    DECIDED,
+    ArrayStream,
+    check_channels,
+    check_memory,
+    every_tenth,
+    read_ahead,
+)  # fmt: skip
 
 LONGER = 5 / 3
 """Longest side of an image in multiples of the shorter one; longer images are made smaller."""
@@ -87,6 +97,25 @@ class SceneImages(Sequence[BoxedImage]):
         return image
 
 
+class FileImages(Sequence[BoxedImage]):
+    """Images of files by number, each decoded when it is used, since together they would not fit into memory."""
+
+    def __init__(self, files: Sequence[AnnotatedImage], names: tuple[str, ...], preprocessing: Preprocessing) -> None:
+        self.files, self.names, self.preprocessing = files, names, preprocessing
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return FileImages(self.files[number], self.names, self.preprocessing)
+        return resize(self.files[number], self.names, self.preprocessing)
+
+    def at(self, numbers: Sequence[int]) -> "FileImages":
+        """The images of these numbers, still as files."""
+        return FileImages([self.files[i] for i in numbers], self.names, self.preprocessing)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxedImages:
     """A set of images, and the names of their labels."""
@@ -101,7 +130,10 @@ class BoxedImages:
         """The images of a slice, or those where an array is true."""
         if isinstance(indices, slice):
             return BoxedImages(self.images[indices], self.names)
-        return BoxedImages([self.images[i] for i in np.flatnonzero(indices).tolist()], self.names)
+        numbers = np.flatnonzero(indices).tolist()
+        if isinstance(self.images, FileImages):
+            return BoxedImages(self.images.at(numbers), self.names)
+        return BoxedImages([self.images[i] for i in numbers], self.names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +157,10 @@ class BoxesConfig(Data):
     """Pixels of the shorter side that images are resized to (none: 64 for scenes, otherwise 128)."""
     channels: int = 3
     """1 for grey, 3 for colours."""
+    memory: float = 4.0
+    """GiB of images that are held in memory; where they take more, each is decoded when it is used."""
+    strict: bool = False
+    """Stop at a damaged image file; otherwise it is skipped and counted."""
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
     scenes: int = 16_000
@@ -187,10 +223,29 @@ class BoxesConfig(Data):
                 raise ValueError(f"{source}: the label {label!r} does not occur in training; known: {', '.join(names)}")
         names = names or labels
         side = preprocessing.shortest or max(preprocessing.target or (self.side,))
-        check_memory(source, len(files), (side, round(USUAL * side), preprocessing.channels))
-        images = BoxedImages([resize(file, names, preprocessing) for file in files], names)
+        if len(files) * side * round(USUAL * side) * preprocessing.channels > self.memory * 2**30:
+            notify(
+                f"{source}: {len(files):,} images are decoded when they are used, more than --data.memory has room for"
+            )
+            return BoxedImages(FileImages(files, names, preprocessing), names)
+        images = BoxedImages(self.readable(files, names, preprocessing, source), names)
         if not any(len(image.labels) for image in images.images):
             raise ValueError(f"{source}: not one box has an area inside of its image; correct them")
+        return images
+
+    def readable(
+        self, files: Sequence[AnnotatedImage], names: tuple[str, ...], preprocessing: Preprocessing, source: str
+    ) -> list[BoxedImage]:
+        """The images of files; damaged ones are skipped and counted, unless they are many."""
+        images, errors = [], list[ValueError]()
+        for file in files:
+            try:
+                images.append(resize(file, names, preprocessing))
+            except ValueError as error:
+                errors.append(error)
+                if self.strict or len(errors) > DAMAGED * len(files):
+                    raise errors[0] from None
+        skipped_notice(source, len(errors), str(*errors[:1]))
         return images
 
     def generated(self, split: str, count: int, preprocessing: Preprocessing | None = None) -> BoxedImages:
@@ -249,9 +304,11 @@ class BoxStream(ArrayStream):
 
     def batches(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Batch]]:
         """(epoch, index of the next batch, batch), from a position on."""
-        for epoch, index, chosen, rng in shuffled(len(self.images), self.rows, self.seed, epoch, index):  # noqa: B020
-            varied = [self.vary(self.images.images[i], rng) for i in chosen]
-            yield epoch, index, self.collate(varied, chosen, rng)
+        groups = shuffled(len(self.images), self.rows, self.seed, epoch, index)
+        ahead = AHEAD if isinstance(self.images.images, FileImages) else 0
+        read = read_ahead(groups, lambda group: [self.images.images[i] for i in group[2]], ahead)
+        for (epoch, index, chosen, rng), images in read:  # noqa: B020
+            yield epoch, index, self.collate([self.vary(image, rng) for image in images], chosen, rng)
 
     def vary(self, image: BoxedImage, rng: np.random.Generator) -> BoxedImage:
         """The image, randomly mirrored and cropped."""
