@@ -64,6 +64,7 @@ def test_commands_and_options_are_frozen():
         "train": ["--config", "--help", "--json", "--out", "--probe", "--quiet", "--resume"],
         "finetune": ["--json", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
+        "sample": ["--count", "--json", "--out"],
         "translate": [
             "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--out",
             "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
