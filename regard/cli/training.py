@@ -21,6 +21,10 @@ from regard.cli.base import (
 )  # fmt: skip
 from regard.cli.completion import FieldCommand, complete_recipe, complete_run
 
+no_score_option = click.option(
+    "--no-score", is_flag=True, help="Train only: no scores and no samples afterwards (regard eval makes them)."
+)
+
 
 def check_fields(name: str, changes: dict[str, Any], *, any_family: bool) -> None:
     """Raise an error for a mistyped recipe or field, before anything heavy is imported; plugins may have others."""
@@ -37,12 +41,13 @@ def check_fields(name: str, changes: dict[str, Any], *, any_family: bool) -> Non
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.option("--probe", is_flag=True, help="Then train a linear classifier on every layer (image models).")
+@no_score_option
 @click.option("--help", "wants_help", is_flag=True, help="Show this message, or with NAME every field.")
 @json_option
 @click.pass_context
 def train(
     ctx: click.Context, name: str | None, out: Path | None, config: Path | None, resume: bool, quiet: bool,
-    probe: bool, wants_help: bool, as_json: bool,
+    probe: bool, no_score: bool, wants_help: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Train a model by recipe NAME; every field can be overridden.
 
@@ -71,14 +76,14 @@ def train(
 
         click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes, stored)))
         return
-    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe, stored)
+    run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe, stored, score=not no_score)
 
 
 def run_recipe(
     name: str, changes: dict[str, Any], out: Path, resume: bool, quiet: bool, as_json: bool, probe: bool = False,
-    stored: dict[str, Any] | None = None,
+    stored: dict[str, Any] | None = None, score: bool = True,
 ) -> None:  # fmt: skip
-    """Train or resume a run, and print its results."""
+    """Train or resume a run, and print its results; with `score` off, without scoring it."""
     check_fields(name, changes, any_family=resume or bool(stored))
     from regard.eval.report import report
     from regard.recipes import Recipe, configure, fit, recipe
@@ -103,7 +108,7 @@ def run_recipe(
         fitted = fit(plan, out, resume=resume, quiet=quiet)
     except Interrupted as stop:
         sys.exit(fail(str(stop), 130))
-    report(out, fitted, as_json=as_json, program=program())
+    report(out, fitted, as_json=as_json, program=program(), score=score)
     if probe:
         emit(linear.probe(out, {}), as_json, linear.render)
 
@@ -119,11 +124,12 @@ def run_recipe(
 @click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK, runs/pictures, runs/boxes]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
+@no_score_option
 @json_option
 @click.pass_context
 def finetune(
     ctx: click.Context, base: str, task: str | None, tune: str | None, out: Path | None, resume: bool, quiet: bool,
-    as_json: bool,
+    no_score: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Fine-tune a trained model, BASE (a run, a checkpoint or a name on the Hub), for a task.
 
@@ -149,7 +155,7 @@ def finetune(
         raise ValueError(f"nothing to fine-tune on; give examples for {task}: --data.train FILE")
     else:
         place = task
-    run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json)
+    run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json, score=not no_score)
 
 
 @regard.command()
@@ -173,12 +179,13 @@ def recipes(as_json: bool) -> None:
 @click.option("--probe", is_flag=True, help="Instead: a linear classifier on every layer of an image model.")
 @click.option("--labels", type=click.IntRange(2), help="Labelled images to train it on.  [default: 1000]")
 @click.option("--out", type=PATH, help="Write the model's outputs there, one a line.")
+@click.option("--confusion", type=PATH, help="Draw which labels are taken for which (.png .svg .pdf).")
 @quantize_option
 @json_option
 @click.pass_context
 def evaluate(
     ctx: click.Context, run: str, limit: int | None, few_shot: int | None, probe: bool, labels: int | None,
-    out: Path | None, quantize: Any, as_json: bool, **options: Any,
+    out: Path | None, confusion: Path | None, quantize: Any, as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Score the model in RUN on held-out data, by the metrics of its task.
 
@@ -202,11 +209,22 @@ def evaluate(
     from regard.eval import scores
     from regard.files import write_atomically
 
+    if confusion is not None:
+        from regard.inside.draw.canvas import check_suffix
+
+        check_suffix(confusion)
     scored = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **options)
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in scored.outputs)
         write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
-    emit(scored.scores, as_json, lambda _: scored.render())
+    if confusion is not None and scored.confusion is None:
+        raise ValueError(f"{run} gives no labels, so there is nothing to confuse; leave out --confusion")
+    emit(scored.as_json(), as_json, lambda _: scored.render())
+    if confusion is not None and scored.confusion is not None:
+        from regard.inside.draw.confusion import draw_confusion
+
+        draw_confusion(scored.confusion.labels, scored.confusion.counts, confusion)
+        click.echo(f"drawn: {confusion}", err=True)
 
 
 @regard.command(context_settings=OVERRIDES)

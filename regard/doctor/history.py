@@ -8,6 +8,7 @@ from typing import Any
 from regard.config import read_toml
 from regard.doctor.causes import PATIENCE
 from regard.doctor.findings import Finding, as_dict, shortlist
+from regard.doctor.outcome import judge
 from regard.doctor.vitals import EVEN, SHARP
 from regard.train.loop import read_metrics
 
@@ -52,7 +53,8 @@ class History:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        return shortlist(filter(None, (finding_of(row) for _, row in self.tables("finding"))))
+        seen = [finding_of(row) for _, row in self.tables("finding")]
+        return shortlist(filter(None, [*seen, judge(self.run)]))
 
     @property
     def spikes(self) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Linear probe: a linear classifier on the features of every layer of a frozen image encoder, and of an untrained copy.
 
-The layer with the lowest error has the features that suit the labels best.
+The layer with the lowest error has the features that suit the labels best. The classifier reads the features of all
+positions side by side, as it reads all pixels of an image for comparison: their mean would not say where anything is.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.readers.arrays import is_arrays, read_classes
@@ -25,6 +27,10 @@ from regard.registry import models
 from regard.runs.recipe import Recipe
 from regard.tasks import ImageEncoder, load
 
+WIDEST = 5000
+"""The most numbers of an image that the classifier reads; of more positions, neighbours are averaged."""
+STRENGTH = 10.0
+"""The classifier's inverse regularisation times the number of features, so that wide ones are not fitted closer."""
 LABELS = 1000
 """Default number of labelled images that the classifier is trained on."""
 
@@ -51,6 +57,7 @@ def probe(run: str | Path, changes: Mapping[str, Any], *, labels: int | None = N
         "best": best["layer"],
         "error": best["error"],
         "untrained": min(row["untrained"] for row in table[1:]),
+        "pixels": table[0]["error"],
         "labels": len(learn),
         "examples": len(test),
     }
@@ -96,7 +103,7 @@ def fresh(model: Any) -> nn.Module:
 
 
 def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the features of each image by layer, averaged over positions, and under "vector" the model's own
+    """Return the features of each image by layer, all positions side by side, and under "vector" the model's own
     embedding."""
     model, outputs = loaded.model, dict[str, list[Tensor]]()
     hooks = []
@@ -116,11 +123,13 @@ def features(loaded: ImageEncoder, pixels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def keep(outputs: dict[str, list[Tensor]], path: str) -> Callable[..., None]:
-    """Return a forward hook that stores a layer's output, averaged over positions."""
+    """Return a forward hook that stores a layer's output, all positions side by side, or groups of neighbours."""
 
     def hook(layer: nn.Module, inputs: Any, out: Any) -> None:
         x = vectors_in(out)
-        outputs.setdefault(path, []).append(x.mean(1) if x.dim() == 3 else x.mean((2, 3)))
+        x = x.transpose(1, 2) if x.dim() == 3 else x.flatten(2)  # B D T
+        groups = max(1, min(x.shape[2], WIDEST // x.shape[1]))
+        outputs.setdefault(path, []).append(F.adaptive_avg_pool1d(x.float(), groups).flatten(1))
 
     return hook
 
@@ -135,7 +144,7 @@ def score(learn: np.ndarray, test: np.ndarray, known: LabelledImages, wanted: La
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    reader = make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH / learn.shape[1], max_iter=1000))
     predicted = reader.fit(learn, known.labels).predict(test)
     return {"width": learn.shape[1], "error": round(100 * float((predicted != wanted.labels).mean()), 2)}
 
@@ -148,4 +157,7 @@ def render(results: Mapping[str, Any]) -> str:
         mark = "  cut here" if row["layer"] == results["best"] else ""
         lines.append(f"{row['layer']:12}{row['width']:7}{row['error']:8.2f} %{blank}{mark}")
     lines.append(f"a linear classifier on {results['labels']:,} labels, {results['examples']:,} held-out images")
+    if results["error"] >= min(results["pixels"], results["untrained"]):
+        other = "raw pixels" if results["pixels"] <= results["untrained"] else "the untrained model"
+        lines.append(f"doctor: no better than {other}: the encoder learned too little; train longer or on more images")
     return "\n".join(lines)

@@ -2,31 +2,53 @@
 
 import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
+from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
+from regard.eval.baselines import CONFUSION, keep, with_baselines
 from regard.eval.scores import eval_set
 from regard.inside import draw_view
-from regard.tasks import Samples, Scored, Task, load
+from regard.tasks import EvalSet, Samples, Scored, Task, load
 from regard.tasks.base import shortened
 from regard.train.loop import Fitted
 
+LEAST_SECONDS, MOST_SECONDS, SHARE = 10.0, 120.0, 0.25
+"""Scoring after training takes about this share of the training's seconds, within these bounds."""
+GROWTH = 4
+"""A trial of scoring takes so many times as many examples as the one before."""
 
-def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard") -> None:
-    """Print scores, samples and next steps of the run in `out`; `program` is what commands begin with."""
-    print("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", file=sys.stderr)
-    try:
-        scored, samples = results(out)
-    except ValueError as error:  # the run is whole, whatever its held-out data are
-        print(f"not scored: {error}", file=sys.stderr)
-        scored, samples = None, Samples(commands=[f"regard eval {out} --help"])
+
+def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard", score: bool = True) -> None:
+    """Print scores, samples and next steps of the run in `out`; `program` is what commands begin with. With `score`
+    off, nothing is scored and no samples are made."""
+    scored, samples, finding = None, Samples(commands=[f"regard eval {out}"]), None
+    if score:
+        print("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", file=sys.stderr)
+        budget = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * fitted.seconds))
+        try:
+            scored, samples = results(out, budget)
+        except ValueError as error:  # the run is whole, whatever its held-out data are
+            print(f"not scored: {error}", file=sys.stderr)
+            samples = Samples(commands=[f"regard eval {out} --help"])
+    if scored:
+        finding = keep(scored, out)
+        if scored.confusion:
+            print(f"confusions: {out / CONFUSION}", file=sys.stderr)
     training = {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     if as_json:
-        print(json.dumps((scored.scores if scored else {}) | training, ensure_ascii=False))
+        found = {"finding": as_dict(finding)} if finding else {}
+        print(json.dumps((scored.as_json() if scored else {}) | found | training, ensure_ascii=False))
         return
     print(f"\n{fitted.step} steps in {fitted.seconds / 60:.1f} minutes; validation loss {fitted.valid_loss:.4f}")
     if scored:
         print("on held-out data: " + scored.render())
+    if scored and scored.total and scored.limit and scored.limit < scored.total:
+        print(f"scored {scored.limit:,} of {scored.total:,} {scored.unit}; {program} eval {out} scores all")
+    if finding:
+        print(f"doctor: {finding}")
     for text, answer in samples.rows:
         print(f"\n  {shortened(text)}\n    → {shortened(answer)}" if text else f"\n  {answer}")
     print("\nTry next:")
@@ -34,16 +56,40 @@ def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard")
         print(f"  {program}{command.removeprefix('regard')}")
 
 
-def results(out: Path) -> tuple[Scored | None, Samples]:
-    """The scores and samples of a run; its figures are drawn into it."""
+def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Samples]:
+    """The scores of a run, in about `budget` seconds, and its samples; its figures are drawn into it."""
     task = load(out)
     test = eval_set(task, out, {})
     scored = None
     if task.is_scored(test):
-        scored = with_attention(task, test, task.evaluate_after_training(test))
-    samples = task.samples(test, out)
+        test, scored = score_within(task, test, budget)
+        scored = with_baselines(task, test, with_attention(task, test, scored))
+    samples = task.samples(eval_set(task, out, {}), out)
     draw(task, samples, out)
     return scored, samples
+
+
+def score_within(task: Task, test: EvalSet, budget: float) -> tuple[EvalSet, Scored]:
+    """Score all held-out examples if that takes at most `budget` seconds, else as many as fit: a few first, then more
+    and more of them, while the time that these took says that the next trial will fit."""
+    limit, before = task.trial, (0, 0.0)
+    started = time.monotonic()
+    while True:
+        began = time.monotonic()
+        part = replace(test, limit=limit)
+        scored = replace(task.evaluate_after_training(part), limit=limit)
+        seconds, left = time.monotonic() - began, budget - (time.monotonic() - started)
+        if (total := scored.total) is None:  # a task that does not say how many there are
+            return test, task.evaluate_after_training(test)
+        if limit >= total:
+            return part, scored
+        each = max(seconds - before[1], 0.05 * seconds) / (limit - before[0])
+        if seconds + each * (total - limit) <= left:
+            return test, task.evaluate_after_training(test)
+        more = GROWTH * limit
+        if seconds + each * (more - limit) > left:
+            return part, scored
+        limit, before = more, (limit, seconds)
 
 
 def draw(task: Task, samples: Samples, out: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 from regard.config import override
 from regard.data.sets.labelled_texts import ExamplesConfig, labels_of
 from regard.eval.attention_metrics import with_attention
+from regard.eval.baselines import with_baselines
 from regard.files import same_file
 from regard.hub.remote import find
 from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, load
+from regard.tasks.baselines import best_constant
 from regard.tasks.loading import Quantize
-from regard.tasks.metrics import label_scores
+from regard.tasks.metrics import label_scores, label_table
 
 TEST_EXAMPLES = 1000
 """Default number of examples that are classified by a prompt."""
@@ -35,9 +37,9 @@ def evaluate(
 
 
 def score(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None, **options: Any) -> Scored:
-    """The scores of a loaded task."""
+    """The scores of a loaded task, beside those of its baselines."""
     test = eval_set(task, run, changes, limit)
-    return with_attention(task, test, task.evaluate(test, **options))
+    return with_baselines(task, test, with_attention(task, test, task.evaluate(test, **options)))
 
 
 def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None = None) -> EvalSet:
@@ -76,8 +78,10 @@ def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int |
         predicted.append(labels[scores.index(max(scores))])
         if sys.stderr.isatty():
             print(f"\r{number:,} of {len(examples):,}", end="", file=sys.stderr)
-    scores = label_scores(predicted, [example.label for example in examples])
-    return Scored(scores=scores | {"shots": shots}, outputs=predicted)
+    expected = [example.label for example in examples]
+    scores = label_scores(predicted, expected) | {"shots": shots}
+    baselines = {"most frequent label": {"accuracy": best_constant(expected)}}
+    return Scored(scores=scores, outputs=predicted, baselines=baselines, **label_table(predicted, expected))
 
 
 def pick(examples: list[Any], labels: tuple[str, ...], count: int) -> list[Any]:

@@ -1,10 +1,11 @@
 """Images without labels, by hiding most of each: a masked autoencoder. A linear classifier shows what it learned.
 
-regard train mae --train.steps 100 --probe
-    scikit-learn's 8 × 8 digits: 0.5 minutes of one core, about 0.3 of two, then a linear classifier on the best layer
-    errs in 12.8 % of 360 held-out digits, before training in 20.0 %
+regard train mae --train.steps 500 --probe
+    scikit-learn's 8 × 8 digits: 1.5 minutes of one core, then a linear classifier on the best layer errs in 2.5 % of
+    360 held-out digits, on raw pixels in 3.3 %, before training in 3.1 %
 regard train mae --data.images mnist.npz --train.steps 800 --probe
-    six minutes of one core, about 3 of two: 11.2 % of 10,000 others wrong with 1,000 labels, before training 43.1 %
+    six minutes of one core, about 3 of two: 5.9 % of 10,000 others wrong with 1,000 labels, on raw pixels 12.4 %,
+    before training 11.9 %
 regard train mae --data.images FOLDER
     any folder of images, or an .npz of x
 regard complete runs/mae image.png --out done.png

@@ -1,10 +1,11 @@
 """Images without labels, by recognising augmented views of each: SimCLR. A linear probe shows what it learned.
 
 regard train simclr --train.steps 150 --probe
-    scikit-learn's 8 × 8 digits: 1.3 minutes of a shared core, about 0.7 of two, then a linear classifier on
-    its best layer errs in 10.6 % of 360 held-out digits, before training in 23.9 %
+    scikit-learn's 8 × 8 digits: 1.3 minutes of a shared core, about 0.7 of two, then a linear classifier on its best
+    layer errs in 1.9 % of 360 held-out digits, on raw pixels in 3.3 %, before training in 2.5 %
 regard train simclr --data.images mnist.npz --train.steps 500 --probe
-    eight minutes of one core, about 4 of two: 19.9 % of 10,000 others wrong with 1,000 labels, before training 48.3 %
+    eight minutes of one core, about 4 of two: 5.0 % of 10,000 others wrong with 1,000 labels, on raw pixels 12.4 %,
+    before training 12.7 %
 regard train simclr --data.images FOLDER
     any folder of images, or an .npz of x
 regard train simclr --model swin

@@ -1,13 +1,14 @@
 """Tasks: a trained model with the readers of its inputs, and a method for each verb. One file for each task."""
 
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, register_task
+from regard.tasks.detection_scores import Detection
 from regard.tasks.image_captioner import Caption, ImageCaptioner
 from regard.tasks.image_encoder import ImageClassifier, ImageEncoder
 from regard.tasks.image_restorer import ImageRestorer
 from regard.tasks.image_text_matcher import ImageTextMatcher
 from regard.tasks.language_model import LanguageModel
 from regard.tasks.loading import load, load_for, task_of
-from regard.tasks.object_detector import Detection, ObjectDetector
+from regard.tasks.object_detector import ObjectDetector
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared import Prepared, TokenSequence
 from regard.tasks.text_encoder import Match, TextEncoder

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from regard.data.sets.batches import Batch
 from regard.modalities.base import modality_of
 from regard.registry import modalities, models, tasks
+from regard.tasks.baselines import best_constant
 from regard.tasks.prepared import Prepared
+from regard.tasks.scored import Scored as Scored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,29 +72,6 @@ class Verb:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
-    """Metrics by name, and the model's output for each example."""
-
-    scores: dict[str, Any]
-    outputs: list[str]
-    details: Any = None
-    """Further results for each example, which metrics of attention weights need."""
-    summary: str = ""
-    """The scores in a line for a terminal, where they are not all shares of examples."""
-
-    def render(self) -> str:
-        """Return the scores in one line, as percentages unless there is a `summary`."""
-        if self.summary:
-            return self.summary
-        numbers = "   ".join(
-            f"{name.replace('_', ' ').replace('rouge l', 'ROUGE-L')} {value:.1f}{'' if 'rouge' in name else ' %'}"
-            for name, value in self.scores.items()
-            if name not in ("examples", "shots")
-        )
-        return f"{numbers}   ({self.scores['examples']:,} examples)"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class EvalSet:
     """A test set: the data that a model is scored on, and the run that it belongs to."""
 
@@ -108,6 +87,8 @@ class EvalSet:
     """The model's path, for errors."""
     recipe: str = ""
     """The name of the recipe that the model was trained by."""
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False)
+    """Held-out examples that were read already; copies with another limit share them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +142,8 @@ class Task:
     """Verbs that a model of this task gains by fine-tuning with another head."""
     streams: ClassVar[bool] = False
     """Whether a server passes its requests to the task's engine, and sends texts while they are generated."""
+    trial: ClassVar[int] = 16
+    """The `limit` of a first scoring after training, from which the time for all held-out examples is estimated."""
     model: Any
     path: Path | None = None
     """Where `load` found the model."""
@@ -275,6 +258,14 @@ class Task:
         """Metrics of validation batches during training, in percent; more is better, and the first one decides. None
         here: a task without them is judged by its loss."""
         return {}
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        """The metrics of the simplest predictors on the examples of `scored`, by the predictor's name: here the most
+        frequent output alone, where outputs are right or wrong."""
+        metric = scored.judged[0] if scored.judged else ""
+        if not scored.expected or metric not in ("accuracy", "exact_match"):
+            return {}
+        return {"most frequent output": {metric: best_constant(scored.expected)}}
 
     def is_scored(self, test: EvalSet) -> bool:
         """Whether a model trained on such data has metrics of its own."""

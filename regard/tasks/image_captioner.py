@@ -18,8 +18,9 @@ from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, register_task
+from regard.tasks.baselines import constant_caption
 from regard.tasks.engine_task import BEAM_OPTIONS, VALIDATED, EngineTask, count_or, render_texts, texts_as_json
-from regard.tasks.image_encoder import ImageEncoder, ImageInput
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, at_most
 from regard.tasks.metrics import caption_scores
 from regard.tasks.prepared_image import read_captioned
 from regard.tasks.single import one_or_many
@@ -128,11 +129,20 @@ class ImageCaptioner(ImageEncoder, EngineTask):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """BLEU-4 and exact match against all captions of each image."""
-        images, lowercase = self.test_images(test), options.pop("lowercase", False) or test.data.lowercase
+        whole = self.test_images(replace(test, limit=None))
+        images, lowercase = at_most(whole, test.limit), options.pop("lowercase", False) or test.data.lowercase
         captions = [best[0] for best in self.caption_arrays(images.pixels[:], **options)]
         texts = [caption.text for caption in captions]
         scores = caption_scores(texts, images.captions, lowercase=lowercase)
-        return Scored(scores=scores, outputs=texts, details=[caption.ids for caption in captions])
+        return Scored(
+            scores=scores, outputs=texts, expected=images.captions, details=[caption.ids for caption in captions],
+            total=len(whole), unit="images",
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        caption = constant_caption(scored.expected)
+        scores = caption_scores([caption] * len(scored.expected), scored.expected, lowercase=test.data.lowercase)
+        return {"the best constant caption": {name: scores[name] for name in ("bleu_4", "exact_match")}}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         images = self.test_images(replace(test, limit=5))

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from regard.data.readers.arrays import is_arrays
 from regard.data.readers.image_files import list_images
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import Pixels
@@ -24,7 +25,8 @@ from regard.hub.preprocessor import save_preprocessing
 from regard.modalities.image import IMAGE
 from regard.nn.patches import sides
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
-from regard.tasks.metrics import accuracy, label_scores
+from regard.tasks.baselines import IMAGES, labels_by_pixels, most_frequent
+from regard.tasks.metrics import accuracy, label_scores, label_table
 from regard.tasks.prepared_image import read_images
 from regard.tasks.single import is_single, one_or_many
 from regard.tasks.text_encoder import EMBED, Match
@@ -199,10 +201,28 @@ class ImageClassifier(ImageEncoder):
         return accuracy(self.model, batches)
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
-        images = self.test_images(test, part="test")
+        whole = self.test_images(replace(test, limit=None), part="test")
+        images = at_most(whole, test.limit)
         images = images.numbered_as(self.model.config.labels, test.data.source or "the embedded digits")
         labels = [best[0].label for best in self.classify_arrays(images.pixels)]
-        return Scored(scores=label_scores(labels, [images.names[i] for i in images.labels]), outputs=labels)
+        expected = [images.names[i] for i in images.labels]
+        scores, table = label_scores(labels, expected), label_table(labels, expected)
+        return Scored(
+            scores=scores, outputs=labels, expected=expected, details=images.pixels, total=len(whole), **table
+        )
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        """The most frequent label, and a linear classifier on the raw pixels of some of the training images."""
+        expected = list(scored.expected)
+        rows = {"most frequent label": label_scores([most_frequent(expected)] * len(expected), expected)}
+        source = test.own.images
+        if source is not None and not is_arrays(source) and len(test.own.files(source)) > 5 * IMAGES:
+            return rows  # reading them all again would take longer than all the rest
+        known = test.own.split(self.eval_preprocessing())[0].sample(IMAGES, 0)
+        if len(np.unique(known.labels)) > 1:
+            predicted = labels_by_pixels(known.pixels, known.labels, scored.details)
+            rows["linear on pixels"] = label_scores([known.names[i] for i in predicted], expected)
+        return rows
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         images = self.test_images(replace(test, limit=5))
@@ -231,10 +251,17 @@ def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> An
         if name in test.named and value is not None and own not in (value, (value, value)):
             raise ValueError(f"{test.run} has its own preprocessing; leave out --data.{name}")
     known = same_file(data.source, test.own.source) or test.named & {"valid", "test"}
-    if test.named & set(data.own) and not known:
-        images = data.read(data.source, preprocessing=preprocessing, **options)
-    else:
-        images = data.held_out(preprocessing)
-    if test.limit is None:
+    key = repr((preprocessing, sorted(options.items())))
+    if key not in test.kept:
+        if test.named & set(data.own) and not known:
+            test.kept[key] = data.read(data.source, preprocessing=preprocessing, **options)
+        else:
+            test.kept[key] = data.held_out(preprocessing)
+    return at_most(test.kept[key], test.limit)
+
+
+def at_most(images: Any, limit: int | None) -> Any:
+    """At most so many images: a random sample of labelled ones, the first of those with captions or boxes."""
+    if limit is None or len(images) <= limit:
         return images
-    return images.sample(test.limit, 0) if isinstance(images, LabelledImages) else images.take(slice(test.limit))
+    return images.sample(limit, 0) if isinstance(images, LabelledImages) else images.take(slice(limit))

@@ -1,6 +1,8 @@
 """Images and texts as vectors of one space: how similar they are, labels by any texts, search by words."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +20,8 @@ from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.modalities import modality_of
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
-from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput
+from regard.tasks.baselines import best_constant
+from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput, at_most
 from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
 from regard.tasks.single import one_or_many
@@ -89,7 +92,8 @@ class ImageTextMatcher(ImageEncoder):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Recall at 1 in both directions; for generated scenes also the zero-shot accuracy on single objects."""
-        images = self.test_images(test)
+        whole = self.test_images(replace(test, limit=None))
+        images = at_most(whole, test.limit)
         texts = list(dict.fromkeys(images.texts))
         vectors = self.embed_arrays(images.pixels), self.embed_texts(texts)
         scores, best = recall_scores(*vectors, images.captions, texts)
@@ -98,7 +102,22 @@ class ImageTextMatcher(ImageEncoder):
             predicted = [row[0].label for row in self.classify(single.images(), labels)]
             expected = [captions[0] for captions in single.captions]
             scores["zero_shot_accuracy"] = label_scores(predicted, expected)["accuracy"]
-        return Scored(scores=scores | {"examples": len(images)}, outputs=best)
+        return Scored(
+            scores=scores | {"examples": len(images)}, outputs=best, expected=images.captions, total=len(whole),
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        """One text for all images, and one image for all texts: those that are right most often."""
+        rows = [set(captions) for captions in scored.expected]
+        texts = Counter(text for row in rows for text in row)
+        scores = {
+            "text_recall_at_1": round(100 * max(texts.values()) / len(rows), 2),
+            "picture_recall_at_1": round(100 * max(map(len, rows)) / len(texts), 2),
+        }
+        if "zero_shot_accuracy" in scored.scores:
+            single = test.data.single_objects(test.limit, self.preprocessing)[0]
+            scores["zero_shot_accuracy"] = best_constant([captions[0] for captions in single.captions])
+        return {"one answer for all": scores}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         """The best label of a few images, among everything a scene may show or all held-out captions."""

@@ -50,6 +50,7 @@ class LanguageModel(EngineTask, TextTask):
     data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
     streams = True
+    trial = 8192
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
         self.model, self.tokenizer, self.generation = model.eval(), tokenizer, generation
@@ -288,17 +289,23 @@ class LanguageModel(EngineTask, TextTask):
         """Bits per byte of held-out text; for instructions, the share of answers that are exactly right."""
         data = test.data
         if isinstance(data, ExamplesConfig):
-            examples = data.held_out()[: test.limit or TEST_EXAMPLES]
+            held_out = data.held_out()
+            examples = held_out[: test.limit or TEST_EXAMPLES]
             texts = self.generate([example.prompt for example in examples], max_new_tokens=64)
-            match = round(exact_match(texts, [example.answer for example in examples]), 2)
-            return Scored(scores={"exact_match": match, "examples": len(examples)}, outputs=texts)
+            expected = [example.answer for example in examples]
+            scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2), "examples": len(examples)}
+            total = min(len(held_out), TEST_EXAMPLES)
+            return Scored(scores=scores, outputs=texts, expected=expected, total=total)
         text = read_text(data.text) if test.named and data.text else data.held_out()
         scores = text_scores(self.model, self.tokenizer, self.context, text[: test.limit])
         summary = (
             f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
             f"{scores['bytes']:,} held-out bytes)"
         )
-        return Scored(scores=scores, outputs=[], summary=summary)
+        return Scored(
+            scores=scores, outputs=[], summary=summary, lower=True, total=len(text), unit="characters",
+            baselines={name: {"bits_per_byte": scores[name]} for name in ("xz", "bz2")},
+        )  # fmt: skip
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         if isinstance(test.data, ExamplesConfig):

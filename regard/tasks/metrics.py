@@ -4,6 +4,9 @@ import bz2
 import importlib
 import lzma
 import math
+import re
+import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +19,7 @@ from regard.data.sets.batches import Batch, text_batches
 from regard.data.sets.labelled_images import LabelledImages
 from regard.data.sets.unlabelled_images import PixelStream
 from regard.objectives.next_token import next_token
+from regard.tasks.scored import Confusion
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_text
 from regard.tokens.pixel_tokenizer import PixelTokenizer
@@ -76,6 +80,58 @@ def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict:
         "macro_f1": round(100 * metrics.f1_score(expected, predicted, average="macro"), 2),
         "examples": len(expected),
     }
+
+
+def label_table(predicted: Sequence[str], expected: Sequence[str]) -> dict[str, Any]:
+    """Fields of a `Scored` of labels: precision, recall and F1 of each label by scikit-learn, and their confusion."""
+    metrics, labels = needed("sklearn.metrics"), sorted({*expected, *predicted})
+    columns = metrics.precision_recall_fscore_support(expected, predicted, labels=labels, zero_division=0)
+    pairs = Counter(zip(expected, predicted, strict=True))
+    counts = tuple(tuple(pairs[label, other] for other in labels) for label in labels)
+    return {
+        "classes": [class_row(label, *row) for label, *row in zip(labels, *columns, strict=True)],
+        "confusion": Confusion(tuple(labels), counts),
+    }
+
+
+def class_row(label: str, precision: float, recall: float, f1: float, count: Any) -> dict[str, Any]:
+    """A row of the table of classes, in percent."""
+    shares = {"precision": precision, "recall": recall, "f1": f1}
+    return {"label": label} | {name: round(100 * float(x), 2) for name, x in shares.items()} | {"count": int(count)}
+
+
+def tag_table(predicted: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Precision, recall and F1 of each kind of entity, by seqeval (strict, IOB2)."""
+    metrics, scheme = needed("seqeval.metrics.v1"), needed("seqeval.scheme")
+    rows = [list(row) for row in expected], [list(row) for row in predicted]
+    columns = metrics.precision_recall_fscore_support(*rows, average=None, scheme=scheme.IOB2, zero_division=0)
+    kinds = sorted({tag[2:] for part in rows for row in part for tag in row if tag != "O"})
+    return [class_row(label, *row) for label, *row in zip(kinds, *columns, strict=True)]
+
+
+def answer_f1(predicted: Sequence[str], expected: Sequence[str]) -> float:
+    """SQuAD's F1 of the words of answers, without case, punctuation and articles, averaged over examples."""
+    return 100 * sum(map(words_f1, predicted, expected)) / max(1, len(expected))
+
+
+def answer_scores(texts: Sequence[str], expected: Sequence[str]) -> dict[str, float]:
+    """The share of answers that are exactly right, and SQuAD's F1 of their words."""
+    return {"exact_match": round(exact_match(texts, expected), 2), "f1": round(answer_f1(texts, expected), 2)}
+
+
+def words_f1(predicted: str, expected: str) -> float:
+    """F1 of the words of one answer; an empty answer is right only if the expected one is empty."""
+    first, second = (Counter(plain_words(text)) for text in (predicted, expected))
+    if not first or not second:
+        return float(first == second)
+    shared = (first & second).total()
+    return 2 * shared / (first.total() + second.total())
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of an answer as SQuAD compares them."""
+    bare = "".join(character for character in text.lower() if character not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 
 
 def tag_scores(predicted: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]) -> dict:

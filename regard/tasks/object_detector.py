@@ -1,9 +1,7 @@
 """Object detection: the objects in each image with their boxes, and average precision."""
 
-import contextlib
-import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,18 +14,11 @@ from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.boxed_images import BoxesConfig
 from regard.objectives.matching import best_objects, corners
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
-from regard.tasks.image_encoder import ImageEncoder, ImageInput, opened
+from regard.tasks.baselines import mean_boxes
+from regard.tasks.detection_scores import Detection, detection_results
+from regard.tasks.image_encoder import ImageEncoder, ImageInput, at_most, opened
 from regard.tasks.prepared_image import read_scene
 from regard.tasks.single import one_or_many
-
-
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """A detected object: its label, the probability, and its box (left, top, right, bottom) in pixels."""
-
-    label: str
-    score: float
-    box: tuple[float, float, float, float]
 
 
 def objects_as_json(objects: Sequence[Detection]) -> dict[str, Any]:
@@ -98,15 +89,28 @@ class ObjectDetector(ImageEncoder):
             known = [row[row[:, 0] != IGNORE] for row in batch.targets]
             labels += [row[:, 0].int().numpy() for row in known]
             boxes += [1000 * corners(row[:, 1:]).numpy() for row in known]
-        return {"ap50": detection_scores(detections, labels, boxes, self.model.config.labels)["ap50"]}
+        return {"ap50": detection_results(detections, labels, boxes, self.model.config.labels)[0]["ap50"]}
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
-        boxes = self.test_images(test, names=self.model.config.labels)
+        whole = self.test_images(replace(test, limit=None), names=self.model.config.labels)
+        boxes = at_most(whole, test.limit)
         predicted = self.detect_arrays([image.pixels for image in boxes.images])
         truth = [image.labels for image in boxes.images], [image.boxes for image in boxes.images]
         outputs = ["; ".join(f"{x.label} {x.score:.2f}" for x in row if x.score >= 0.5) for row in predicted]
         crowds = [image.crowds for image in boxes.images]
-        return Scored(scores=detection_scores(predicted, *truth, boxes.names, crowds), outputs=outputs)
+        scores, classes = detection_results(predicted, *truth, boxes.names, crowds)
+        return Scored(
+            scores=scores, outputs=outputs, expected=(*truth, boxes.names, crowds), classes=classes, total=len(whole),
+            unit="images",
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        """The mean box of each label in every image, as probable as the label is frequent."""
+        labels, boxes, names, _ = scored.expected
+        usual = mean_boxes(labels, boxes).items()
+        constant = [Detection(names[label], share, tuple(box.tolist())) for label, (share, box) in usual]
+        scores = detection_results([constant] * len(labels), *scored.expected)[0]
+        return {"the mean box of each label": {name: scores[name] for name in ("ap", "ap50", "ap75")}}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         images, labels = self.test_images(replace(test, limit=3)).images, self.model.config.labels
@@ -121,56 +125,3 @@ class ObjectDetector(ImageEncoder):
             ],
             views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
         )
-
-
-def detection_scores(
-    detections: Sequence[Sequence[Detection]], labels: Sequence[np.ndarray], boxes: Sequence[np.ndarray],
-    names: Sequence[str], crowds: Sequence[tuple[np.ndarray, np.ndarray]] = (),
-) -> dict[str, Any]:  # fmt: skip
-    """Return average precision by pycocotools, in percent: over overlaps from 50 to 95, of 50, and of 75 percent.
-
-    `labels` (indices into `names`) and `boxes` (left, top, right, bottom) are the true objects of each image;
-    detections inside its `crowds` (labels and boxes) are ignored.
-    """
-    try:
-        from pycocotools.coco import COCO
-        from pycocotools.cocoeval import COCOeval
-    except ImportError:
-        raise ImportError("scores of boxes need pycocotools: pip install 'regard[vision]'") from None
-
-    def record(image: int, name: int, box: Any, **more: Any) -> dict[str, Any]:
-        left, top, right, bottom = map(float, box)
-        width, height = right - left, bottom - top
-        return dict(image_id=image, category_id=name, bbox=[left, top, width, height], area=width * height) | more
-
-    wanted = [
-        record(image, int(label), box, iscrowd=crowd)
-        for crowd, shown in enumerate((zip(labels, boxes, strict=True), crowds))
-        for image, rows in enumerate(shown)
-        for label, box in zip(*rows, strict=True)
-    ]
-    index = {name: i for i, name in enumerate(names)}
-    detected = [
-        record(image, index[detection.label], detection.box, score=detection.score)
-        for image, rows in enumerate(detections)
-        for detection in rows
-        if detection.label in index
-    ]
-    truth = COCO()
-    truth.dataset = {
-        "info": {},
-        "images": [{"id": image} for image in range(len(detections))],
-        "annotations": [detection | {"id": number} for number, detection in enumerate(wanted, 1)],
-        "categories": [{"id": i, "name": name} for i, name in enumerate(names)],
-    }
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells what it does
-        truth.createIndex()
-        judge = COCOeval(truth, truth.loadRes(detected) if detected else COCO(), "bbox")
-        if not detected:
-            judge.cocoDt.dataset = truth.dataset | {"annotations": []}
-            judge.cocoDt.createIndex()
-        judge.evaluate()
-        judge.accumulate()
-        judge.summarize()
-    ap, ap50, ap75 = (round(100 * max(0.0, float(value)), 2) for value in judge.stats[:3])
-    return {"ap": ap, "ap50": ap50, "ap75": ap75, "examples": len(detections)}

@@ -14,7 +14,7 @@ from regard.decode.requests import Request
 from regard.decode.sample import Sampling, SamplingOptions, sampling_of
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
-from regard.tasks.image_encoder import ImageInput, images_of, opened
+from regard.tasks.image_encoder import ImageInput, at_most, images_of, opened
 from regard.tasks.metrics import pixel_scores
 from regard.tasks.prepared_image import read_colours
 from regard.tasks.single import is_single
@@ -111,13 +111,17 @@ class PixelModel(EngineTask):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Bits per dimension, next to each pixel's histogram over the training images."""
-        images = images_of(test, self.preprocessing, part="test")
+        whole = images_of(replace(test, limit=None), self.preprocessing, part="test")
+        images = at_most(whole, test.limit)
         scores = pixel_scores(self.model, self.pixels, images, test.own.split(self.preprocessing)[0])
         summary = (
-            f"bits per dimension {scores['bits_per_dimension']:.3f}   (each pixel's own histogram "
+            f"bits per dimension {scores['bits_per_dimension']:.3f}   ({HISTOGRAM} "
             f"{scores['histograms']:.3f}; {scores['examples']:,} held-out images)"
         )
-        return Scored(scores=scores, outputs=[], summary=summary)
+        baselines = {HISTOGRAM: {"bits_per_dimension": scores["histograms"]}}
+        return Scored(
+            scores=scores, outputs=[], summary=summary, lower=True, baselines=baselines, total=len(whole), unit="images"
+        )
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         arrays = images_of(replace(test, limit=6), self.preprocessing).pixels
@@ -137,6 +141,8 @@ class PixelModel(EngineTask):
         return self.pixels.rows, self.pixels.columns, self.pixels.channels
 
 
+HISTOGRAM = "each pixel's own histogram"
+"""The name of the baseline."""
 BLANK = 90
 """The grey value of masked patches, and of rows that are not kept."""
 GAP, SIDE = 4, 96

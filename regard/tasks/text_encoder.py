@@ -1,7 +1,7 @@
 """An encoder of texts: a vector for each text, and search among them. Every text encoder can do this much."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
 from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
+from regard.tasks.baselines import overlap
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
 from regard.tasks.single import one_or_many
@@ -60,6 +61,14 @@ class TextTask(Task):
                 f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
             )
         return test.data.held_out()[: test.limit]
+
+    def count(self, test: EvalSet) -> int:
+        """The number of held-out examples, whatever the limit."""
+        return len(self.held_out(replace(test, limit=None)))
+
+    def known(self, test: EvalSet) -> list[Any]:
+        """The examples that the model was trained on, for baselines."""
+        return test.own.split()[0]
 
     def export(self, out: Path) -> None:
         export_model(self.model, out, **self.generation_to_export())
@@ -138,8 +147,16 @@ class TextEncoder(TextTask):
         examples = self.held_out(test)
         first, second = (self.embed([getattr(example, side) for example in examples]) for side in ("a", "b"))
         similarities = (first * second).sum(-1).tolist()
-        scores = similarity_scores(similarities, [example.score for example in examples])
-        return Scored(scores=scores, outputs=[f"{value:.4f}" for value in similarities])
+        expected = [example.score for example in examples]
+        return Scored(
+            scores=similarity_scores(similarities, expected), outputs=[f"{value:.4f}" for value in similarities],
+            expected=expected, total=self.count(test),
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        shared = [overlap(example.a, example.b) for example in self.held_out(test)]
+        known = len({*shared}) > 1 and len({*scored.expected}) > 1  # otherwise nothing is correlated
+        return {"words in common": similarity_scores(shared, scored.expected)} if known else {}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         examples = self.held_out(test)[:3]

@@ -16,7 +16,8 @@ from regard.data.sets.labelled_texts import sides_of, tag_of
 from regard.data.sets.masked_text import MaskedConfig
 from regard.objectives.labels import hide_padding
 from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
-from regard.tasks.metrics import accuracy, exact_match, label_scores, tag_scores
+from regard.tasks.baselines import TEXTS, best_constant, first_name, labels_by_words, most_frequent, tags_by_word
+from regard.tasks.metrics import accuracy, answer_scores, label_scores, label_table, tag_scores, tag_table
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import EMBED, TextEncoder
 from regard.tokens import Framed
@@ -127,15 +128,23 @@ class MaskFiller(TextEncoder):
         data = test.data
         text = read_text(data.text) if test.named and data.text else data.held_out()
         room = min(data.max_len, self.context)
-        parts = cut_text(self.tokenizer, text, room - 3)[: test.limit or MASKED_TEXTS]
+        windows = cut_text(self.tokenizer, text, room - 3)
+        parts = windows[: test.limit or MASKED_TEXTS]
         single = replace(data, next_sentence=False)
         examples = mask_texts(parts, self.tokenizer, single, room, np.random.default_rng(0))
-        right = total = 0
+        right, expected = 0, list[int]()
         for example, logits in zip(examples, self.logits([example.framed for example in examples]), strict=True):
             targets = torch.tensor(example.targets)
             right += int((logits.argmax(-1) == targets).sum())
-            total += int((targets != IGNORE).sum())
-        return Scored(scores={"found_again": round(100 * right / max(1, total), 2), "examples": total}, outputs=[])
+            expected += targets[targets != IGNORE].tolist()
+        share = round(100 * right / max(1, len(expected)), 2)
+        return Scored(
+            scores={"found_again": share, "examples": len(expected)}, outputs=[], expected=expected,
+            total=min(len(windows), MASKED_TEXTS), unit="windows of text",
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        return {"most frequent token": {"found_again": best_constant(scored.expected)}}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         texts = ["Return a [MASK] of all elements.", "Raise an [MASK] if the file does not exist."]
@@ -170,8 +179,20 @@ class TextClassifier(TextEncoder):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         examples = self.held_out(test)
-        labels = [best[0].label for best in self.classify(*sides_of(examples))]
-        return Scored(scores=label_scores(labels, [example.label for example in examples]), outputs=labels)
+        labels, expected = [best[0].label for best in self.classify(*sides_of(examples))], [e.label for e in examples]
+        scores, table = label_scores(labels, expected), label_table(labels, expected)
+        return Scored(scores=scores, outputs=labels, expected=expected, total=self.count(test), **table)
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        expected = list(scored.expected)
+        usual = [most_frequent(expected)] * len(expected)
+        rows = {"most frequent label": label_scores(usual, expected)}
+        known, examples = self.known(test)[:TEXTS], self.held_out(test)
+        if len({example.label for example in known}) > 1:
+            texts, others = ([f"{e.text} {e.second or ''}" for e in part] for part in (known, examples))
+            predicted = labels_by_words(texts, [example.label for example in known], others)
+            rows["naive Bayes on words"] = label_scores(predicted, expected)
+        return rows
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         texts, seconds = sides_of(self.held_out(test)[:3])
@@ -227,15 +248,33 @@ class EntityTagger(TextEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Metrics over whole entities, compared as tags of words."""
         examples = self.held_out(test)
-        predicted = self.tag([example.text for example in examples])
-        frames = self.tokenizer.frame([example.text for example in examples])
-        tags: list[list[list[str]]] = [[], []]
-        for framed, spans, example in zip(frames, predicted, examples, strict=True):
-            words = [framed.offsets[tokens[0]] for tokens in first_tokens(framed).values()]
-            for rows, row in zip(tags, (spans, example.entities), strict=True):
-                rows.append([tag_of(word, row) for word in words])
+        texts = [example.text for example in examples]
+        predicted = self.tag(texts)
+        tags = [self.words_with_tags(texts, rows)[1] for rows in (predicted, [e.entities for e in examples])]
         outputs = ["; ".join(f"{span.label}: {span.text}" for span in spans) for spans in predicted]
-        return Scored(scores=tag_scores(*tags), outputs=outputs)
+        return Scored(
+            scores=tag_scores(*tags), outputs=outputs, expected=tags[1], total=self.count(test), metrics=("f1",),
+            classes=tag_table(*tags),
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        known, examples = (
+            self.words_with_tags([e.text for e in part], [e.entities for e in part])
+            for part in (self.known(test)[: TEXTS // 4], self.held_out(test))
+        )
+        return {"most frequent tag of each word": tag_scores(tags_by_word(*known, examples[0]), scored.expected)}
+
+    def words_with_tags(
+        self, texts: Sequence[str], spans: Sequence[Sequence[Any]]
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """The words of each text as the tokenizer separates them, and the tag of each by labelled spans."""
+        words, tags = list[list[str]](), list[list[str]]()
+        for text, framed, row in zip(texts, self.tokenizer.frame(texts), spans, strict=True):
+            groups = first_tokens(framed).values()
+            ends = [(framed.offsets[tokens[0]], framed.offsets[tokens[-1]]) for tokens in groups]
+            words.append([text[first[0] : last[1]] for first, last in ends])  # type: ignore[index]
+            tags.append([tag_of(first, row) for first, _ in ends])
+        return words, tags
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         texts = [example.text for example in self.held_out(test)[:3]]
@@ -316,11 +355,20 @@ class QuestionAnswerer(TextEncoder):
         results = self.answer([example.question for example in examples], [example.passage for example in examples])
         texts, expected = [result.text or "" for result in results], [example.answer or "" for example in examples]
         unanswerable = [i for i, answer in enumerate(expected) if not answer]
-        scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2)}
+        scores: dict[str, Any] = answer_scores(texts, expected)
         if unanswerable:
             share = sum(not texts[i] for i in unanswerable) / len(unanswerable)
             scores["unanswerable_found"] = round(100 * share, 2)
-        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+        scores["examples"] = len(examples)
+        return Scored(scores=scores, outputs=texts, expected=expected, total=self.count(test))
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        """The first name or number of the passage, and the most frequent answer: often "not answerable"."""
+        names = [first_name(example.question, example.passage) for example in self.held_out(test)]
+        usual = most_frequent(scored.expected)
+        constant = "always " + (quoted(usual) if usual else "not answerable")
+        answers = {"first name or number": names, constant: [usual] * len(names)}
+        return {name: answer_scores(texts, scored.expected) for name, texts in answers.items()}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         examples = self.held_out(test)[:3]

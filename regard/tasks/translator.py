@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -19,6 +19,7 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
 from regard.hub.checkpoint import load_generation
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.baselines import best_constant, most_frequent
 from regard.tasks.engine_task import (
     BEAM_OPTIONS,
     GENERATE,
@@ -234,7 +235,8 @@ class Translator(EngineTask, TextTask):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         if isinstance(test.data, TasksConfig) and test.data.embedded:
             return self.evaluate_tasks(test.limit)
-        return self.evaluate_pairs(self.test_pairs(test), **options)
+        pairs = self.test_pairs(replace(test, limit=None))
+        return replace(self.evaluate_pairs(pairs[: test.limit], **options), total=len(pairs), unit="sentences")
 
     def is_scored(self, test: EvalSet) -> bool:
         return not isinstance(test.data, SpansConfig)
@@ -242,7 +244,8 @@ class Translator(EngineTask, TextTask):
     def evaluate_after_training(self, test: EvalSet) -> Scored:
         if isinstance(test.data, TasksConfig):
             return self.evaluate(test)
-        return self.evaluate_pairs(self.usable(test))
+        total = len(self.test_pairs(replace(test, limit=None)))
+        return replace(self.evaluate_pairs(self.usable(test)), total=total, unit="sentences")
 
     def evaluate_pairs(
         self, pairs: Pairs, *, beams: int | None = None, length_penalty: float | None = None, lowercase: bool = False
@@ -250,30 +253,52 @@ class Translator(EngineTask, TextTask):
         """BLEU, chrF and exact match of the translations of pairs."""
         results = self.translate([source for source, _ in pairs], beams=beams, length_penalty=length_penalty)
         texts = [best[0].text for best in results]
-        scores = translation_scores(texts, [target for _, target in pairs], lowercase=lowercase)
+        scores: dict[str, Any] = translation_scores(texts, [target for _, target in pairs], lowercase=lowercase)
         summary = (
             f"exact match {scores['exact_match']:.1f} %   BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}"
             f"   ({scores['sentences']:,} sentences)\n{scores['bleu_signature']}"
         )
-        return Scored(scores=scores, outputs=texts, summary=summary)
+        expected = [target for _, target in pairs]
+        copied = translation_scores([source for source, _ in pairs], expected, lowercase=lowercase)
+        rows = {"the source itself": copied}
+        if expected and best_constant(expected) > copied["exact_match"]:
+            usual = [most_frequent(expected)] * len(expected)
+            rows["most frequent target"] = translation_scores(usual, expected, lowercase=lowercase)
+        kept = ("bleu", "chrf", "exact_match")
+        return Scored(
+            scores=scores, outputs=texts, summary=summary, expected=expected, metrics=("bleu",),
+            baselines={name: {metric: row[metric] for metric in kept if metric in row} for name, row in rows.items()},
+        )  # fmt: skip
 
     def evaluate_tasks(self, limit: int | None) -> Scored:
-        """Each embedded task by itself: exact match, and ROUGE-L for summaries next to the text's first sentence."""
+        """Each embedded task by itself: exact match, and ROUGE-L for summaries; the baselines are the source without
+        its prefix, the first sentence of a text, and the most frequent answer."""
         examples = tasks("test", limit or 2 * TEST_EXAMPLES)
         texts = [best[0].text for best in self.translate([example.source for example in examples], beams=1)]
         groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
         for example, text in zip(examples, texts, strict=True):
             groups[example.name].append((example.source.removeprefix(PREFIXES[example.name]), text, example.target))
         scores: dict[str, Any] = {}
+        copied: dict[str, float] = {}
+        usual: dict[str, float] = {}
         for name, rows in groups.items():
             bodies, outputs, expected = (list(column) for column in zip(*rows, strict=True))
             if name == "summarize":
                 lead = [body.partition(". ")[0] + "." for body in bodies]
                 scores["summarize_rouge_l"] = summary_scores(outputs, expected)
                 scores["lead_sentence_rouge_l"] = summary_scores(lead, expected)
+                copied["summarize_rouge_l"] = summary_scores(bodies, expected)
             else:
-                scores[f"{name}_exact_match"] = round(exact_match(outputs, expected), 2)
-        return Scored(scores=scores | {"examples": len(examples)}, outputs=texts)
+                metric = f"{name}_exact_match"
+                scores[metric] = round(exact_match(outputs, expected), 2)
+                copied[metric], usual[metric] = round(exact_match(bodies, expected), 2), best_constant(expected)
+        lead_score = {"summarize_rouge_l": scores["lead_sentence_rouge_l"]} if "summarize" in groups else {}
+        return Scored(
+            scores=scores | {"examples": len(examples)}, outputs=texts, metrics=tuple(copied),
+            total=2 * TEST_EXAMPLES, baselines={
+                "the text itself": copied, "its first sentence": lead_score, "most frequent answer": usual,
+            },
+        )  # fmt: skip
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         if isinstance(test.data, SpansConfig):

@@ -61,8 +61,8 @@ def test_commands_and_options_are_frozen():
         inner = command.commands if isinstance(command, click.Group) else {"": command}
         found |= {f"{name} {sub}".strip(): options(leaf) for sub, leaf in inner.items()}
     assert found == {
-        "train": ["--config", "--help", "--json", "--out", "--probe", "--quiet", "--resume"],
-        "finetune": ["--json", "--out", "--quiet", "--resume", "--task", "--tune"],
+        "train": ["--config", "--help", "--json", "--no-score", "--out", "--probe", "--quiet", "--resume"],
+        "finetune": ["--json", "--no-score", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "sample": ["--count", "--json", "--out"],
         "translate": [
@@ -79,8 +79,8 @@ def test_commands_and_options_are_frozen():
         "answer": ["--in", "--json", "--passage", "--quantize"],
         "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
         "eval": [
-            "--beam", "--few-shot", "--json", "--labels", "--length-penalty", "--limit", "--lowercase", "--out",
-            "--probe", "--quantize",
+            "--beam", "--confusion", "--few-shot", "--json", "--labels", "--length-penalty", "--limit", "--lowercase",
+            "--out", "--probe", "--quantize",
         ],
         "compare": ["--beam", "--by", "--json", "--limit", "--out"],
         "complete": ["--count", "--out", "--quantize", "--rows", "--seed", "--temperature"],

@@ -12,7 +12,7 @@ from regard.eval.scores import evaluate
 from regard.hub import load_model
 from regard.recipes import Recipe, fit, recipe
 from regard.tasks import Detection, ObjectDetector, load
-from regard.tasks.object_detector import detection_scores
+from regard.tasks.detection_scores import detection_results
 from tests.cli.calling import call, fails, rows, said
 
 SMALL = {
@@ -86,16 +86,25 @@ def test_average_precision_is_that_of_coco():
         [Detection(NAMES[i], 0.9, tuple(map(float, box))) for i, box in zip(*row, strict=True)]
         for row in zip(labels, boxes, strict=True)
     ]
-    assert detection_scores(right, labels, boxes, NAMES) == {"ap": 100, "ap50": 100, "ap75": 100, "examples": 2}
+
+    def scores(detections, crowds=()):
+        return detection_results(detections, labels, boxes, NAMES, crowds)[0]
+
+    sizes = {"ap_small": 100, "ap_medium": None, "ap_large": None, "examples": 2}
+    assert scores(right) == {"ap": 100, "ap50": 100, "ap75": 100} | sizes
     half = [[Detection("dark", 0.9, (0.0, 0.0, 10.0, 6.0)), right[0][1]], right[1]]  # of the first, 60 percent
-    assert detection_scores(half, labels, boxes, NAMES) == {"ap": 65, "ap50": 100, "ap75": 50, "examples": 2}
-    assert detection_scores([[], []], labels, boxes, NAMES)["ap50"] == 0
+    assert scores(half) == {"ap": 65, "ap50": 100, "ap75": 50} | sizes | {"ap_small": 65}
+    table = detection_results(half, labels, boxes, NAMES)[1]
+    assert [(row["label"], row["ap"], row["ap50"], row["count"]) for row in table] == [
+        ("dark", 30, 100, 1), ("light", 100, 100, 2),
+    ]  # fmt: skip
+    assert scores([[], []])["ap50"] == 0
     wrong = [[Detection("light", 0.9, one.box) for one in right[0][:1]], []]
-    assert detection_scores(wrong, labels, boxes, NAMES)["ap50"] == 0
+    assert scores(wrong)["ap50"] == 0
     more = [[Detection("dark", 0.95, (50.0, 50.0, 60.0, 60.0)), *right[0]], right[1]]
     crowds = [(np.array([0]), np.array([[45.0, 45.0, 90.0, 90.0]])), (np.zeros(0, int), np.zeros((0, 4)))]
-    assert detection_scores(more, labels, boxes, NAMES)["ap50"] == 75  # one mistake before what is right
-    assert detection_scores(more, labels, boxes, NAMES, crowds)["ap50"] == 100  # in a crowd it is none
+    assert scores(more)["ap50"] == 75  # one mistake before what is right
+    assert scores(more, crowds)["ap50"] == 100  # in a crowd it is none
 
 
 def test_a_wrong_test_set_is_known_before_the_training(folder, tmp_path):

@@ -129,7 +129,7 @@ def test_hierarchies_are_probed_too(tmp_path):
         plan |= {"model.heads": "1,2", "model.window": 2} if family == "swin" else {"model.heads": 1}
         fit(recipe("simclr", plan | {"train.steps": 2, "train.batch_tokens": 64}), tmp_path / family, quiet=True)
         layers = [row["width"] for row in probe(tmp_path / family, {}, labels=60, limit=50)["probe"]]
-        assert layers == [64, 8, 8, 16, 16]
+        assert layers == [64, 16 * 8, 16 * 8, 4 * 16, 16], "all positions of a layer side by side"
 
 
 def test_the_tower_of_a_larger_model_is_probed():
@@ -139,7 +139,7 @@ def test_the_tower_of_a_larger_model_is_probed():
     )
     found = features(ImageEncoder(build("clip", config), Preprocessing(channels=1)), digits("test").pixels[:3])
     assert {name: rows.shape[1] for name, rows in found.items()} == {
-        "patches": 12, "block 1": 12, "block 2": 12, "vector": 5
+        "patches": 4 * 12, "block 1": 5 * 12, "block 2": 5 * 12, "vector": 5
     }  # fmt: skip
 
 

@@ -25,6 +25,11 @@ def questions(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[
     return _stream(_question, "questions", split, count, start, seed)
 
 
+def summaries(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[tuple[str, str]]:
+    """(a passage of two to four sentences, the only one of them that states a fact, in the event's first wording)."""
+    return _stream(_summary, "summaries", split, count, start, seed)
+
+
 def paraphrases(split: str, count: int, start: int = 0, *, seed: int = 0) -> list[Similar]:
     """Pairs of sentences with their similarity.
 
@@ -129,6 +134,13 @@ def _tagged(story: _Story) -> Tagged:
         if fact and fact.values[slot].kind in LABEL_OF
     ]
     return Tagged(text, tuple(sorted(entities, key=lambda entity: entity.start)))
+
+
+def _summary(story: _Story) -> tuple[str, str]:
+    fact = story.fact(story.rng.of(EVENTS))
+    shuffled: list[_Fact | None] = [fact, *[None] * (1 + story.rng.below(3))]
+    passage, _ = story.passage(sorted(shuffled, key=lambda _: story.rng.below(1 << 16)))
+    return passage, _fill(fact.event.wordings[0], fact.values)[0]
 
 
 def _question(story: _Story) -> Question:

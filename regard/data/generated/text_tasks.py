@@ -1,7 +1,7 @@
 """Text-to-text tasks that a prefix distinguishes, and span corruption for pre-training (Raffel et al., 2020).
 
 Item i depends only on (split, seed, i) and the shares. Every task is held out as its source is: see phrases,
-languages and docs; a date belongs to the split that it has among the phrases.
+languages and facts; a date belongs to the split that it has among the phrases.
 """
 
 import random
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from regard.config import nearest
-from regard.data.generated.docs import summaries
+from regard.data.generated.facts import summaries
 from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.generated.phrases import Sampler, check_stream, phrases, split_of
 from regard.data.generated.values import DAY_STYLES, write_day
@@ -23,7 +23,6 @@ PREFIXES = {
 }
 # How many of each there are in a round.
 SHARES = {"translate": 4, "language": 2, "date": 2, "summarize": 1}
-_LONGEST_BODY = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class Task:
 def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapping[str, int] = SHARES) -> list[Task]:
     """Items start … start + count of an endless stream that mixes the tasks by their shares.
 
-    Translations and dates are always new. Languages and summaries are finite: each comes once in a pass, and the
-    next pass has another order (and other names together).
+    Translations, dates and summaries are always new. Languages are finite: each name comes once in a pass, and the
+    next pass has another order, and other names together.
     """
     check_stream(split, count, start)
     for name, share in shares.items():
@@ -86,17 +85,7 @@ def _date(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
-    epoch, position = divmod(index, len(summaries(split)))
-    body, first = _shuffled_summaries(split, seed, epoch)[position]
-    if len(body) > _LONGEST_BODY:
-        body = body[:_LONGEST_BODY].rpartition(" ")[0] + " …"
-    return body, first
-
-
-@lru_cache(maxsize=4)
-def _shuffled_summaries(split: str, seed: int, epoch: int) -> list[tuple[str, str]]:
-    rng = Sampler(f"summaries {split} {seed} {epoch}")
-    return sorted(summaries(split), key=lambda _: rng.below(1 << 32))
+    return summaries(split, 1, seed=seed, start=index)[0]
 
 
 _MAKERS: dict[str, Callable[[str, int, int], tuple[str, str]]] = {

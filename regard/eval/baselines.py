@@ -1,0 +1,32 @@
+"""Scores beside the simplest predictors of their task, kept in the run with a picture of the confusions."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regard.doctor.findings import Finding
+from regard.doctor.outcome import judge
+from regard.files import write_text
+from regard.tasks import EvalSet, Scored
+
+SCORES, CONFUSION = "scores.json", "confusion.png"
+
+
+def with_baselines(task: Any, test: EvalSet, scored: Scored) -> Scored:
+    """Return a task's scores with those of its baselines, as far as the training data are still there to make them."""
+    try:
+        return replace(scored, baselines=scored.baselines | task.baselines(test, scored))
+    except (ValueError, OSError, ImportError):  # files that were moved, an extra that is missing: scores stand alone
+        return scored
+
+
+def keep(scored: Scored, out: Path) -> Finding | None:
+    """Write scores.json and confusion.png into a run; return the doctor's finding if a baseline is as good."""
+    record = scored.as_json() | {"metrics": scored.judged, "lower": scored.lower}
+    write_text(out / SCORES, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    if scored.confusion is not None:
+        from regard.inside.draw.confusion import draw_confusion
+
+        draw_confusion(scored.confusion.labels, scored.confusion.counts, out / CONFUSION)
+    return judge(out)

@@ -1,0 +1,134 @@
+"""Scores on held-out examples: the metrics, the same metrics of the simplest predictors, and a table of classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_ROWS = 30
+"""Classes up to which the whole table is printed; of more, those with the lowest figures."""
+FEWER_ROWS = 10
+"""Rows that are printed of a longer table, and confusions that are named."""
+MOST_CLASSES = 50
+"""Classes up to which a confusion matrix is part of the JSON."""
+NOT_SHARES = ("rouge", "bits_per", "bleu", "chrf")
+"""Beginnings or parts of the names of metrics that are no percentages."""
+UNJUDGED = ("examples", "shots")
+"""Entries of scores that are no metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """How often examples of each label (rows) were given each label (columns)."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    def largest(self, count: int = FEWER_ROWS) -> list[dict[str, Any]]:
+        """The most frequent confusions: the label, the one predicted instead, how often, and of how many examples."""
+        cells: list[dict[str, Any]] = [
+            {"label": name, "predicted": self.labels[j], "count": value, "of": sum(row)}
+            for i, (name, row) in enumerate(zip(self.labels, self.counts, strict=True))
+            for j, value in enumerate(row)
+            if i != j and value
+        ]
+        return sorted(cells, key=lambda cell: -cell["count"])[:count]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """Metrics by name, and the model's output for each example."""
+
+    scores: dict[str, Any]
+    outputs: list[str]
+    expected: Sequence[Any] = ()
+    """The right output for each example in the task's own form, from which baselines are computed."""
+    details: Any = None
+    """Further results for each example, which metrics of attention weights need."""
+    summary: str = ""
+    """The scores in a line for a terminal, where they are not all shares of examples."""
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The same metrics of the simplest predictors, by name: {"most frequent label": {"accuracy": 20.0}}."""
+    metrics: tuple[str, ...] = ()
+    """The metrics that a model must be better in than a baseline (none: the first one)."""
+    lower: bool = False
+    """Whether lower values of these metrics are better."""
+    classes: list[dict[str, Any]] = field(default_factory=list)
+    """A row of figures for each class: its label, the metrics, and the number of its examples."""
+    confusion: Confusion | None = None
+    """Which labels were taken for which."""
+    total: int | None = None
+    """The number of held-out examples, of which `limit` may have left some out."""
+    unit: str = "examples"
+    """What `total` counts."""
+    limit: int | None = None
+    """The most examples that were scored, where there was a limit."""
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The metrics that a model must be better in than a baseline."""
+        return self.metrics or next(((name,) for name in self.scores if name not in UNJUDGED), ())
+
+    def as_json(self) -> dict[str, Any]:
+        """The scores with all that stands beside them, for JSON."""
+        more: dict[str, Any] = {"baselines": self.baselines} if self.baselines else {}
+        if self.classes:
+            more["classes"] = self.classes
+        if self.confusion is not None:
+            more["confusions"] = self.confusion.largest()
+            if len(self.confusion.labels) <= MOST_CLASSES:
+                more["confusion"] = {"labels": self.confusion.labels, "counts": self.confusion.counts}
+        return self.scores | more
+
+    def render(self) -> str:
+        """Return the scores as percentages (or their `summary`), the baselines, and the table of classes."""
+        return "\n".join(filter(None, [self.line(), self.baseline_line(), *self.table(), self.confusion_line()]))
+
+    def line(self) -> str:
+        """Return the scores in one line, as percentages unless there is a `summary`."""
+        if self.summary:
+            return self.summary
+        values = {name: value for name, value in self.scores.items() if name not in UNJUDGED and value is not None}
+        numbers = "   ".join(f"{in_words(name)} {number(name, value)}" for name, value in values.items())
+        return f"{numbers}   ({self.scores['examples']:,} examples)"
+
+    def baseline_line(self) -> str:
+        """Return the baselines in one line, without those that the summary names."""
+        own = {name: row for name, row in self.baselines.items() if name not in self.summary}
+        rows = []
+        for name, row in own.items():
+            values = [(metric, row[metric]) for metric in self.judged if metric in row]
+            rows.append(f"{name} " + ", ".join(f"{in_words(metric)} {number(metric, x)}" for metric, x in values))
+        return "for comparison: " + "; ".join(rows) if rows else ""
+
+    def table(self) -> list[str]:
+        """Return the figures of each class as lines; of very many classes, those with the lowest figures."""
+        if not self.classes:
+            return []
+        names = [name for name in self.classes[0] if name not in ("label", "count")]
+        rows, more = self.classes, ""
+        if len(rows) > MOST_ROWS:
+            rows = sorted(rows, key=lambda row: (row[names[-1]] is None, row[names[-1]] or 0))[:FEWER_ROWS]
+            more = f"… the lowest {FEWER_ROWS} of {len(self.classes):,} classes; all of them with --json"
+        width = max(len("label"), *(len(str(row["label"])[:40]) for row in rows)) + 2
+        lines = [f"{'label':{width}}" + "".join(f"{in_words(name):>11}" for name in names) + f"{'count':>9}"]
+        for row in rows:
+            values = "".join(f"{'–' if row[name] is None else format(row[name], '.1f'):>11}" for name in names)
+            lines.append(f"{str(row['label'])[:40]:{width}}{values}{row['count']:>9,}")
+        return [*lines, *([more] if more else [])]
+
+    def confusion_line(self) -> str:
+        """Return the largest confusions in one line."""
+        cells = self.confusion.largest(3) if self.confusion is not None and len(self.confusion.labels) > 2 else []
+        parts = [f"{cell['label']} as {cell['predicted']} ({cell['count']:,} of {cell['of']:,})" for cell in cells]
+        return "most often confused: " + ", ".join(parts) if parts else ""
+
+
+def in_words(metric: str) -> str:
+    """The name of a metric for a terminal: "macro F1"."""
+    words = metric.replace("_", " ").replace("rouge l", "ROUGE-L").replace("bleu", "BLEU").replace("chrf", "chrF")
+    return words.replace("macro f1", "macro F1").replace("ap ", "AP ")
+
+
+def number(metric: str, value: float) -> str:
+    """A metric's value for a terminal, in percent where it is a share."""
+    return f"{value:.1f}" if any(part in metric for part in NOT_SHARES) else f"{value:.1f} %"
