@@ -151,10 +151,11 @@ def finetune(
         task, place = "vit", "pictures"
     elif task is None:
         raise ValueError("give --task classify, tag, answer, embed or instruct, or images: --data.images FOLDER")
-    elif "data.train" not in changes and not resume:
-        raise ValueError(f"nothing to fine-tune on; give examples for {task}: --data.train FILE")
     else:
         place = task
+        check_fields(task, changes, any_family=resume)  # a misspelt --data.train first
+        if "data.train" not in changes and not resume:
+            raise ValueError(f"nothing to fine-tune on; give examples for {task}: --data.train FILE")
     run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json, score=not no_score)
 
 
