@@ -13,6 +13,7 @@ from regard.eval.scores import eval_set
 from regard.inside import draw_view
 from regard.tasks import EvalSet, Samples, Scored, Task, load
 from regard.tasks.base import shortened
+from regard.tasks.page_examples import save_examples
 from regard.train.loop import Fitted
 
 LEAST_SECONDS, MOST_SECONDS, SHARE = 10.0, 120.0, 0.25
@@ -65,6 +66,7 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
         test, scored = score_within(task, test, budget)
         scored = with_baselines(task, test, with_attention(task, test, scored))
     samples = task.samples(eval_set(task, out, {}), out)
+    save_examples(task, samples, out)
     draw(task, samples, out)
     return scored, samples
 

@@ -41,6 +41,14 @@ class Modality:
     """What the page's control for files offers, where that is not the suffixes: "image/*"."""
     describe: Callable[[Any], str] = lambda reader: ""
     """Function that describes a reader in a few words, printed before training."""
+    send: Callable[[Any], Any] = lambda item: item.tolist() if hasattr(item, "tolist") else item
+    """Function from an item to the JSON value in a request; `receive` reads it back."""
+    examples: Callable[[Path, Any], Sequence[tuple[str, Any]]] = lambda path, config: ()
+    """Function from a model's path and its config to items that the page offers to try, each with a few words about
+    it."""
+    canvas: Callable[[Path, Any], tuple[int, int, int] | None] = lambda path, config: None
+    """Function from a model's path and its config to the rows, columns and channels of a canvas on which an item can be
+    drawn by hand; None: there is none."""
 
     def recognises(self, item: Any) -> bool:
         """Whether an item is of this modality: by its class, or a name by its suffix."""

@@ -21,10 +21,15 @@ def read(item: Any) -> str:
     return item
 
 
+EXAMPLES = ("The cat sat on the mat.", "The bank raised its rates.", "They walked along the bank of the river.")
+"""Texts for models that have no examples of their own."""
+
+
 TEXT = register_modality("text")(
     Modality(
         name="text", suffixes=(".txt", ".csv", ".tsv", ".jsonl"), file="tokenizer.json", load=load,
         save=lambda tokenizer, path: tokenizer.save(path / "tokenizer.json"), read=read, unit="tokens",
         field="text", widget="text", describe=lambda tokenizer: f"vocabulary {len(tokenizer):,}",
+        examples=lambda path, config: [("", text) for text in EXAMPLES],
     )
 )  # fmt: skip

@@ -3,6 +3,7 @@
 These routes are the page's own; the API's description leaves them out.
 """
 
+import asyncio
 import secrets
 import threading
 from collections import OrderedDict
@@ -75,6 +76,16 @@ async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
 
     page, described = await run_in_worker(request, work)
     return described | {"look": state.looks.add(page)}
+
+
+@router.get("/examples")
+async def examples(model: str, request: Request) -> dict[str, Any]:
+    """Return inputs to try with a model, and the canvas to draw one on."""
+    served = state_of(request).store.find(model)
+    try:
+        return await asyncio.to_thread(lambda: served.examples)
+    except (ValueError, ImportError, OSError) as error:
+        raise Refused(400, f"there are no examples: {error}", param="model") from None
 
 
 def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from regard.registry import modalities
 from regard.serve.errors import Refused, closing, full
 from regard.serve.settings import Settings
 from regard.tasks.loading import load, task_of
+from regard.tasks.page_examples import examples_of
 
 Result = TypeVar("Result")
 log = logging.getLogger("regard.serve")
@@ -33,6 +34,7 @@ class ServedModel:
         self.name, self.path, self.settings, self.loaded = name, find(where), settings, loaded
         model = peek_model(self.path)
         kind = task_of(self.path, model)
+        self.kind, self.config = kind, model.config
         self.inputs, self.verbs = kind.inputs, {verb.name: verb for verb in kind.verbs}
         self.does = [*kind.abilities(self.path, model), "look"]
         self.context: int | None = getattr(model.config, "max_len", None) if self.can("tokenize") else None
@@ -54,6 +56,12 @@ class ServedModel:
     def modality(self) -> Modality:
         """The modality of what it reads first."""
         return modalities[self.inputs[0]]
+
+    @cached_property
+    def examples(self) -> dict[str, Any]:
+        """Inputs to try, and the size of the canvas to draw one on; its weights are not needed."""
+        canvas = self.modality.canvas(self.path, self.config)
+        return {"data": examples_of(self.kind, self.path, self.config), "canvas": canvas}
 
     @property
     def state(self) -> str:

@@ -92,6 +92,16 @@ class EvalSet:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """An input that the page offers to try."""
+
+    inputs: tuple[Any, ...]
+    """What the task reads: a text, a pair of texts, an image, or an image and texts to compare it with."""
+    label: str = ""
+    """A few words about it, such as its true label; none: the text itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Samples:
     """Outputs that are shown after training, and commands to try next."""
 
@@ -103,11 +113,13 @@ class Samples:
     """Figures to draw in the run: file name → the name of a view and its input."""
     images: dict[str, Any] = field(default_factory=dict)
     """Images to save in the run: file name → a Pillow image."""
+    examples: list[Example] = field(default_factory=list)
+    """Inputs that the page offers to try; none: the inputs of `rows`, if the task reads texts."""
 
 
-def shortened(text: str) -> str:
-    """A text on one line, cut to 200 characters."""
-    return textwrap.shorten(text, 200, placeholder=" …")
+def shortened(text: str, most: int = 200) -> str:
+    """A text on one line, cut to `most` characters."""
+    return textwrap.shorten(text, most, placeholder=" …")
 
 
 def quoted(text: str) -> str:
@@ -217,6 +229,12 @@ class Task:
     def verb(cls, name: str) -> Verb | None:
         """The declaration of a verb, or None where this task does not have it."""
         return next((verb for verb in cls.verbs if verb.name == name), None)
+
+    @classmethod
+    def default_examples(cls, path: Path, config: Any) -> list[Example]:
+        """Inputs that the page offers for a model without examples of its own, such as one from elsewhere."""
+        items = modalities[cls.inputs[0]].examples(path, config)
+        return [Example(inputs=(item,), label=label) for label, item in items]
 
     def limit_engine(self, **limits: Any) -> None:
         """Set the limits of the engine, the arguments of `regard.decode.Engine`, if the task generates with one."""

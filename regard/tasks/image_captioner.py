@@ -17,7 +17,7 @@ from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of
 from regard.hub.checkpoint import load_generation
 from regard.hub.preprocessor import load_preprocessing
-from regard.tasks.base import EvalSet, Samples, Scored, Verb, register_task
+from regard.tasks.base import EvalSet, Example, Samples, Scored, Verb, register_task
 from regard.tasks.baselines import constant_caption
 from regard.tasks.engine_task import BEAM_OPTIONS, VALIDATED, EngineTask, count_or, render_texts, texts_as_json
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, at_most
@@ -154,4 +154,5 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         ]
         rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
         first = Image.fromarray(images.pixels[0].squeeze())
-        return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)})
+        examples = [Example(inputs=(array,), label=row[0]) for array, row in zip(images.pixels, rows, strict=True)]
+        return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)}, examples=examples)

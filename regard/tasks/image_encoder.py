@@ -24,7 +24,7 @@ from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.modalities.image import IMAGE
 from regard.nn.patches import sides
-from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, register_task
+from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, register_task
 from regard.tasks.baselines import IMAGES, labels_by_pixels, most_frequent
 from regard.tasks.metrics import accuracy, label_scores, label_table
 from regard.tasks.prepared_image import read_images
@@ -165,7 +165,11 @@ class ImageEncoder(Task):
     def samples(self, test: EvalSet, run: Path) -> Samples:
         folder = getattr(test.data, "images", None) or "FOLDER"
         commands = [f"regard eval {run} --probe", f"regard finetune {run} --data.images {folder}"]
-        return Samples(commands=[*commands, f"regard embed {run} image.png --out vectors.npy"])
+        images = self.test_images(replace(test, limit=5))
+        return Samples(
+            commands=[*commands, f"regard embed {run} image.png --out vectors.npy"],
+            examples=[Example(inputs=(array,)) for array in images.pixels],
+        )
 
     def export(self, out: Path) -> None:
         export_model(self.model, out)
@@ -229,7 +233,11 @@ class ImageClassifier(ImageEncoder):
         inputs = [f"an image of {images.names[i]}" for i in images.labels]
         best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
         commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
-        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+        examples = [
+            Example(inputs=(array,), label=images.names[label])
+            for array, label in zip(images.pixels, images.labels, strict=True)
+        ]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands, examples=examples)
 
 
 def chunks(arrays: Pixels) -> Iterator[np.ndarray]:

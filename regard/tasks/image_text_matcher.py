@@ -19,8 +19,9 @@ from regard.data.sets.image_text_pairs import PairedConfig
 from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.modalities import modality_of
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.baselines import best_constant
+from regard.tasks.default_texts import PHRASES
 from regard.tasks.image_encoder import EMBED_IMAGES, ImageEncoder, ImageInput, at_most
 from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
@@ -133,7 +134,15 @@ class ImageTextMatcher(ImageEncoder):
             f"regard classify {run} image.png --zero-shot {' '.join(quoted(label) for label in labels[:2])}",
             f"regard embed {run} --search {quoted(labels[0])} --in FOLDER",
         ]
-        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands)
+        examples = [
+            Example(inputs=(image, *dict.fromkeys([texts[0], *labels[:4]])), label=texts[0])
+            for image, texts in zip(images.images(), images.captions, strict=True)
+        ]
+        return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands, examples=examples)
+
+    @classmethod
+    def default_examples(cls, path: Path, config: Any) -> list[Example]:
+        return [replace(one, inputs=(*one.inputs, *PHRASES)) for one in super().default_examples(path, config)]
 
     def export(self, out: Path) -> None:
         special = {name: getattr(self.tokenizer, name) for name in ("bos", "eos", "pad")}

@@ -18,7 +18,8 @@ from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.default_texts import DOCUMENTATION, PROMPTS
 from regard.tasks.engine_task import GENERATE, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
@@ -49,6 +50,7 @@ class LanguageModel(EngineTask, TextTask):
     verbs: ClassVar[tuple[Verb, ...]] = (replace(GENERATE, options=(*GENERATE.options, DRAFT)),)
     data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
     frame_of_export = "none"
+    default_texts = PROMPTS
     streams = True
     trial = 8192
 
@@ -320,10 +322,18 @@ class LanguageModel(EngineTask, TextTask):
             f'regard look {run} "{begin}list of" --out heads.png',
             f"regard train {test.recipe} --model lstm --out runs/lstm",
         ]
-        return Samples(rows=[("", begin + text)], commands=commands)
+        begins = [begin, *(DOCUMENTATION if test.data.embedded else beginnings(test.data.held_out()))]
+        examples = [Example(inputs=(prompt,)) for prompt in begins]
+        return Samples(rows=[("", begin + text)], commands=commands, examples=examples)
 
     def generation_to_export(self) -> dict[str, Any]:
         return {name: self.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}
+
+
+def beginnings(text: str, count: int = 3, words: int = 5) -> list[str]:
+    """The first words of a few long lines of a text, each followed by a space."""
+    lines = [line.split() for line in text[:100_000].splitlines()]
+    return [" ".join(line[:words]) + " " for line in lines if len(line) > 2 * words][:count]
 
 
 def front_of(tokenizer: Tokenizer) -> list[int]:

@@ -13,7 +13,7 @@ from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.boxed_images import BoxesConfig
 from regard.objectives.matching import best_objects, corners
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, register_task
 from regard.tasks.baselines import mean_boxes
 from regard.tasks.detection_scores import Detection, detection_results
 from regard.tasks.image_encoder import ImageEncoder, ImageInput, at_most, opened
@@ -124,4 +124,8 @@ class ObjectDetector(ImageEncoder):
                 f"regard eval {run} --data.coco annotations.json",
             ],
             views={"boxes.png": ("boxes", Image.fromarray(images[0].pixels.squeeze()))},
+            examples=[
+                Example(inputs=(image.pixels,), label=text.removeprefix("an image of "))
+                for image, text in zip(images, inputs, strict=True)
+            ],
         )

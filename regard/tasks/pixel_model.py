@@ -12,7 +12,7 @@ from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.unlabelled_images import PixelsConfig
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling, SamplingOptions, sampling_of
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, at_most, images_of, opened
 from regard.tasks.metrics import pixel_scores
@@ -131,7 +131,8 @@ class PixelModel(EngineTask):
             f"regard complete {run} image.png --count 4 --out done.png",
             f"regard train {test.recipe} --model lstm --out runs/pixel-lstm",
         ]
-        return Samples(commands=commands, images={"done.png": sheet(rows)})
+        examples = [Example(inputs=(array,)) for array in arrays]
+        return Samples(commands=commands, images={"done.png": sheet(rows)}, examples=examples)
 
     def export(self, out: Path) -> None:
         raise ValueError("a model of pixels has no layout that other projects read; use it here")

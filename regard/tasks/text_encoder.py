@@ -14,8 +14,9 @@ from torch import Tensor
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
-from regard.tasks.base import EvalSet, Samples, Scored, Task, Verb, check_list, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.baselines import overlap
+from regard.tasks.default_texts import SENTENCES
 from regard.tasks.metrics import similarity_scores
 from regard.tasks.prepared_text import read_encoder
 from regard.tasks.single import one_or_many
@@ -45,12 +46,18 @@ class TextTask(Task):
     tokenizer: Tokenizer
     examples: ClassVar[Any] = ""
     """The kind of labelled examples that it is scored on: a value of `ExamplesConfig.task`."""
+    default_texts: ClassVar[Sequence[str | tuple[str, str]]] = SENTENCES
+    """Texts, or pairs of them, that the page offers for a model without examples of its own."""
     frame_of_export: ClassVar[Frame] = "both"
     """The special tokens around a text in an exported tokenizer."""
 
     @classmethod
     def default_data(cls) -> Any:
         return ExamplesConfig(task=cls.examples) if cls.examples else super().default_data()
+
+    @classmethod
+    def default_examples(cls, path: Path, config: Any) -> list[Example]:
+        return [Example(inputs=(text,) if isinstance(text, str) else text) for text in cls.default_texts]
 
     def held_out(self, test: EvalSet) -> list[Any]:
         """The labelled examples of a test set; an error if they are for another task."""
@@ -163,7 +170,11 @@ class TextEncoder(TextTask):
         corpus = [example.b for example in examples]
         best = [self.search(example.a, corpus, count=1)[0] for example in examples]
         rows = [(example.a, f"{match.score:.2f}  {match.text}") for example, match in zip(examples, best, strict=True)]
-        return Samples(rows=rows, commands=[f"regard embed {run} --search {quoted(examples[0].a)} --in corpus.txt"])
+        texts = [text for example in examples for text in (example.a, example.b)]
+        return Samples(
+            rows=rows, commands=[f"regard embed {run} --search {quoted(examples[0].a)} --in corpus.txt"],
+            examples=[Example(inputs=(text,)) for text in texts],
+        )  # fmt: skip
 
 
 def text_inputs(framed: Sequence[Framed], tokenizer: Tokenizer, config: Any) -> dict[str, Tensor]:

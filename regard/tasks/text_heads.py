@@ -15,12 +15,13 @@ from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.labelled_texts import sides_of, tag_of
 from regard.data.sets.masked_text import MaskedConfig
 from regard.objectives.labels import hide_padding
-from regard.tasks.base import EvalSet, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.baselines import TEXTS, best_constant, first_name, labels_by_words, most_frequent, tags_by_word
+from regard.tasks.default_texts import HIDDEN_WORDS, NAMES, QUESTIONS, REVIEWS
 from regard.tasks.metrics import accuracy, answer_scores, label_scores, label_table, tag_scores, tag_table
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import EMBED, TextEncoder
-from regard.tokens import Framed
+from regard.tokens import Framed, Tokenizer
 from regard.tokens.encoding import cut_text, mask_texts
 
 LONGEST_ANSWER = 30
@@ -152,6 +153,12 @@ class MaskFiller(TextEncoder):
         commands = [f'regard fill {run} "{texts[0]}"', f"regard finetune {run} --task classify --data.train train.tsv"]
         return Samples(rows=list(zip(texts, rows, strict=True)), commands=commands)
 
+    @classmethod
+    def default_examples(cls, path: Path, config: Any) -> list[Example]:
+        tokenizer = Tokenizer.load(path)
+        mask = "[MASK]" if tokenizer.mask is None else tokenizer.pieces([tokenizer.mask])[0]
+        return [Example(inputs=(text.replace("[MASK]", mask),)) for text in HIDDEN_WORDS]
+
 
 @register_task("classify")
 class TextClassifier(TextEncoder):
@@ -165,6 +172,7 @@ class TextClassifier(TextEncoder):
         EMBED,
     )  # fmt: skip
     examples = "classify"
+    default_texts = REVIEWS
 
     output = "labels"
 
@@ -199,7 +207,9 @@ class TextClassifier(TextEncoder):
         labels = [f"{best[0].label}  {best[0].probability:.0%}" for best in self.classify(texts, seconds)]
         more = f" --second {quoted(seconds[0])}" if seconds else ""
         commands = [f"regard classify {run} {quoted(texts[0])}{more}"]
-        return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands)
+        pairs = zip(texts, seconds, strict=True) if seconds else zip(texts, strict=True)
+        examples = [Example(inputs=pair) for pair in pairs]
+        return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands, examples=examples)
 
 
 def render_entities(answer: dict[str, Any]) -> str:
@@ -221,6 +231,7 @@ class EntityTagger(TextEncoder):
         EMBED,
     )  # fmt: skip
     examples = "tag"
+    default_texts = NAMES
 
     output = "tags"
 
@@ -332,6 +343,7 @@ class QuestionAnswerer(TextEncoder):
         EMBED,
     )  # fmt: skip
     examples = "answer"
+    default_texts = QUESTIONS
 
     output = "span"
 
@@ -379,7 +391,9 @@ class QuestionAnswerer(TextEncoder):
         ]
         first = examples[0]
         return Samples(
-            rows=rows, commands=[f"regard answer {run} {quoted(first.question)} --passage {shlex.quote(first.passage)}"]
+            rows=rows,
+            commands=[f"regard answer {run} {quoted(first.question)} --passage {shlex.quote(first.passage)}"],
+            examples=[Example(inputs=(example.question, example.passage)) for example in examples],
         )
 
     def answer_one(self, question: str, passage: str) -> Answer:

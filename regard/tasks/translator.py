@@ -20,6 +20,7 @@ from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of
 from regard.hub.checkpoint import load_generation
 from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.baselines import best_constant, most_frequent
+from regard.tasks.default_texts import GREETINGS, PREFIXED
 from regard.tasks.engine_task import (
     BEAM_OPTIONS,
     GENERATE,
@@ -65,6 +66,7 @@ class Translator(EngineTask, TextTask):
     )  # fmt: skip
     data: ClassVar[tuple[type, ...]] = (PairsConfig, SpansConfig)
     frame_of_export = "end"
+    default_texts = GREETINGS
     streams = True
 
     def __init__(self, model: Any, tokenizer: Tokenizer, generation: dict[str, Any]) -> None:
@@ -342,6 +344,8 @@ class Translator(EngineTask, TextTask):
 @register_task("text-to-text")
 class TextToText(Translator):
     """Several tasks in one encoder–decoder, chosen by the text's prefix."""
+
+    default_texts = PREFIXED
 
     @classmethod
     def abilities(cls, path: Path, model: Any) -> list[str]:

@@ -30,6 +30,8 @@ PATIENCE = 20_000
 SEEDED = """localStorage.getItem("regard.settings.chat")
     ?? localStorage.setItem("regard.settings.chat", JSON.stringify({ seed: "1" }))"""
 """An untrained model's first token may be its last: with a seed it always is, or never."""
+UNASKED = """; localStorage.setItem("regard.examples", "false")"""
+"""Nothing runs by itself: a test asks for what it looks at."""
 
 
 def pytest_collection_modifyitems(items):
@@ -144,9 +146,9 @@ def visit(browser, server):
     """Opens the page for a visitor with clean storage; at the end nothing may have failed, or left the origin."""
     contexts, watched = [], []
 
-    def visit(hash="", *, address=server.address, **how):
+    def visit(hash="", *, address=server.address, examples=False, **how):
         contexts.append(browser.new_context(**({"viewport": {"width": 1100, "height": 800}} | how)))
-        contexts[-1].add_init_script(SEEDED)
+        contexts[-1].add_init_script(SEEDED if examples else SEEDED + UNASKED)
         watched.append(Watched(contexts[-1], address))
         return watched[-1].open(hash)
 

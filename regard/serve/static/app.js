@@ -89,6 +89,7 @@ function route() {
 
 function leave() {
   shown?.mounted.stop();
+  shown?.mounted.end?.();
   shown = null;
   host.replaceChildren();
 }
@@ -154,6 +155,8 @@ at("key").value = apiKey();
 at("key-button").addEventListener("click", () => showKeyForm(at("key-form").hidden));
 at("key-form").addEventListener("submit", useKey);
 at("help-button").addEventListener("click", () => at("help").showModal());
+at("run-examples").checked = recall("examples", true);
+at("run-examples").addEventListener("change", (event) => remember("examples", event.target.checked));
 at("help-close").addEventListener("click", () => at("help").close());
 at("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the hash is the address of the view

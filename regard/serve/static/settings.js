@@ -42,7 +42,13 @@ export function createSettings(view, settings, title = "Settings") {
     return Object.fromEntries(filled.map(([{ name, kind }, input]) => [name, READ[kind](input.value)]));
   }
 
-  return { element, values };
+  /** @param {Record<string, any>} next  values by name; empty ones are left to the server */
+  function set(next) {
+    for (const [{ name }, input] of inputs) if (name in next) input.value = String(next[name] ?? "");
+    keep();
+  }
+
+  return { element, values, set };
 }
 
 function inputFor({ kind, min, max, step }, value) {

@@ -1,9 +1,12 @@
 /** The image, lit where it is attended to; cells can be pointed at, and walked through with the arrow keys. */
 
 import { make, percent } from "../make.js";
+import { recall, remember } from "../memory.js";
 import { nameOf } from "./sequences.js";
 
 const WIDTH = 384;
+const LIGHT = 0.72; // how strong the light is over what is attended to most, until somebody moves the slider
+const DIM = 0.4 / LIGHT; // how much the image is darkened, for each part of light
 const BOX = ["#ffffff", "#4cc9f0", "#7ae582", "#f28cc8", "#ffe066", "#c8a2ff"]; // on a darkened image in both themes
 
 /** Whether a layer looks from what the answer is about: a query, or a pixel behind which the next is painted. */
@@ -40,11 +43,21 @@ export function createImage(look) {
   const canvas = make("canvas", { class: "image", tabIndex: 0, "data-key": "image", role: "img",
     onpointermove: point, onpointerleave: state.leave, onclick: pick, onkeydown: walk, onblur: state.leave });
   const said = make("p", { class: "note", "data-said": "image" });
-  const element = make("div", { class: "image-box" }, canvas, said);
+  const slider = make("input", { type: "range", min: 0, max: 100, step: 1, value: String(Math.round(100 * recall("overlay", LIGHT))),
+    "data-key": "overlay", "aria-label": "Overlay of attention over the image", oninput: cover });
+  const degree = make("span", { class: "degree" }, `${slider.value} %`);
+  const overlay = make("label", { class: "slider" }, make("span", { "aria-hidden": "true" }, "Overlay"), slider, degree);
+  const element = make("div", { class: "image-box" }, canvas, overlay, said);
   let shown = null; // the layer, its weights and head
 
   image.addEventListener("load", () => draw());
   image.src = described.input.image;
+
+  function cover() {
+    degree.textContent = `${slider.value} %`;
+    remember("overlay", Number(slider.value) / 100);
+    draw();
+  }
 
   const sequence = () => described.sequences[shown.layer.keys];
 
@@ -87,7 +100,7 @@ export function createImage(look) {
     if (!shown || !image.complete || !image.naturalWidth) return;
     const { layer, weights, head } = shown;
     const map = mapOf(look, layer, weights, head);
-    drawLit(canvas, image, described.sequences[layer.keys], map, WIDTH);
+    drawLit(canvas, image, described.sequences[layer.keys], map, WIDTH, Number(slider.value) / 100);
     if (layer.windows) drawWindows(canvas, layer, described.sequences[layer.keys], weights);
     drawMarks(canvas, layer);
     tell(layer, map);
@@ -157,21 +170,21 @@ export function createImage(look) {
   };
 }
 
-/** An image, dimmed, with light of its own where it is attended to: dark cells can be attended to, too. */
-export function drawLit(canvas, image, { grid, cell, size, front }, map, width) {
+/** An image, dimmed by `light`, with light of its own where it is attended to: dark cells can be attended to, too. */
+export function drawLit(canvas, image, { grid, cell, size, front }, map, width, light = LIGHT) {
   const scale = width / size[1];
   [canvas.width, canvas.height] = [width, Math.round(size[0] * scale)];
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = image.naturalWidth > width;
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
-  pen.fillStyle = "rgb(12 14 24 / 0.4)";
+  pen.fillStyle = `rgb(12 14 24 / ${DIM * light})`;
   pen.fillRect(0, 0, canvas.width, canvas.height);
   let top = 1e-9;
   for (let key = front.length; key < map.length; key += 1) top = Math.max(top, map[key]);
   for (let place = 0; place < grid[0] * grid[1]; place += 1) {
     const share = map[front.length + place] / top;
     const [x, y] = [(place % grid[1]) * cell * scale, Math.floor(place / grid[1]) * cell * scale];
-    pen.fillStyle = `rgb(255 ${Math.round(120 + 90 * share)} 0 / ${0.72 * Math.sqrt(share)})`;
+    pen.fillStyle = `rgb(255 ${Math.round(120 + 90 * share)} 0 / ${light * Math.sqrt(share)})`;
     const [left, up] = [Math.round(x), Math.round(y)];
     pen.fillRect(left, up, Math.round(x + cell * scale) - left, Math.round(y + cell * scale) - up);
   }

@@ -111,7 +111,7 @@ export const panel = {
     function tellAhead() {
       const words = (some) => some.map(({ token }) => token).join("").replaceAll("·", " ") || "nothing more";
       if (!described.ahead || sequence.grid) return;
-      ahead.replaceChildren(make("strong", {}, whole() ? "It would write: " : "It would go on: "), words(described.ahead));
+      ahead.replaceChildren(make("strong", {}, whole() ? "Greedy, it would write: " : "It would go on: "), words(described.ahead));
       if (described.before) ahead.append(make("br"), make("span", { class: "note" }, `With all heads on: ${words(described.before)}`));
     }
 

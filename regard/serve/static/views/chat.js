@@ -3,6 +3,7 @@
 import { stream } from "../api.js";
 import { chatPiece, createMeter } from "../chunks.js";
 import { createCopyPanel } from "../copy.js";
+import { createExamples } from "../examples.js";
 import { make } from "../make.js";
 import { recall, remember } from "../memory.js";
 import { createSettings, createTextBox, SAMPLING } from "../settings.js";
@@ -32,9 +33,29 @@ export const view = {
     const after = make("div", { class: "stack" }, make("div", { class: "row" }, over, shade), copy.element);
     /** @type {{role: "user" | "assistant", content: string}[]} */
     let messages = recall("messages", [], "sessionStorage");
+    const examples = createExamples(context, { name: "chat", current: () => (messages.length ? null : text.area.value), use });
     let meter = null;
+    let offered = recall("messages.offered", false, "sessionStorage"); // the conversation is an example, which the first own message ends
+    let offering = false;
 
-    const keep = () => remember("messages", messages, "sessionStorage");
+    function keep() {
+      remember("messages", messages, "sessionStorage");
+      remember("messages.offered", offered, "sessionStorage");
+    }
+
+    function use({ input }) {
+      text.set(input);
+      offering = true;
+      if (messages.length) forget();
+      task.go();
+    }
+
+    function forget() {
+      task.stop();
+      messages = [];
+      log.replaceChildren();
+      copy.show(null);
+    }
 
     function turn(role, body) {
       after.hidden = false;
@@ -48,6 +69,11 @@ export const view = {
       meter = null;
       const question = { role: "user", content: text.area.value };
       if (question.content.trim() === "") throw new Error("The message is empty: write one first.");
+      if (offered && messages.length) {
+        messages = [];
+        log.replaceChildren();
+      }
+      [offered, offering] = [offering, false];
       const asked = turn("user", make("p", {}, question.content));
       messages.push(question);
       text.set("");
@@ -86,18 +112,16 @@ export const view = {
     }
 
     function startOver() {
-      task.stop();
-      messages = [];
+      forget();
       keep();
-      log.replaceChildren();
-      copy.show(null);
       after.hidden = true;
       text.area.focus();
     }
 
     after.hidden = true;
     for (const { role, content } of messages) turn(role, make("p", {}, content));
-    host.append(make("div", { class: "stack" }, log, text.element, settings.element, task.element, after));
-    return task;
+    host.append(make("div", { class: "stack" }, log, text.element, examples.element, settings.element, task.element, after));
+    examples.show();
+    return { ...task, modelChanged: examples.show };
   },
 };

@@ -3,6 +3,7 @@
 import { post } from "../api.js";
 import { createBars } from "../bars.js";
 import { createCopyPanel } from "../copy.js";
+import { createExamples } from "../examples.js";
 import { make } from "../make.js";
 import { createSettings, createTextBox } from "../settings.js";
 import { createTask } from "../task.js";
@@ -25,6 +26,14 @@ export const view = {
     const copy = createCopyPanel();
     const task = createTask({ label: "Classify", context, work });
 
+    const examples = createExamples(context, { name: "classify", current: () => text.area.value, use });
+
+    function use({ input, second = "" }) {
+      text.set(input);
+      settings.set({ second });
+      task.go();
+    }
+
     async function work(signal) {
       const body = { model: context.model.id, input: text.area.value, ...settings.values() };
       const [found] = (await post("/v1/classifications", body, signal)).data;
@@ -34,7 +43,9 @@ export const view = {
       copy.show({ kind: "classify", path: "/v1/classifications", body });
     }
 
-    host.append(make("div", { class: "stack" }, text.element, settings.element, task.element, result, copy.element));
-    return task;
+    host.append(make("div", { class: "stack" }, text.element, examples.element, settings.element, task.element, result, copy.element));
+    text.area.addEventListener("input", examples.mark);
+    examples.show();
+    return { ...task, modelChanged: examples.show };
   },
 };

@@ -2,6 +2,7 @@
 
 import { post } from "../api.js";
 import { createCopyPanel } from "../copy.js";
+import { createExamples } from "../examples.js";
 import { make } from "../make.js";
 import { createTextBox } from "../settings.js";
 import { createTask } from "../task.js";
@@ -19,6 +20,19 @@ export const view = {
     const result = make("section", { class: "result scroll", hidden: true, tabIndex: 0, "aria-label": name }, table);
     const copy = createCopyPanel();
     const task = createTask({ label: "Compare", context, work });
+
+    const examples = createExamples(context, { name: "compare", current: () => text.area.value, use, choose });
+
+    /** One example: all sentences at once. */
+    function choose(data) {
+      const sentences = data.flatMap(({ input, second }) => [input, second]).filter((one) => one && !one.includes("\n"));
+      return sentences.length < 2 ? [] : [{ label: `${sentences.length} sentences`, input: sentences.join("\n") }];
+    }
+
+    function use({ input }) {
+      text.set(input);
+      task.go();
+    }
 
     async function work(signal) {
       const input = text.area.value.split("\n").filter((line) => line.trim() !== "");
@@ -46,8 +60,10 @@ export const view = {
       return element;
     }
 
-    host.append(make("div", { class: "stack" }, text.element, task.element, result, copy.element));
-    return task;
+    host.append(make("div", { class: "stack" }, text.element, examples.element, task.element, result, copy.element));
+    text.area.addEventListener("input", examples.mark);
+    examples.show();
+    return { ...task, modelChanged: examples.show };
   },
 };
 

@@ -4,7 +4,8 @@
  * @typedef {{id: string, does: string[], loaded: boolean, context: number | null, error: string | null}} Model
  * @typedef {{readonly model: Model, refresh: () => void, announce: (text: string) => void}} Context
  *   `model` is always the one that is picked now
- * @typedef {{go: () => void, stop: () => void, modelChanged?: () => void}} Mounted
+ * @typedef {{go: () => void, stop: () => void, modelChanged?: () => void, end?: () => void}} Mounted
+ *   `end` is called when another view takes its place
  * @typedef {{name: string, title: string, needs: string, mount: (host: HTMLElement, context: Context) => Mounted}} View
  *   `needs` is what a model must do for the view to be offered
  */

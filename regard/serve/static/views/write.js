@@ -3,6 +3,7 @@
 import { stream } from "../api.js";
 import { completionPiece, createMeter } from "../chunks.js";
 import { createCopyPanel } from "../copy.js";
+import { createExamples } from "../examples.js";
 import { make } from "../make.js";
 import { createNextTokens } from "../next.js";
 import { createSettings, createTextBox, SAMPLING } from "../settings.js";
@@ -26,7 +27,13 @@ export const view = {
     const result = make("section", { class: "result", hidden: true, "aria-label": "Result" }, written.element,
       make("p", { class: "note" }, "Point at a token, or walk with ← →, to see what else was probable."),
       make("div", { class: "row" }, keep, createShadeBox(written.shade)), copy.element);
+    const examples = createExamples(context, { name: "write", current: () => text.area.value, use });
     let meter = null;
+
+    function use({ input }) {
+      text.set(input);
+      task.go();
+    }
 
     async function work(signal) {
       const told = { logprobs: 5, truncate: true, stream: true };
@@ -55,14 +62,19 @@ export const view = {
     }
 
     host.append(make("div", { class: "columns" },
-      make("div", { class: "stack" }, text.element, settings.element, task.element, result), next.element));
+      make("div", { class: "stack" }, text.element, examples.element, settings.element, task.element, result), next.element));
+    text.area.addEventListener("input", examples.mark);
+    examples.show();
     return {
       go: task.go,
       stop() {
         task.stop();
         next.stop();
       },
-      modelChanged: next.ask,
+      modelChanged() {
+        next.ask();
+        examples.show();
+      },
     };
   },
 };
