@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from regard.inside.draw.document import style_of
 from regard.inside.page.health import MOST, Axes, page
 from tests.doctor.test_history import FINDING, WATCH, run_of
 
@@ -19,7 +20,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append((tag, dict(attributes)))
-        if tag not in ("meta", "br", "line"):
+        if tag not in ("meta", "br", "line", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
@@ -47,7 +48,9 @@ def test_all_figures_are_there_and_nothing_is_fetched(tmp_path):
     tags = read(text)
     pictures = [attributes for tag, attributes in tags if tag == "svg"]
     assert len(pictures) == 3 and all(one["role"] == "img" and len(one["aria-label"]) > 20 for one in pictures)
-    assert "prefers-color-scheme: dark" in text
+    assert (
+        "color-scheme: light dark" in text and style_of("style.css") in text
+    )  # fonts and colours of the server's page
     assert "a frozen layer" in text and "&lt;b&gt; stood still" in text and "<b>" not in text
     assert sum(attributes.get("class") == "spike" for _, attributes in tags) == 1 and "batch 3 of epoch 0" in text
     assert not re.search(r"(src|href|url\(|@import)", text), "nothing is fetched"

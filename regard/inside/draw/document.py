@@ -45,11 +45,15 @@ def whole_page(data: dict[str, Any]) -> str:
         f"regard/{path}": "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
         for path, text in modules().items()
     }
-    style = "\n".join(STATIC.joinpath(name).read_text(encoding="utf-8") for name in STYLES)
-    parts = {"POLICY": POLICY, "STYLE": style, "IMPORTS": as_json({"imports": addresses}), "KEPT": as_json(data),
-             "ENTRY": f"regard/{ENTRY}"}  # fmt: skip
+    parts = {"POLICY": POLICY, "STYLE": style_of(*STYLES), "IMPORTS": as_json({"imports": addresses}),
+             "KEPT": as_json(data), "ENTRY": f"regard/{ENTRY}"}  # fmt: skip
     shell = STATIC.joinpath("offline.html").read_text(encoding="utf-8")
     return re.sub("{{([A-Z]+)}}", lambda match: parts[match[1]], shell)
+
+
+def style_of(*names: str) -> str:
+    """The text of the server's style sheets of these names."""
+    return "\n".join(STATIC.joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
 def as_json(value: Any) -> str:

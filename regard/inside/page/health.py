@@ -7,34 +7,45 @@ from statistics import median
 
 from regard.doctor.history import History, Number, Points, render
 from regard.doctor.vitals import layer_of
+from regard.inside.draw.document import style_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 12, 10, 30
 MOST = 600
 """The most points of a curve; of more, medians of neighbours are drawn."""
 COLUMNS = 48
 """Number of columns in the figure of heads."""
+SHARED = ("style.css", "look.css")
+"""Styles of the server's page that this one is drawn with."""
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d5dbe3; --sheet: #ffffff; --back: #f4f6f9;
-  --warn: #b3261e; --one: #1f6feb; --two: #c2410c; --deep: #14365f; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --soft: #9aa5b4; --line: #323b48; --sheet: #171c24;
-  --back: #0f1319; --warn: #ff8a80; --one: #6cb0ff; --two: #ffa566; --deep: #9ccaff; } }
-body { margin: 0; padding: 2rem clamp(1rem, 4vw, 3rem); background: var(--back); color: var(--ink);
-  font: 1rem/1.5 system-ui, sans-serif; }
-main { max-width: 88rem; margin: auto; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.05rem; margin: 0 0 .5rem; }
-p { margin: 0 0 .5rem; } .soft { color: var(--soft); }
-section { background: var(--sheet); border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; min-width: 0; }
+:root { --one: var(--accent); --two: var(--warm); --warn: var(--bad);
+  --deep: color-mix(in oklab, var(--accent), var(--ink) 45%); }
+header { padding-bottom: 1rem; }
+main { display: grid; gap: 1rem; grid-template-columns: minmax(0, 1fr); align-content: start; }
+.about h2 { font-size: 1.25rem; }
 .grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
-.findings { margin: 1rem 0; } .findings.some { border-left: .3rem solid var(--warn); }
-ol { margin: 0; padding-left: 1.5rem; } li + li { margin-top: .75rem; } li strong { color: var(--warn); }
-svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 12px; }
+.panel { display: grid; gap: .5rem; align-content: start; grid-template-columns: minmax(0, 1fr); }
+.findings.some { border-left: .3rem solid var(--warn); }
+.findings ol { list-style: decimal; padding-left: 1.5rem; } .findings li + li { margin-top: .75rem; }
+.findings strong { color: var(--warn); }
+.panel svg { width: 100%; height: auto; display: block; } .panel svg text { fill: var(--soft); font-size: 12px; }
 .axis { stroke: var(--line); stroke-width: 1; } .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .faint { opacity: .35; stroke-width: 1; } .spike { fill: none; stroke: var(--warn); stroke-width: 2; }
-.legend { display: flex; flex-wrap: wrap; gap: .1rem .9rem; margin: .5rem 0 0; padding: 0; list-style: none;
-  font-size: .8125rem; color: var(--soft); }
-.legend li { margin: 0; } .legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem;
-  margin-right: .35rem; vertical-align: -.1rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem .9rem; font-size: .8125rem; color: var(--soft); }
+.legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: .15rem; margin-right: .35rem;
+  vertical-align: -.1rem; }
+@media (max-width: 40rem) { .panel svg { overflow: visible; } .panel svg text { font-size: 20px; } }
 """
+"""What only this page has; fonts, colours and panels are those of the server's page."""
+HEADER = """<header><div class="brand"><h1>Regard</h1></div><div class="tools">
+<fieldset class="theme" id="theme"><legend class="unseen">Theme</legend>
+<label title="Light"><input type="radio" name="theme" value="light" aria-label="Light">☀</label>
+<label title="As the system"><input type="radio" name="theme" value="light dark" aria-label="As the system" checked="">
+◐</label>
+<label title="Dark"><input type="radio" name="theme" value="dark" aria-label="Dark">☾</label></fieldset></div>
+</header>"""
+SCRIPT = """document.getElementById("theme").addEventListener("change", (event) => {
+  document.documentElement.style.colorScheme = event.target.value;
+});"""
 
 
 def page(history: History) -> str:
@@ -57,32 +68,37 @@ def page(history: History) -> str:
     if heads := history.figures("entropy"):
         panels.append(heads_panel(heads))
     if not history.sampled:
-        panels.append("<section><p>The doctor did not look at this run: an old one, or --train.watch 0.</p></section>")
+        words = "The doctor did not look at this run: an old one, or --train.watch 0."
+        panels.append(f'<section class="panel"><p>{words}</p></section>')
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
-        f"<body><main><h1>{escape(title)}</h1><p class=soft>{escape(heading)}</p>{findings(history)}"
-        f"<div class=grid>{''.join(panels)}</div></main></body></html>"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{style_of(*SHARED)}{STYLE}</style></head>"
+        f'<body class="looking">{HEADER}<main>'
+        f'<div class="about"><h2>{escape(title)}</h2><p class="note">{escape(heading)}</p></div>{findings(history)}'
+        f'<div class="grid">{"".join(panels)}</div></main><script>{SCRIPT}</script></body></html>'
     )
 
 
 def findings(history: History) -> str:
     """The findings, the most probable cause first."""
     if not history.findings:
-        return "<section class=findings><h2>Nothing wrong seen</h2></section>"
+        return '<section class="panel findings"><h2>Nothing wrong seen</h2></section>'
     items = [
         f"<li><strong>{escape(one.cause)}</strong>{'' if one.step is None else f' at step {one.step:,}'}: "
         f"{escape(one.sentence)}.<br>Cure: {escape(one.cure)}.</li>"
         for one in history.findings
     ]
-    return f'<section class="findings some"><h2>Causes, most probable first</h2><ol>{"".join(items)}</ol></section>'
+    return (
+        f'<section class="panel findings some"><h2>Causes, most probable first</h2><ol>{"".join(items)}</ol></section>'
+    )
 
 
 def loss_panel(history: History) -> str:
     """Loss of training and validation, spikes marked."""
     train, valid = history.points("loss"), history.points("valid_loss")
     if not train:
-        return "<section><h2>Loss</h2><p>No step was finished.</p></section>"
+        return '<section class="panel"><h2>Loss</h2><p>No step was finished.</p></section>'
     smooth = [(step, median([y for _, y in train[max(0, i - 12) : i + 13]])) for i, (step, _) in enumerate(train)]
     axes = Axes([*train, *valid], logarithmic=False)
     marks = [
@@ -213,9 +229,10 @@ def svg(height: Number, summary: str, parts: Sequence[str]) -> str:
 
 
 def section(title: str, summary: str, drawing: str, names: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{drawing}{names}<p class=soft>{escape(summary)}</p></section>"
+    about = f'<p class="note">{escape(summary)}</p>'
+    return f'<section class="panel"><h2>{escape(title)}</h2>{drawing}{names}{about}</section>'
 
 
 def legend(colors: dict[str, str]) -> str:
     items = [f'<li><i style="background:{color}"></i>{escape(name)}</li>' for name, color in colors.items()]
-    return f"<ul class=legend>{''.join(items)}</ul>"
+    return f'<ul class="legend">{"".join(items)}</ul>'

@@ -30,8 +30,9 @@ export const view = {
     const shown = make("div");
     const task = createTask({ label: "Look", context, work, summary: () => "" });
     let opening = location.search === "?look"; // the server was started with something to look at
-    const examples = createExamples(context, { name: "look", current: () => (opening ? null : readsFiles() ? item ?? "" : text.area.value), use });
+    const examples = createExamples(context, { name: "look", current: () => (given ? null : readsFiles() ? item ?? "" : text.area.value), use });
     let item = null; // what is looked at, if it is no text: a file as a data: URI
+    let given = opening; // no example takes the place of what the server was started with
     let inside = null;
     let described = null;
     let offered = []; // texts that an example compares its image with
@@ -62,6 +63,7 @@ export const view = {
     }
 
     function take(uri) {
+      given = false;
       item = uri;
       examples.mark();
       task.go();
@@ -98,6 +100,7 @@ export const view = {
     }
 
     function use({ label, input: words, second: other = "", texts: lines = [], ...files }) {
+      given = false;
       if (readsFiles()) {
         if (lines.length) texts.set(lines.join("\n"));
         offered = lines;
@@ -113,10 +116,10 @@ export const view = {
     async function work(signal) {
       const first = opening && !item && !text.area.value;
       opening = false;
-      await show({ model: context.model.id, ...(first ? {} : await given()) }, signal, null);
+      await show({ model: context.model.id, ...(first ? {} : await written()) }, signal, null);
     }
 
-    async function given() {
+    async function written() {
       if (!readsFiles()) return { input: text.area.value, ...(second.element.hidden || !second.area.value ? {} : { second: second.area.value }) };
       const lines = texts.area.value.split("\n").filter((line) => line.trim() !== "");
       const compared = lines.length && (described?.input.texts || offered.length) ? { texts: lines } : {};
@@ -207,6 +210,7 @@ export const view = {
         turn += 1;
         inside?.end();
         [inside, described, input, item, offered] = [null, null, {}, null, []];
+        given = false;
         file.value = "";
         shown.replaceChildren();
         arrange();
