@@ -58,7 +58,9 @@ def examples_for(preprocessing: Preprocessing) -> Sequence[tuple[str, np.ndarray
     if canvas is not None and canvas[-1] == 1:
         try:
             images = digits("test").take(np.arange(5))
-            return [(images.names[label], pixels) for label, pixels in zip(images.labels, images.pixels, strict=True)]
+            return [
+                (images.names[label], pixels) for label, pixels in zip(images.labels, images.pixels[:], strict=True)
+            ]
         except ImportError:  # without scikit-learn, scenes in grey
             pass
     return [(scene.caption, scene.pixels) for scene in scenes("test", 4, size=min(SCENE, max(canvas or (SCENE,))))]

@@ -154,5 +154,5 @@ class ImageCaptioner(ImageEncoder, EngineTask):
         ]
         rows = [(captions[0], text) for captions, text in zip(images.captions, texts, strict=True)]
         first = Image.fromarray(images.pixels[0].squeeze())
-        examples = [Example(inputs=(array,), label=row[0]) for array, row in zip(images.pixels, rows, strict=True)]
+        examples = [Example(inputs=(array,), label=row[0]) for array, row in zip(images.pixels[:], rows, strict=True)]
         return Samples(rows=rows, commands=commands, views={"words.png": ("words", first)}, examples=examples)

@@ -168,7 +168,7 @@ class ImageEncoder(Task):
         images = self.test_images(replace(test, limit=5))
         return Samples(
             commands=[*commands, f"regard embed {run} image.png --out vectors.npy"],
-            examples=[Example(inputs=(array,)) for array in images.pixels],
+            examples=[Example(inputs=(array,)) for array in images.pixels[:]],
         )
 
     def export(self, out: Path) -> None:
@@ -235,7 +235,7 @@ class ImageClassifier(ImageEncoder):
         commands = [f"regard classify {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
         examples = [
             Example(inputs=(array,), label=images.names[label])
-            for array, label in zip(images.pixels, images.labels, strict=True)
+            for array, label in zip(images.pixels[:], images.labels, strict=True)
         ]
         return Samples(rows=list(zip(inputs, best, strict=True)), commands=commands, examples=examples)
 
