@@ -18,10 +18,11 @@ from regard.objectives.labels import hide_padding
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, quoted, register_task
 from regard.tasks.baselines import TEXTS, best_constant, first_name, labels_by_words, most_frequent, tags_by_word
 from regard.tasks.default_texts import HIDDEN_WORDS, NAMES, QUESTIONS, REVIEWS
+from regard.tasks.entities import Entity, entities, first_tokens
 from regard.tasks.metrics import accuracy, answer_scores, label_scores, label_table, tag_scores, tag_table
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import EMBED, TextEncoder
-from regard.tokens import Framed, Tokenizer
+from regard.tokens import Tokenizer
 from regard.tokens.encoding import cut_text, mask_texts
 
 LONGEST_ANSWER = 30
@@ -46,17 +47,6 @@ class Label:
 
     label: str
     probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """A labelled span of a text, by character offsets."""
-
-    start: int
-    end: int
-    label: str
-    text: str
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,38 +281,6 @@ class EntityTagger(TextEncoder):
         texts = [example.text for example in self.held_out(test)[:3]]
         rows = [", ".join(f"{span.text} ({span.label})" for span in spans) for spans in self.tag(texts)]
         return Samples(rows=list(zip(texts, rows, strict=True)), commands=[f"regard tag {run} {quoted(texts[0])}"])
-
-
-def first_tokens(framed: Framed) -> dict[int, list[int]]:
-    """Return the indices of the tokens of each word of a text; a word is labelled by its first token."""
-    words: dict[int, list[int]] = {}
-    for token, word in enumerate(framed.words):
-        if word is not None:
-            words.setdefault(word, []).append(token)
-    return words
-
-
-def entities(text: str, framed: Framed, names: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """Words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) joined to spans; O is outside of any."""
-    spans: list[Entity] = []
-    open_label = ""  # the label that the next word may go on with
-    for tokens in first_tokens(framed).values():
-        name, score = names[tokens[0]], scores[tokens[0]]
-        prefix, label = split_tag(name)
-        start, end = framed.offsets[tokens[0]][0], framed.offsets[tokens[-1]][1]  # type: ignore[index]
-        if name != "O" and label == open_label and prefix in ("I", "E", "L", ""):
-            last = spans[-1]
-            spans[-1] = Entity(last.start, end, label, text[last.start : end], min(last.score, score))
-        elif name != "O":
-            spans.append(Entity(start, end, label, text[start:end], score))
-        open_label = label if name != "O" and prefix in ("B", "I", "") else ""
-    return spans
-
-
-def split_tag(name: str) -> tuple[str, str]:
-    """Split B-X into B and X; a plain X, as some models have it, has no prefix."""
-    prefix, dash, label = name.partition("-")
-    return (prefix, label) if dash and prefix in tuple("BIESLU") else ("", name)
 
 
 def render_answer(answer: dict[str, Any]) -> str:
