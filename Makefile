@@ -26,7 +26,7 @@ bench: .venv/installed-tests
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 	$(PIP) install torch==2.13.0
-	$(PIP) install --constraint constraints.txt --editable '.[text,vision,serve]'
+	$(PIP) install --constraint constraints.txt --editable '.[demo,text,vision,serve]'
 	touch $@
 
 .venv/installed-tests: .venv/installed

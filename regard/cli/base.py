@@ -19,6 +19,10 @@ from click.core import ParameterSource, augment_usage_errors
 from regard.cli.sections import EXAMPLES, Sections
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
+EXTRAS = {
+    "matplotlib": "regard[draw]", "babel": "regard[demo]", "num2words": "regard[demo]", "sacrebleu": "regard[text]",
+}  # fmt: skip
+"""Packages that only some commands need, and the extra that installs each."""
 PATH = click.Path(path_type=Path)
 
 
@@ -103,6 +107,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except (ValueError, OSError, ImportError) as error:
+        package = str(getattr(error, "name", "")).partition(".")[0]
+        if package in EXTRAS:
+            sys.exit(fail(f"error: this needs {package}, which is not installed: pip install {EXTRAS[package]!r}", 2))
         sys.exit(fail(f"error: {error}", 2))
 
 

@@ -90,7 +90,8 @@ def write_captions(out: Path, part: str, count: int) -> int:
 def write_boxes(out: Path, part: str, count: int) -> int:
     from regard.data.generated.scenes import SHAPES, stream_scenes
 
-    images, annotations = [], []
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for number, scene in enumerate(islice(stream_scenes(part), count), 1):
         name = f"{number:04d}.png"
         write_image(out / part / name, scene.pixels)

@@ -8,6 +8,7 @@ import torch
 from regard.native import compiled
 
 EXTRAS = {
+    "draw": ("matplotlib",), "demo": ("babel", "num2words", "sacrebleu"),
     "text": ("emoji", "seqeval", "sklearn", "rouge_score"), "vision": ("PIL", "scipy", "sklearn"),
     "hub": ("huggingface_hub",),
 }  # fmt: skip

@@ -100,7 +100,7 @@ def draw(task: Task, samples: Samples, out: Path) -> None:
         try:
             draw_view(task, view, item, out / name)
             print(f"{view}: {out / name}", file=sys.stderr)
-        except ValueError as error:  # such as a model without attention, which has no alignment
+        except (ValueError, ImportError) as error:  # such as a model without attention; or no matplotlib
             print(error, file=sys.stderr)
     for name, image in samples.images.items():
         image.save(out / name)

@@ -26,11 +26,19 @@ from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.loop import evaluate
 
 
+def sacrebleu_metrics() -> tuple[Any, Any]:
+    """The classes of BLEU and chrF."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        raise ImportError("BLEU needs sacrebleu: pip install 'regard[text]'") from None
+    return BLEU, CHRF
+
+
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> dict:
     """sacreBLEU and chrF with their signatures, and the share of exact matches."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-
+    BLEU, CHRF = sacrebleu_metrics()  # noqa: N806
     bleu, chrf = BLEU(lowercase=lowercase), CHRF()
     return {
         "bleu": round(bleu.corpus_score(list(hypotheses), [list(references)]).score, 2),
@@ -44,9 +52,7 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str], *, 
 
 def caption_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False) -> dict:
     """sacreBLEU of up to four words against all captions of each image, and the share that equals one of them."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    bleu = BLEU(lowercase=lowercase)
+    bleu = sacrebleu_metrics()[0](lowercase=lowercase)
     most = max(map(len, references))
     streams: list[list[Any]] = [[row[i] if i < len(row) else None for row in references] for i in range(most)]
     folded = str.lower if lowercase else str

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 import torch
 
-from regard.data.generated.phrases import SHOWCASE
+from regard.data.generated.splits import SHOWCASE
 from regard.data.generated.text_tasks import PREFIXES, tasks
 from regard.data.readers.text_files import Pairs, read_pairs
 from regard.data.sets.batches import IGNORE, Batch

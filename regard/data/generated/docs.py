@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from regard.data.generated.phrases import SPLITS, check_stream, split_by_hash
+from regard.data.generated.splits import SPLITS, check_stream, split_by_hash
 
 # Tests, demonstrations, what was installed later, and the codecs, which all say the same sentence.
 _SKIPPED = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "encodings", "__pycache__"}

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from regard.config import nearest
-from regard.data.generated.facts import summaries
-from regard.data.generated.languages import LANGUAGES, languages
-from regard.data.generated.phrases import Sampler, check_stream, phrases, split_of
-from regard.data.generated.values import DAY_STYLES, write_day
+from regard.data.generated.splits import Sampler, check_stream
 
 PREFIXES = {
     "translate": "translate English to German: ",
@@ -67,17 +64,24 @@ def _item(split: str, seed: int, index: int, order: tuple[tuple[str, int], ...])
 
 
 def _translate(split: str, seed: int, index: int) -> tuple[str, str]:
+    from regard.data.generated.phrases import phrases
+
     phrase = phrases(split, 1, seed=seed, start=index)[0]
     return phrase.source, phrase.target
 
 
 def _language(split: str, seed: int, index: int) -> tuple[str, str]:
+    from regard.data.generated.languages import LANGUAGES, languages
+
     epoch, position = divmod(index, len(languages(split)))
     text, code = languages(split, seed=seed + epoch)[position]
     return text, LANGUAGES[code]
 
 
 def _date(split: str, seed: int, index: int) -> tuple[str, str]:
+    from regard.data.generated.phrases import split_of
+    from regard.data.generated.values import DAY_STYLES, write_day
+
     rng = Sampler(f"date {split} {seed} {index}")
     while split_of("date", day := rng.day()) != split:
         pass
@@ -85,6 +89,8 @@ def _date(split: str, seed: int, index: int) -> tuple[str, str]:
 
 
 def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
+    from regard.data.generated.facts import summaries
+
     return summaries(split, 1, seed=seed, start=index)[0]
 
 

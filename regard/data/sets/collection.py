@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from regard.config import nearest
-from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.readers.arrays import read_arrays
 from regard.data.readers.examples import read_examples
 from regard.data.readers.image_files import as_images, is_image
@@ -86,6 +85,8 @@ def embedded_images() -> Examples:
 
 def embedded_texts() -> Examples:
     """The test part of the embedded names, labelled by their language."""
+    from regard.data.generated.languages import LANGUAGES, languages
+
     texts, codes = map(list, zip(*languages("test"), strict=True))
     return Examples(texts, texts, [LANGUAGES[code] for code in codes], False)
 

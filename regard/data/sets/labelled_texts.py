@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from regard.data.generated.facts import paraphrases, questions, tagged
-from regard.data.generated.languages import languages
 from regard.data.generated.text_tasks import tasks
 from regard.data.readers.examples import Instruction, Labelled, read_examples
 from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_rank, idle_with
@@ -171,8 +170,17 @@ def tag_of(offsets: tuple[int, int] | None, entities: Sequence[Any]) -> str:
     return "O"
 
 
+def _facts(kind: str, split: str, count: int, start: int) -> Examples:
+    """Generated sentences of a kind; the packages that write their values are imported only here."""
+    from regard.data.generated import facts
+
+    return getattr(facts, kind)(split, count, start=start)
+
+
 def _languages(split: str, count: int, start: int) -> Examples:
     """Names in several languages; they are finite, and each epoch joins others."""
+    from regard.data.generated.languages import languages
+
     return [Labelled(text, label) for text, label in languages(split, seed=start // max(1, count))]
 
 
@@ -182,8 +190,8 @@ def _instructions(split: str, count: int, start: int) -> Examples:
 
 EMBEDDED: dict[str, Callable[[str, int, int], Examples]] = {
     "classify": _languages,
-    "tag": lambda split, count, start: tagged(split, count, start=start),
-    "answer": lambda split, count, start: questions(split, count, start=start),
-    "embed": lambda split, count, start: paraphrases(split, count, start=start),
+    "tag": partial(_facts, "tagged"),
+    "answer": partial(_facts, "questions"),
+    "embed": partial(_facts, "paraphrases"),
     "instruct": _instructions,
 }

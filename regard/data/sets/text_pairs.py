@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regard.data.generated.phrases import phrases
 from regard.data.generated.text_tasks import tasks
 from regard.data.readers.text_files import Pairs, read_pairs
 from regard.data.sets.base import TRAINED, TextData, idle_with
@@ -71,6 +70,8 @@ class PairsConfig(TextData):
 
     def generated(self, split: str, count: int, start: int = 0) -> Pairs:
         """Embedded pairs number `start`, `start` + 1 … of a split."""
+        from regard.data.generated.phrases import phrases
+
         return [(phrase.source, phrase.target) for phrase in phrases(split, count, start=start)]
 
 

@@ -75,7 +75,10 @@ def ramp() -> Colormap:
 @cache
 def figure_class() -> "type[Figure]":
     """Matplotlib's figures, shown by notebooks without any setting."""
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib: pip install 'regard[draw]'") from None
 
     class Drawing(Figure):
         """A figure that a notebook shows."""
@@ -92,9 +95,9 @@ class Sheet:
     """An unbounded white sheet: axes stand where they are put, in inches; `save` cuts it to what was drawn."""
 
     def __init__(self) -> None:
+        self.figure = figure_class()(dpi=150, facecolor="white")
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        self.figure = figure_class()(dpi=150, facecolor="white")
         FigureCanvasAgg(self.figure)
 
     def place(
