@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
-from regard.eval.baselines import CONFUSION, keep, with_baselines
+from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
 from regard.eval.scores import eval_set
 from regard.inside import draw_view
 from regard.tasks import EvalSet, Samples, Scored, Task, load
@@ -34,6 +34,8 @@ def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard",
         except ValueError as error:  # the run is whole, whatever its held-out data are
             print(f"not scored: {error}", file=sys.stderr)
             samples = Samples(commands=[f"regard eval {out} --help"])
+    else:
+        (out / SCORES).unlink(missing_ok=True)  # those of an earlier training are not this one's
     if scored:
         finding = keep(scored, out)
         if scored.confusion:

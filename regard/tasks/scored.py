@@ -77,6 +77,8 @@ class Scored:
             more["confusions"] = self.confusion.largest()
             if len(self.confusion.labels) <= MOST_CLASSES:
                 more["confusion"] = {"labels": self.confusion.labels, "counts": self.confusion.counts}
+        if self.limit and self.total and self.limit < self.total:
+            more["held_out"] = self.total
         return self.scores | more
 
     def render(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,6 +134,7 @@ def test_scoring_after_training_is_capped(tiny, capsys, tmp_path, monkeypatch):
     test, scored = score_within(Slow(), whole, 60.0)
     assert scored.scores["examples"] == test.limit == scored.limit == 160 and clock[0] < 60 + 5
     assert score_within(Slow(), whole, 600.0)[1].scores["examples"] == 1000
+    assert replace(scored, total=1000).as_json()["held_out"] == 1000
     assert asked[:3] == [10, 40, 160] and asked[-1] is None
     monkeypatch.undo()
     words = ("train", "classify", "--train.steps", 2, "--data.train", tiny.files["classify"]["data.train"])
