@@ -12,6 +12,10 @@ MOST_CLASSES = 50
 """Classes up to which a confusion matrix is part of the JSON."""
 NOT_SHARES = ("rouge", "bits_per", "bleu", "chrf")
 """Beginnings or parts of the names of metrics that are no percentages."""
+SPELLED = {
+    "f1": "F1", "ap": "AP", "ap50": "AP50", "ap75": "AP75", "bleu": "BLEU", "chrf": "chrF", "rouge-l": "ROUGE-L",
+}  # fmt: skip
+"""Words in the names of metrics that are abbreviations."""
 UNJUDGED = ("examples", "shots")
 """Entries of scores that are no metrics."""
 
@@ -99,7 +103,7 @@ class Scored:
         rows = []
         for name, row in own.items():
             values = [(metric, row[metric]) for metric in self.judged if metric in row]
-            rows.append(f"{name} " + ", ".join(f"{in_words(metric)} {number(metric, x)}" for metric, x in values))
+            rows.append(f"{name}: " + ", ".join(f"{in_words(metric)} {number(metric, x)}" for metric, x in values))
         return "for comparison: " + "; ".join(rows) if rows else ""
 
     def table(self) -> list[str]:
@@ -127,8 +131,8 @@ class Scored:
 
 def in_words(metric: str) -> str:
     """The name of a metric for a terminal: "macro F1"."""
-    words = metric.replace("_", " ").replace("rouge l", "ROUGE-L").replace("bleu", "BLEU").replace("chrf", "chrF")
-    return words.replace("macro f1", "macro F1").replace("ap ", "AP ")
+    words = [SPELLED.get(word, word) for word in metric.replace("rouge_l", "rouge-l").split("_")]
+    return " ".join(words)
 
 
 def number(metric: str, value: float) -> str:
