@@ -108,12 +108,13 @@ def decode_files(
         notify(
             f"{source}: {needed / 2**30:.1f} GiB of decoded images lie in {path}, more than --data.memory {memory:g}"
         )
-    elif strict and len(stored := read_index(path)[0]) < len(files):
-        missing = np.setdiff1d(np.arange(len(files)), stored)
-        files[int(missing[0])].read()  # raises its error
+    else:
+        missing = np.setdiff1d(np.arange(len(files)), read_index(path)[0])
+        if strict and len(missing):
+            files[int(missing[0])].read()  # raises its error
+        skipped_notice(source, len(missing), "")
     path.touch()
     kept, ratios = read_index(path)
-    skipped_notice(source, len(files) - len(kept), "")
     return Decoded(DiskImages(ImageReader(path, size), np.arange(len(kept)), size), kept, ratios)
 
 
