@@ -8,7 +8,8 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ import click
 from click.core import ParameterSource, augment_usage_errors
 
 from regard.cli.sections import EXAMPLES, Sections
+from regard.data.notices import listening
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 EXTRAS = {
@@ -26,8 +28,33 @@ EXTRAS = {
 PATH = click.Path(path_type=Path)
 
 
+SILENT = ("serve", "look")
+"""Commands without progress: a server answers many at once."""
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show how much of long work is done in a line of stderr that is rewritten; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+
+    def show(text: str, passing: bool) -> None:
+        sys.stderr.write(f"\r\033[K{text}" + ("" if passing else "\n"))
+        sys.stderr.flush()
+
+    with listening(show):
+        yield
+
+
 class Command(click.Command):
-    """A command that all its usage errors name."""
+    """A command that all its usage errors name, and whose long work shows progress."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if self.name in SILENT:
+            return super().invoke(ctx)
+        with progress():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with augment_usage_errors(ctx):

@@ -1,7 +1,9 @@
 """What all commands of verbs share: RUN and inputs in, the answers of the task printed or written to a file."""
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +13,7 @@ import click
 
 from regard.cli.base import PATH, Command, emit, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
+from regard.data.notices import Count
 
 out_option = click.option(
     "--out",
@@ -39,6 +42,18 @@ def with_sampling(options: dict[str, Any]) -> dict[str, Any]:
         return options | {"sampling": None}
     fields["temperature"] = 1.0 if fields["temperature"] is None else fields["temperature"]
     return options | {"sampling": Sampling(**fields, seed=seed)}
+
+
+FIRST_PART, LARGEST_PART = 8, 256
+"""Texts that are answered before the first answer is printed, and most texts that are answered together."""
+
+
+def parts(number: int, *, at_once: bool) -> Iterator[slice]:
+    """Parts of a list, small ones first: answers are printed soon, and large parts are faster."""
+    start, size = 0, number if at_once else FIRST_PART
+    while start < number:
+        yield slice(start, start + size)
+        start, size = start + size, min(2 * size, LARGEST_PART)
 
 
 @dataclass(frozen=True)
@@ -80,9 +95,24 @@ class Query:
         texts = self.texts
         task = self.load(**options)
         task.check_inputs(texts)
-        for item, answer in zip(texts, task.answers(self.verb, texts, **options), strict=True):
-            self.show(task, item, answer, several=len(texts) > 1)
+        single = {option.name for option in task.verb(self.verb).options if option.each} & options.keys()
+        # In a terminal the answers themselves show how far it is.
+        with Count(f"{self.verb}:", len(texts)) if not sys.stdout.isatty() else nullcontext() as count:
+            for part in parts(len(texts), at_once=options.get("sampling") is not None):
+                own = options | {name: options[name][part] for name in single}
+                for item, answer in zip(texts[part], self.answers_to(task, texts, part, own), strict=True):
+                    self.show(task, item, answer, several=len(texts) > 1)
+                    if count is not None:
+                        count.add()
         return task
+
+    def answers_to(self, task: Any, texts: list[str], part: slice, options: dict[str, Any]) -> list[dict[str, Any]]:
+        """The answers to a part of the texts; an error names a text by its number among all."""
+        try:
+            return task.answers(self.verb, texts[part], **options)
+        except ValueError as error:
+            numbered = re.sub(r"^text (\d+)", lambda match: f"text {int(match[1]) + part.start}", str(error))
+            raise ValueError(numbered) from None
 
     def show(self, task: Any, item: Any, answer: dict[str, Any], *, several: bool) -> None:
         """Print one answer; where there are `several` files, each line names its file."""

@@ -24,7 +24,7 @@ def tokenizer_train(files: tuple[Path, ...], kind: Any, vocab_size: int, lowerca
     """Learn a vocabulary from text FILES."""
     from regard.tokens import Tokenizer
 
-    made = Tokenizer.train(files, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
+    made = Tokenizer.train(files, kind=kind, vocab_size=vocab_size, lowercase=lowercase, progress=sys.stderr.isatty())
     click.echo(f"{kind} tokenizer with {len(made):,} entries: {made.save(out)}")
 
 

@@ -20,6 +20,7 @@ from regard.cli.base import (
     regard,
 )  # fmt: skip
 from regard.cli.completion import FieldCommand, complete_recipe, complete_run
+from regard.data.notices import notify
 
 no_score_option = click.option(
     "--no-score", is_flag=True, help="Train only: no scores and no samples afterwards (regard eval makes them)."
@@ -278,5 +279,9 @@ def convert(run: str, out: Path, to: str) -> None:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another directory")
-    load(run).export(out)
+    notify(f"reading {run} …", passing=True)
+    task = load(run)
+    notify(f"writing {out} …", passing=True)
+    task.export(out)
+    notify("", passing=True)
     click.echo(f"written: {out}", err=True)

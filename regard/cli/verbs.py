@@ -80,9 +80,20 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
         return
     options |= drafting
     if query.as_json or len(query.texts) > 1:
-        for item, output in zip(query.texts, task.generate(query.texts, **options), strict=True):
-            record = {"prompt": item, "text": output}
-            click.echo(json.dumps(record, ensure_ascii=False) if query.as_json else task.shown(item) + output)
+        ready: dict[int, str] = {}
+        texts = iter(enumerate(query.texts))
+        waiting = next(texts, None)
+
+        def put(number: int, output: str) -> None:  # texts are ready in any order, and printed in theirs
+            nonlocal waiting
+            ready[number] = output
+            while waiting is not None and waiting[0] in ready:
+                item, text = waiting[1], ready.pop(waiting[0])
+                record = {"prompt": item, "text": text}
+                click.echo(json.dumps(record, ensure_ascii=False) if query.as_json else task.shown(item) + text)
+                waiting = next(texts, None)
+
+        task.generate(query.texts, each=put, **options)
         return
     for item in query.texts:
         pieces = task.stream(item, **options)

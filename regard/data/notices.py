@@ -1,9 +1,15 @@
-"""Notices from reading data, such as files that were skipped: on stderr, or to whoever listens."""
+"""Notices from long work, such as files that were skipped or how much is done: on stderr, or to whoever listens."""
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+Item = TypeVar("Item")
+PATIENCE, PAUSE = 2.0, 0.2
+"""Seconds before progress is shown, and between two lines of it."""
 
 Listener = Callable[[str, bool], None]
 """(text, passing): a passing text is progress, which the next one replaces; any other stays on the screen."""
@@ -31,3 +37,54 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+_counted: ContextVar[bool] = ContextVar("counted", default=False)
+
+
+class Count:
+    """Context manager that counts what is done of a total; after two seconds listeners hear it, with the time left.
+
+    Inside another count it is silent: the outer one knows the whole.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total, self.done = what, total, 0
+        self.begin = self.shown = time.monotonic()
+        self.silent = False
+
+    def __enter__(self) -> "Count":
+        self.silent = _counted.get()
+        _counted.set(True)
+        return self
+
+    def add(self, number: int = 1) -> None:
+        """Count so many more."""
+        self.done += number
+        now = time.monotonic()
+        if not self.silent and now - self.begin >= PATIENCE and now - self.shown >= PAUSE:
+            self.shown = now
+            left = (now - self.begin) / max(1, self.done) * max(0, self.total - self.done)
+            notify(f"{self.what} {self.done:,} of {self.total:,}, {clock(left)} left", passing=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self.silent:
+            return
+        _counted.set(False)
+        if self.shown > self.begin:
+            notify("", passing=True)
+
+
+def track(items: Iterable[Item], what: str, total: int, size: Callable[[Item], int] = lambda item: 1) -> Iterator[Item]:
+    """Yield items, and count how many of the total are done; an item may stand for several."""
+    with Count(what, total) as count:
+        for item in items:
+            yield item
+            count.add(size(item))
+
+
+def clock(seconds: float) -> str:
+    """A duration as m:ss or h:mm:ss."""
+    minutes, seconds = divmod(int(max(0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

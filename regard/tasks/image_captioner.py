@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from regard.data.notices import Count
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.captioned_images import CaptionsConfig
@@ -108,10 +109,12 @@ class ImageCaptioner(ImageEncoder, EngineTask):
                 texts = self.tokenizer.decode_batch([hypothesis.ids for hypothesis in ticket.hypotheses])
                 pairs = zip(texts, ticket.hypotheses, strict=True)
                 results[row] = [Caption(text.strip(), best.score, tuple(best.ids)) for text, best in pairs]
+                count.add()
                 if each is not None:
                     each(row, results[row])
 
-        self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
+        with Count("images:", len(pixels)) as count:
+            self.engine.serve((self.request(image, row=row, **options) for row, image in enumerate(pixels)), done)
         return results
 
     def validate(self, batches: Iterable[Batch]) -> dict[str, float]:

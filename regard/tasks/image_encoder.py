@@ -12,6 +12,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from regard.data.notices import track
 from regard.data.readers.arrays import is_arrays
 from regard.data.readers.image_files import list_images
 from regard.data.readers.preprocessing import Preprocessing
@@ -61,7 +62,7 @@ class ImageEncoder(Task):
 
     def pixels(self, images: Sequence[ImageInput]) -> list[np.ndarray]:
         """Images preprocessed for the model: arrays (channels, rows, columns)."""
-        return [self.preprocessing(image) for image in opened(images)]
+        return [self.preprocessing(image) for image in track(opened(images), "reading images:", len(images))]
 
     def numbers(self, arrays: np.ndarray) -> list[np.ndarray]:
         """Normalised arrays for uint8 images (number, rows, columns, channels) of the model's own size."""
@@ -72,13 +73,14 @@ class ImageEncoder(Task):
         """The result of `function` for each image; images of one size are batched together."""
         results: list[Tensor] = [torch.empty(0)] * len(pixels)
         like = next(self.model.parameters())
-        for shape in dict.fromkeys(image.shape for image in pixels):
-            indices = [i for i, image in enumerate(pixels) if image.shape == shape]
-            for first in range(0, len(indices), BATCH):
-                group = indices[first : first + BATCH]
-                batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
-                for index, row in zip(group, function(batch), strict=True):
-                    results[index] = row
+        sizes: dict[tuple[int, ...], list[int]] = {}
+        for index, image in enumerate(pixels):
+            sizes.setdefault(image.shape, []).append(index)
+        groups = [same[first : first + BATCH] for same in sizes.values() for first in range(0, len(same), BATCH)]
+        for group in track(groups, "images:", len(pixels), len):
+            batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
+            for index, row in zip(group, function(batch), strict=True):
+                results[index] = row
         return results
 
     @one_or_many
@@ -242,7 +244,7 @@ class ImageClassifier(ImageEncoder):
 
 def chunks(arrays: Pixels) -> Iterator[np.ndarray]:
     """Images in parts that take little memory as floats; at least one part."""
-    for first in range(0, max(1, len(arrays)), CHUNK):
+    for first in track(range(0, max(1, len(arrays)), CHUNK), "images:", len(arrays), lambda first: CHUNK):
         yield arrays[first : first + CHUNK]
 
 

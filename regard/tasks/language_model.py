@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Unpack
 import torch
 import torch.nn.functional as F
 
+from regard.data.notices import Count, track
 from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
@@ -128,27 +129,29 @@ class LanguageModel(EngineTask, TextTask):
             if len(written[row]) < most and not (written[row] and written[row][-1] in self.ends):
                 return False
             texts[row] = self.continuation(encoded[row], until(self.ends, written[row]))
+            count.add()
             if each is not None:
                 each(row, texts[row])
             return True
 
         rows = list(range(len(prompts)))
-        while rows:  # a second time for texts longer than the context
-            left: list[int] = []
+        with Count("texts:", len(prompts)) as count:
+            while rows:  # a second time for texts longer than the context
+                left: list[int] = []
 
-            def keep(place: int, ticket: Ticket, rows: list[int] = rows, left: list[int] = left) -> None:
-                if ticket.error is None and not done(rows[place], ticket.ids):
-                    left.append(rows[place])
+                def keep(place: int, ticket: Ticket, rows: list[int] = rows, left: list[int] = left) -> None:
+                    if ticket.error is None and not done(rows[place], ticket.ids):
+                        left.append(rows[place])
 
-            requests = (
-                self.request(
-                    self.window([*encoded[row], *written[row]]), max_new_tokens=most - len(written[row]),
-                    sampling=advance(sampling, len(written[row])), row=first + row, propose=propose,
-                )
-                for row in rows
-            )  # fmt: skip
-            self.engine.serve(requests, keep)
-            rows = sorted(left)
+                requests = (
+                    self.request(
+                        self.window([*encoded[row], *written[row]]), max_new_tokens=most - len(written[row]),
+                        sampling=advance(sampling, len(written[row])), row=first + row, propose=propose,
+                    )
+                    for row in rows
+                )  # fmt: skip
+                self.engine.serve(requests, keep)
+                rows = sorted(left)
         return texts
 
     def stream(
@@ -277,7 +280,7 @@ class LanguageModel(EngineTask, TextTask):
                 f"prompt and answer have {longest:,} tokens, the context is {self.context:,}; shorten them"
             )
         totals = []
-        for first in range(0, len(rows), 16):
+        for first in track(range(0, len(rows), 16), "answers:", len(rows), lambda first: 16):
             group = slice(first, first + 16)
             targets = [
                 [*[IGNORE] * (len(front) - 1), *back] for front, back in zip(fronts[group], backs[group], strict=True)

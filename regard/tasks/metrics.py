@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from regard.data.notices import track
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.batches import Batch, text_batches
@@ -180,7 +181,8 @@ def text_scores(model: Any, tokenizer: Tokenizer, context: int, text: str) -> di
 def bits_per_byte(model: Any, tokenizer: Tokenizer, context: int, text: str) -> float:
     """The cross-entropy of a text in bits per byte, in windows of the model's context."""
     ids = encode_text(tokenizer, text)
-    mean = evaluate(model, text_batches(ids, context, max(1, 8192 // context)), next_token)
+    batches = text_batches(ids, context, max(1, 8192 // context))
+    mean = evaluate(model, track(batches, "tokens:", len(ids), lambda batch: batch.targets.numel()), next_token)
     return mean * (len(ids) - 1) / math.log(2) / len(text.encode())
 
 
@@ -191,9 +193,10 @@ def pixel_scores(model: Any, pixels: PixelTokenizer, images: LabelledImages, kno
         images, Preprocessing(scale=None), Augmentation(), rows, encode=pixels.encode, start=pixels.start
     )
     unit = math.log(2) * pixels.channels
+    batches = track(stream.once(images, rows), "images:", len(images), lambda batch: len(batch.targets))
     histograms = histogram_nats(pixels.encode(known.pixels[:]), pixels.encode(images.pixels[:]), pixels)
     return {
-        "bits_per_dimension": round(evaluate(model, stream.once(images, rows), next_token) / unit, 4),
+        "bits_per_dimension": round(evaluate(model, batches, next_token) / unit, 4),
         "histograms": round(histograms / unit, 4),
         "examples": len(images),
     }

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.notices import track
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
@@ -113,7 +114,8 @@ class TextEncoder(TextTask):
         """Batches of texts of similar length: their indices, and the inputs of the model."""
         if not framed:
             return
-        for group in bucket(np.array([[len(text)] for text in framed]), BATCH_TOKENS, None):
+        groups = bucket(np.array([[len(text)] for text in framed]), BATCH_TOKENS, None)
+        for group in track(groups, "texts:", len(framed), len):
             yield group.tolist(), text_inputs([framed[i] for i in group], self.tokenizer, self.model.config)
 
     @torch.inference_mode()

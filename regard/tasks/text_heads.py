@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.notices import track
 from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.labelled_texts import sides_of, tag_of
@@ -311,7 +312,8 @@ class QuestionAnswerer(TextEncoder):
         passages = [passages] if isinstance(passages, str) else passages
         if len(questions) != len(passages):
             raise ValueError(f"{len(questions)} questions, {len(passages)} passages; give one for each")
-        return [self.answer_one(*pair) for pair in zip(questions, passages, strict=True)]
+        pairs = track(zip(questions, passages, strict=True), "questions:", len(questions))
+        return [self.answer_one(*pair) for pair in pairs]
 
     def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
         equal: list[bool] = []

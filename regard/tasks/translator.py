@@ -11,6 +11,7 @@ import torch
 
 from regard.data.generated.splits import SHOWCASE
 from regard.data.generated.text_tasks import PREFIXES, tasks
+from regard.data.notices import Count
 from regard.data.readers.text_files import Pairs, read_pairs
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.running_text import SpansConfig
@@ -143,6 +144,7 @@ class Translator(EngineTask, TextTask):
             row, written = real[place], self.tokenizer.decode_batch([h.ids for h in ticket.hypotheses])
             pairs = zip(written, ticket.hypotheses, strict=True)
             results[row] = [Translation(text, hypothesis.score, tuple(hypothesis.ids)) for text, hypothesis in pairs]
+            count.add()
             if each is not None:
                 each(row, results[row])
 
@@ -151,7 +153,8 @@ class Translator(EngineTask, TextTask):
         if each is not None:
             for row in sorted(set(range(len(texts))) - set(real)):
                 each(row, results[row])
-        self.engine.serve((self.request(sources[row], row=first + row, **options) for row in real), done)
+        with Count("texts:", len(real)) as count:
+            self.engine.serve((self.request(sources[row], row=first + row, **options) for row in real), done)
         return results
 
     @one_or_many

@@ -92,6 +92,7 @@ class Tokenizer:
         vocab_size: int,
         lowercase: bool = False,
         specials: Sequence[str] = (),
+        progress: bool = False,
     ) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` from UTF-8 files or from texts, in bounded memory.
 
@@ -107,7 +108,7 @@ class Tokenizer:
         if vocab_size < (minimum := len(names) + 256):
             reason = f"{len(names)} special tokens and 256 bytes or characters come first"
             raise ValueError(f"vocab_size={vocab_size} is too small; use {minimum} or more: {reason}")
-        return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase))
+        return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase, progress))
 
     @classmethod
     def load(cls, path: Path | str, *, parse_special: bool = False, target: bool = False, **names: str) -> "Tokenizer":
@@ -286,7 +287,7 @@ def _encode(call: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]
 
 
 def _learn(
-    kind: str, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool
+    kind: str, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool, progress: bool
 ) -> tokenizers.Tokenizer:
     def build(model: models.Model, pattern: str | None) -> tokenizers.Tokenizer:
         inner = tokenizers.Tokenizer(model)
@@ -296,7 +297,7 @@ def _learn(
             inner.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
         return inner
 
-    options: dict[str, Any] = {"vocab_size": vocab_size, "show_progress": False}
+    options: dict[str, Any] = {"vocab_size": vocab_size, "show_progress": progress}
     if kind == "bpe":
         inner = build(models.BPE(), SUBWORDS)
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -3,6 +3,8 @@
 import sys
 import time
 
+from regard.data.notices import clock as clock
+
 
 class Line:
     """A progress line on stderr for a run or another long command."""
@@ -37,10 +39,3 @@ def in_notebook() -> bool:
     """Whether this is a notebook, where a line is rewritten in place too."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
-
-
-def clock(seconds: float) -> str:
-    """A duration as m:ss or h:mm:ss."""
-    minutes, seconds = divmod(int(max(0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

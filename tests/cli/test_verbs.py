@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from regard.cli.query import parts
 from regard.decode import Sampling
 from regard.tasks import load
-from tests.cli.calling import call, options, rows, said
+from tests.cli.calling import call, fails, options, rows, said
 from tests.recipes.tiny import SIZES
 
 TEXT = "The red cat sees a cat in May."
@@ -236,3 +237,28 @@ def test_compare_by_time(tiny, tmp_path, capsys):
     count = sum(p.numel() for p in load(tiny.run("gru")).model.parameters())
     assert row["runs"]["gru"]["parameters"] == count and row["runs"]["gru"]["bytes"] == 100
     assert any(line.startswith("xz") for line in said(capsys, *words))
+
+
+def test_parts_grow_and_are_the_whole():
+    assert list(parts(3, at_once=False)) == [slice(0, 8)]
+    assert list(parts(50, at_once=False)) == [slice(0, 8), slice(8, 24), slice(24, 56)]
+    assert list(parts(50, at_once=True)) == [slice(0, 50)]
+    whole = list(range(3000))
+    cut = [whole[part] for part in parts(3000, at_once=False)]
+    assert sum(cut, []) == whole and max(map(len, cut)) == 256
+
+
+def test_many_texts_are_answered_in_order_part_by_part(tiny, tmp_path, capsys):
+    run, texts = tiny.run("classify"), [f"The {colour} cat {i}." for i in range(10) for colour in ("red", "blue")]
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
+    shown = rows(capsys, "classify", run, "--input", tmp_path / "in.txt")
+    assert [row["text"] for row in shown] == texts
+    (alone,) = rows(capsys, "classify", run, texts[13])
+    assert alone["labels"][0]["label"] == shown[13]["labels"][0]["label"]
+    holes = ["a [MASK] b"] * 12 + ["no hole"]
+    assert "text 13 has no [MASK]" in fails(capsys, "fill", tiny.run("bert"), *holes)
+    prompts = [f"The {word}" for word in ("red", "green", "blue")]
+    several = rows(capsys, "generate", tiny.run("lm"), *prompts, "--max-new-tokens", "5")
+    assert [row["prompt"] for row in several] == prompts
+    (single,) = rows(capsys, "generate", tiny.run("lm"), prompts[1], "--max-new-tokens", "5")
+    assert single == several[1]
