@@ -59,6 +59,6 @@ def test_without_a_listener_only_what_stays_is_printed(capsys):
     assert capsys.readouterr().err == "a line\n"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65, "1:05"), (3725, "1:02:05"), (-1, "0:00")])
+@pytest.mark.parametrize(("seconds", "text"), [(5.0, "0:05"), (65.0, "1:05"), (3725.0, "1:02:05"), (-1.0, "0:00")])
 def test_clock(seconds, text):
     assert notices.clock(seconds) == text
