@@ -5,6 +5,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
@@ -12,7 +15,7 @@ from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
 from regard.eval.scores import eval_set
 from regard.inside import draw_view
 from regard.tasks import EvalSet, Samples, Scored, Task, load
-from regard.tasks.base import shortened
+from regard.tasks.base import quoted, shortened
 from regard.tasks.page_examples import save_examples
 from regard.train.loop import Fitted
 
@@ -55,7 +58,7 @@ def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard",
     for text, answer in samples.rows:
         print(f"\n  {shortened(text)}\n    → {shortened(answer)}" if text else f"\n  {answer}")
     print("\nTry next:")
-    for command in samples.commands:
+    for command in [*samples.commands, f"regard serve {out}"]:
         print(f"  {program}{command.removeprefix('regard')}")
 
 
@@ -70,7 +73,28 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
     samples = task.samples(eval_set(task, out, {}), out)
     save_examples(task, samples, out)
     draw(task, samples, out)
-    return scored, samples
+    return scored, replace(samples, commands=commands_of(samples, out))
+
+
+def commands_of(samples: Samples, out: Path) -> list[str]:
+    """The commands to try next, as they can be pasted: an image among the examples is saved in the run, and without a
+    command that looks inside, there is one for the first example."""
+    inputs = samples.examples[0].inputs if samples.examples else [text for text, _ in samples.rows[:1] if text]
+    words = [quoted(item) if isinstance(item, str) else quoted(save_image(item, out)) for item in inputs]
+    images = [word for word, item in zip(words, inputs, strict=True) if not isinstance(item, str)]
+    commands = [command.replace(" image.png", f" {images[0]}") if images else command for command in samples.commands]
+    if words and not any(command.startswith("regard look ") for command in commands):
+        commands.append(f"regard look {out} {' '.join(words)}")
+    return commands
+
+
+def save_image(image: Any, out: Path) -> str:
+    """Save an image, or an array of pixels, in the run; return its path."""
+    from PIL import Image
+
+    path = out / "image.png"
+    (image if isinstance(image, Image.Image) else Image.fromarray(np.asarray(image).squeeze())).save(path)
+    return str(path)
 
 
 def score_within(task: Task, test: EvalSet, budget: float) -> tuple[EvalSet, Scored]:

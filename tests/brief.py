@@ -1,0 +1,69 @@
+"""Regard with budgets of seconds: `python tests/brief.py regard train lm …` or `python tests/brief.py FILE.py`.
+
+Documents say what a user wants: minutes of training, benchmarks up to 64k tokens. To test that every command runs in
+the order written, training takes three steps here, scores a few examples, and benchmarks their smallest sizes.
+"""
+
+import runpy
+import sys
+from dataclasses import replace
+
+SHORT = {
+    "bench attention": ["--lengths", "64..128", "--repeats", "1"],
+    "bench architectures": ["--lengths", "64..128", "--repeats", "1"],
+    "bench area": ["--sides", "32,64", "--repeats", "1"],
+    "bench error": ["--draws", "1"],
+    "bench quality": ["--steps", "2"],
+    "bench images": ["--steps", "2", "--seeds", "1", "--values", "20,40"],
+    "bench quantize": ["--limit", "4"],
+    "bench decode": ["--rounds", "1", "--new", "4", "--prompt", "4"],
+    "generate": ["--max-new-tokens", "8"],
+    "eval": ["--limit", "4"],
+    "compare": ["--limit", "4"],
+    "latent": ["--limit", "20"],
+}
+"""Options that are appended to a command: of two values click takes the last."""
+STEPS, EXAMPLES = 3, 8
+
+
+def shorten_training() -> None:
+    """Let every training end after a few steps, and score a few examples after it."""
+    import regard.recipes
+    import regard.runs.fit
+    import regard.tasks.base
+    from regard.eval import scores
+    from regard.tasks import language_model, translator
+
+    whole = regard.runs.fit.fit
+
+    def fit(recipe, out, **options):
+        brief = dict(steps=STEPS, epochs=None, minutes=None, min_steps=0, warmup=1, eval_every=STEPS, save_every=STEPS)
+        return whole(replace(recipe, train=replace(recipe.train, **brief, average=1)), out, **options)
+
+    regard.runs.fit.fit = regard.recipes.fit = fit
+    for module in (scores, language_model, translator):
+        module.TEST_EXAMPLES = EXAMPLES
+
+
+def shorten_words(words: list[str]) -> list[str]:
+    """A command with its short options."""
+    rest = words[2:] if words[:1] == ["--plugin"] else words
+    for known, extra in SHORT.items():
+        if rest[: len(known.split())] == known.split() and "--help" not in words:
+            return [*words, *extra]
+    return words
+
+
+if __name__ == "__main__":
+    program, *words = sys.argv[1:]
+    if program == "regard":
+        if {"train", "finetune", "bench", "prune"} & set(words):
+            shorten_training()
+        sys.argv = ["regard", *shorten_words(words)]
+        from regard.cli import main
+
+        main()
+    else:
+        shorten_training()
+        sys.argv = [program, *words]
+        runpy.run_path(program, run_name="__main__")

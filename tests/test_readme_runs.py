@@ -1,0 +1,155 @@
+"""README.md as a newcomer follows it: all commands and Python in the order written, from a fresh state; and the
+commands that each recipe suggests after its training. Budgets are those of tests/brief.py."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from regard.registry import recipes
+from tests.document_files import provide
+from tests.documents import ROOT, Step, steps_of, words_of
+
+SKIPPED = (
+    "git clone",
+    "make test",
+    "make bench",
+    "make check",
+    "pip install",
+    "python benchmarks/",
+    "cd ",
+    ". .venv",
+    "docker",
+)
+"""Commands that install, or measure for hours."""
+REPLACED = {"make demo": "regard train translate --out runs/demo"}
+ELSEWHERE = ("stories260K.bin", "gpt2", "owner/name", "hf:")
+"""Files and names that have to be fetched first."""
+READY = re.compile(r"page http://\S+")
+PAGE_OPTIONS = {"--out", "--view", "--word", "--json", "--kind", "--layer", "--head", "--at", "--token", "--target"}
+
+
+class Shell:
+    """A folder in which commands are run one after the other; a server stays until the next one starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.server, self.port = folder, None, free_port()
+        (folder / "bin").mkdir()
+        script = folder / "bin" / "regard"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / "brief.py"} regard "$@"\n')
+        script.chmod(0o755)
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self.env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "REGARD_PLUGINS"):
+            self.env.pop(name, None)
+
+    def run(self, text: str, language: str = "console") -> str:
+        """Run a command or a block of Python; return what it printed."""
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        if language == "python":
+            (self.folder / "block.py").write_text(text, encoding="utf-8")
+            return self.finish([sys.executable, str(ROOT / "tests" / "brief.py"), "block.py"])
+        if any(opens_a_server(words) for words in words_of(text)):
+            return self.serve(text)
+        return self.finish(["bash", "-c", text])
+
+    def finish(self, command: list[str]) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            capture_output=True,
+            timeout=900,
+            stdin=subprocess.DEVNULL,
+        )
+        findings = "doctor" in command[-1].split()  # which are an answer, too
+        assert done.returncode in ((0, 1) if findings else (0,)) and "Traceback" not in done.stderr, done.stderr[-2000:]
+        return done.stdout
+
+    def serve(self, text: str) -> str:
+        """Start a server, and wait until it can be reached."""
+        self.stop()
+        words = shlex.split(text, comments=True)
+        if words[words.index("regard") + 1 :][:1] == ["serve"] or "serve" in words:
+            words += ["--port", str(self.port)]
+        log = self.folder / "server.log"
+        with log.open("w") as file:
+            self.server = subprocess.Popen(words, cwd=self.folder, env=self.env, stdout=file, stderr=file)
+        end = time.monotonic() + 300
+        while not READY.search(log.read_text()):
+            assert self.server.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < end, f"no page after five minutes: {log.read_text()[-2000:]}"
+            time.sleep(0.2)
+        return log.read_text()
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.send_signal(signal.SIGINT)
+            self.server.wait(60)
+            self.server = None
+
+
+def opens_a_server(words: list[str]) -> bool:
+    """Whether a command serves until it is stopped: `serve`, or `look` that opens a page."""
+    words = words[2:] if words[:1] == ["--plugin"] else words
+    return words[:1] == ["serve"] or words[:1] == ["look"] and not PAGE_OPTIONS & set(words)
+
+
+def free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return place.getsockname()[1]
+
+
+def is_run(step: Step) -> bool:
+    """Whether a step needs nothing but what is here."""
+    return not step.text.startswith(SKIPPED) and not any(name in step.text.split("#")[0] for name in ELSEWHERE)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("documents")
+    provide(folder)
+    (folder / "tests").symlink_to(ROOT / "tests")
+    shell = Shell(folder)
+    shell.run("regard train vit --out made/vit --quiet")
+    yield shell
+    shell.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_readme_runs_in_the_order_written(shell):
+    broken = []
+    for step in filter(is_run, steps_of(ROOT / "README.md")):
+        text = next((new for old, new in REPLACED.items() if step.text.startswith(old)), step.text)
+        if {"--data.images", "--data.coco", "--data.voc"} & set(text.split()):
+            text = text.replace("CHECKPOINT", "made/vit")
+        try:
+            shell.run(text, step.language)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            broken.append(f"{step}: {step.text}\n{error}")
+    assert not broken, "\n\n".join(broken)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", list(recipes))
+def test_what_a_recipe_suggests_runs(name, shell):
+    shown = shell.run(f"regard train {name} --out next/{name}")
+    commands = [line.strip() for line in shown.partition("Try next:\n")[2].splitlines() if line.strip()]
+    verbs = {words[0] for command in commands for words in words_of(command)}
+    assert {"serve", "look"} <= verbs, commands
+    for command in commands:
+        for out in re.findall(r"--out (runs/\S+)", command):
+            shutil.rmtree(shell.folder / out, ignore_errors=True)
+        shell.run(command)
