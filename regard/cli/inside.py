@@ -33,11 +33,15 @@ def cost(
     regard cost vit:vit-b/16 --image 384
     regard cost pixel --image 128
     """
+    from regard.cli import outline
+
+    changes = {name.removeprefix("model."): value for name, value in overrides(ctx.args).items()}
+    if not ctx.find_root().params["plugins"]:
+        outline.check_size(what, changes)  # before PyTorch is imported
     from regard.cli.catalogue import find_config
     from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost
     from regard.cost import cost as count
 
-    changes = {name.removeprefix("model."): value for name, value in overrides(ctx.args).items()}
     config = find_config(what, changes)
     counted: Cost | ConvNetCost
     if isinstance(config, ConvNetConfig):

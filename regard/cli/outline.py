@@ -313,6 +313,18 @@ def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = Fa
             parse(value, known[field].kind, key)
 
 
+def check_size(what: str, changes: Mapping[str, Any]) -> None:
+    """Raise an error for FAMILY:PRESET whose family is unknown, or for a field that its config lacks."""
+    family, colon, size = what.rpartition(":")
+    family = check_entry("model", family) if colon and not Path(what).exists() else "transformer"
+    if size in presets(family):
+        for key, value in changes.items():
+            if (name := key.replace("-", "_")) not in config_of(family):
+                raise ValueError(f"unknown key {name!r}; {nearest(name, config_of(family))}")
+            if name in ("kernel", "position"):
+                check_entry(name, value)
+
+
 def check_preset(families: tuple[str, ...], name: Any) -> None:
     """Raise an error for a preset that none of the families has."""
     known = [size for family in families for size in presets(family)]

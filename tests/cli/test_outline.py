@@ -69,6 +69,8 @@ def imported(*words: str) -> tuple[str, str]:
         (["train", "lm", "--help", "--train.step", "3"], "did you mean 'train.steps'?"),
         (["finetune", "runs/none", "--task", "classify", "--data.trian", "a"], "did you mean 'data.train'?"),
         (["translate", "RUN", "--beem", "3"], "'--beam'"),
+        (["cost", "gtp:gpt2"], "unknown model 'gtp'; did you mean 'gpt'?"),
+        (["cost", "gpt:gpt2", "--dept", "3"], "unknown key 'dept'; did you mean 'depth'?"),
         (["train", "--help"], "translate      "),
         (["finetune", "--task", "classify", "--help"], "--data.train "),
         (["completion", "bash"], "_REGARD_COMPLETE=bash_complete"),
