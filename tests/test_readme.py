@@ -19,7 +19,7 @@ def parse(words: list[str]) -> click.Context:
     command: click.Command = group
     context = group.make_context("regard", words)
     while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, [*context.protected_args, *context.args])
+        name, found, rest = command.resolve_command(context, [*getattr(context, "_protected_args", ()), *context.args])
         assert name is not None and found is not None
         context, command = found.make_context(name, rest, parent=context), found
     return context
@@ -27,9 +27,10 @@ def parse(words: list[str]) -> click.Context:
 
 def recipe_of(context: click.Context, fields: dict) -> str | None:
     """The recipe whose fields a command sets; None where it sets those of something else."""
-    if context.command.name == "train":
+    command = context.command_path.removeprefix("regard ")
+    if command == "train":
         return context.params["name"]
-    if context.command.name != "finetune":
+    if command != "finetune":
         return None
     task = context.params["task"]
     return task or ("detr" if {"data.coco", "data.voc"} & fields.keys() else "vit" if "data.images" in fields else None)
