@@ -14,6 +14,7 @@ from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
 from regard.eval.scores import eval_set
 from regard.inside import draw_view
+from regard.registry import modalities
 from regard.tasks import EvalSet, Samples, Scored, Task, load
 from regard.tasks.base import quoted, shortened
 from regard.tasks.page_examples import save_examples
@@ -73,13 +74,14 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
     samples = task.samples(eval_set(task, out, {}), out)
     save_examples(task, samples, out)
     draw(task, samples, out)
-    return scored, replace(samples, commands=commands_of(samples, out))
+    return scored, replace(samples, commands=commands_of(task, samples, out))
 
 
-def commands_of(samples: Samples, out: Path) -> list[str]:
+def commands_of(task: Task, samples: Samples, out: Path) -> list[str]:
     """The commands to try next, as they can be pasted: an image among the examples is saved in the run, and without a
     command that looks inside, there is one for the first example."""
-    inputs = samples.examples[0].inputs if samples.examples else [text for text, _ in samples.rows[:1] if text]
+    rows = [] if modalities[task.inputs[0]].files else [text for text, _ in samples.rows[:1] if text]
+    inputs = samples.examples[0].inputs if samples.examples else rows
     words = [quoted(item) if isinstance(item, str) else quoted(save_image(item, out)) for item in inputs]
     images = [word for word, item in zip(words, inputs, strict=True) if not isinstance(item, str)]
     commands = [command.replace(" image.png", f" {images[0]}") if images else command for command in samples.commands]
