@@ -153,7 +153,8 @@ def test_types_that_editors_see(tmp_path):
     revealed = [line.split('"')[1].replace("builtins.", "") for line in lines if "Revealed" in line]
     assert revealed == REVEALED
     errors = [line for line in lines if " error: " in line]
-    assert len(errors) == 2 and 'no attribute "classify"' in errors[0] and "beans" in errors[1]
+    assert 'no attribute "classify"' in errors[0] and "beans" in errors[1]
+    assert [line.split(":")[1] for line in errors] == ["14", "15", "15"], "the second call is one mistake in two lines"
 
 
 def test_look_takes_what_was_loaded_and_knows_its_tokens(runs):
