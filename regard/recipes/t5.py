@@ -2,8 +2,8 @@
 
 regard train t5
     translation, languages, dates and summaries: 2,500 steps, about 25 minutes of one core. After 1,200 of them
-    (--train.steps 1200, 15 minutes of a shared core) exactly right 88.8 % of held-out translations, 96.2 % of languages,
-    96.9 % of dates; ROUGE-L of summaries 85.0 (the text itself 40.2, its first sentence 25.0)
+    (--train.steps 1200, 15 minutes of a shared core) exactly right 88.8 % of held-out translations, 96.2 % of the
+    languages, 96.9 % of dates; ROUGE-L of summaries 85.0 (the text itself 40.2, its first sentence 25.0)
 regard train t5 --data.pairs tasks.tsv                     your own: source, tab, target
 regard train spans --out runs/spans                        pre-training: spans taken out of a text, to be restored
 regard train t5 --data.base runs/spans --data.pairs tasks.tsv
