@@ -13,7 +13,8 @@ from regard.bench.measure import counted, line_up, median
 from regard.cost.report import decimal_size
 from regard.data.generated.docs import summaries
 from regard.data.generated.text_tasks import tasks
-from regard.data.readers.text_files import Pairs, read_lines, read_text
+from regard.data.readers.pairs import Pairs
+from regard.data.readers.text_files import read_lines, read_text
 from regard.data.sets.batches import bucket, pair_batch, text_batches
 from regard.data.sets.text_pairs import TasksConfig
 from regard.eval.scores import eval_set, score

@@ -21,7 +21,10 @@ out_option = click.option(
     help="Write the answers to --input there (.jsonl, .txt), in order; an interrupted run is resumed.",
 )
 input_option = click.option(
-    "--input", "input_", type=PATH, help="A file with a text a line, or .jsonl (no TEXT and no file: stdin)."
+    "--input",
+    "input_",
+    type=PATH,
+    help="A file with a text a line, or a table (.csv, .jsonl …; no TEXT and no file: stdin).",
 )
 SAMPLING = (
     click.option("--temperature", type=float, help="Sample tokens at this temperature instead of taking the best."),
@@ -70,6 +73,7 @@ class Query:
     @cached_property
     def texts(self) -> list[str]:
         """The arguments, the lines of a file, or the lines of stdin."""
+        from regard.data.readers.inputs import is_input_table
         from regard.data.readers.text_files import read_lines, split_lines
 
         if self.items and self.input:
@@ -80,7 +84,16 @@ class Query:
             from regard.tasks.bulk import read_records, text_of
 
             return [text_of(record) for record in read_records(self.input)]
+        if self.input is not None and is_input_table(self.input):
+            return self.table[0]
         return read_lines(self.input) if self.input else split_lines(sys.stdin.buffer.read(), Path("stdin"))
+
+    @cached_property
+    def table(self) -> tuple[list[str], list[str] | None]:
+        """The texts of --input and, if it is a table of pairs, the second texts."""
+        from regard.data.readers.inputs import is_input_table, read_inputs
+
+        return read_inputs(self.input) if self.input is not None and is_input_table(self.input) else ([], None)
 
     def load(self, **options: Any) -> Any:
         """The task in RUN; an error if it lacks the verb or does not take these options."""

@@ -141,7 +141,7 @@ def finetune(
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    boxes, images = {"data.coco", "data.voc"} & changes.keys(), "data.images" in changes
+    boxes, images = {"data.coco", "data.voc", "data.yolo"} & changes.keys(), "data.images" in changes
     if task is not None and (boxes or images and task != "classify"):
         raise ValueError(f"--task {task} is for texts, and the data are images; leave out --task")
     if boxes and "data.tune" in changes:

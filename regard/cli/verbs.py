@@ -167,6 +167,8 @@ def classify(query: Query, second: str | None, zero_shot: tuple[str, ...]) -> No
     options: dict[str, Any] = {"labels": list(zero_shot)} if zero_shot else {}
     if second is not None:
         options["seconds"] = [second] * len(query.texts)
+    elif query.table[1] is not None:
+        options["seconds"] = query.table[1]
     query.answer(**options)
 
 

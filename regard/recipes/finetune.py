@@ -159,6 +159,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     labels = labels_of(data.task, examples)
     if labels:
         recipe = replace(recipe, model=replace(recipe.model, labels=labels))
+        if data.task == "classify" and len(labels) < 2:
+            raise ValueError(f"{data.train}: all examples have the label {labels[0]!r}; give examples of another, too")
         check_labels(data, labels, held_out)
     config = recipe.model
     encode = partial(ENCODERS[data.task], tokenizer=tokenizer, config=config, max_len=min(data.max_len, config.max_len))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import override
-from regard.data.readers.text_files import Pairs
+from regard.data.readers.pairs import Pairs
 from regard.data.sets.batches import IdPair, Stream, pair_collate
 from regard.data.sets.text_pairs import PairsConfig
 from regard.models import preset

@@ -12,6 +12,7 @@ import torch
 
 from regard.config import nearest
 from regard.data.notices import listening
+from regard.data.readers.hub_sets import HUB
 from regard.data.sets.batches import Batch
 from regard.doctor.watch import Watch
 from regard.files import held
@@ -77,11 +78,17 @@ def fit(
     out = Path("runs") / recipe.name if out is None else out
     check_free(Path(out), resume)  # before anything is read
     test = recipe.data.test
-    if test is not None and not Path(test).exists():  # otherwise noticed only after the training
+    # Otherwise it would be noticed only after the training.
+    if test is not None and not test.startswith(HUB) and not Path(test).exists():
         raise ValueError(f"no such file or folder: {test}; correct --data.test, or leave it out")
     line = Line(quiet)
     with listening(lambda text, passing: (line.show if passing else line.say)(text)):
+        understood = [] if resume else recipe.data.overview()
+        for overview in understood:
+            for text in overview.lines():
+                line.say(text)
         job = prepare(recipe.data, recipe, Path(out), resume, line)
+        del understood  # what was read for it is free from here on
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 
 

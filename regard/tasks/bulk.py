@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.readers.inputs import is_input_table, read_inputs
 from regard.data.readers.text_files import read_lines
 
 FIELDS = ("prompt", "text", "source")
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """A record for each text: the objects of a .jsonl file, or the lines of any other as {"text": line}."""
+    """A record for each text: the objects of a .jsonl file, the texts of another table, or lines, as {"text": …}."""
+    if is_input_table(path):
+        return [{"text": text} for text in read_inputs(path)[0]]
     if path.suffix != ".jsonl":
         return [{"text": line} for line in read_lines(path)]
     records = []

@@ -264,7 +264,8 @@ def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> An
     key = repr((preprocessing, sorted(options.items())))
     if key not in test.kept:
         if test.named & set(data.own) and not known:
-            test.kept[key] = data.read(data.source, preprocessing=preprocessing, **options)
+            source = getattr(data, "parts", {}).get("test", data.source)  # of a folder with parts, those for the test
+            test.kept[key] = data.read(source, preprocessing=preprocessing, **options)
         else:
             test.kept[key] = data.held_out(preprocessing)
     return at_most(test.kept[key], test.limit)

@@ -12,7 +12,7 @@ import torch
 from regard.data.generated.splits import SHOWCASE
 from regard.data.generated.text_tasks import PREFIXES, tasks
 from regard.data.notices import Count
-from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.readers.pairs import Pairs, read_pairs
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.running_text import SpansConfig
 from regard.data.sets.text_pairs import PairsConfig, TasksConfig

@@ -11,7 +11,7 @@ import numpy as np
 from regard.data.cache import cache_folder, clear
 from regard.data.notices import notify
 from regard.data.readers.large_texts import LargeText
-from regard.data.readers.text_files import Pairs
+from regard.data.readers.pairs import Pairs
 from regard.data.sets.batches import IdPair
 from regard.data.sets.masked_text import MaskedConfig, hide, pair_up, sentences, stretches
 from regard.files import write_atomically

@@ -65,6 +65,7 @@ def test_commands_and_options_are_frozen():
         "finetune": ["--json", "--no-score", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "sample": ["--count", "--json", "--out"],
+        "data": ["--json", "--task"],
         "translate": [
             "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--out",
             "--quantize", "--seed", "--temperature", "--top-k", "--top-p",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.data.readers.text_files import read_pairs
+from regard.data.readers.pairs import read_pairs
 from regard.data.sets.text_pairs import PairsConfig
 
 KEYS = ("source", "target")
@@ -56,7 +56,7 @@ def test_bad_text_files(tmp_path, left, right, message):
         ("p.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"}\n', "line 2: no text under 'target'"),
         ("p.jsonl", '{"source": 3, "target": "b"}\n', "line 1: no text under 'source'"),
         ("p.jsonl", "{nonsense\n", "line 1: not JSON"),
-        ("p.csv", "a,b\n", "pairs come as .tsv or .jsonl"),
+        ("p.docx", "a,b\n", "pairs come as .jsonl, .csv, .tsv"),
     ],
 )
 def test_bad_pair_files(tmp_path, name, content, message):

@@ -50,13 +50,11 @@ def test_hidden_files_are_no_pictures(folder):
 
 
 def test_folders_of_folders_are_no_classes(folder, tmp_path):
-    for part in ("train", "test"):
+    for part in ("one", "two"):
         (tmp_path / "all" / part).mkdir(parents=True)
         (tmp_path / "all" / part / "red").symlink_to(folder / "red")
         paint(tmp_path / "all" / part / "blue" / "1.png", "blue")
-    with pytest.raises(
-        ValueError, match=r"\(test, train\) hold folders, no images; .*--data.images .*test, and others"
-    ):
+    with pytest.raises(ValueError, match=r"\(one, two\) hold folders, no images; .*--data.images .*one, and others"):
         ImagesConfig(images=str(tmp_path / "all")).split()
 
 
@@ -228,8 +226,8 @@ def bad(tmp_path, what):
     if what == "nothing":
         return tmp_path / "nowhere"
     if what == "other kind":
-        (tmp_path / "set.tar").write_text("")
-        return tmp_path / "set.tar"
+        (tmp_path / "set.rar").write_text("")
+        return tmp_path / "set.rar"
     if what == "no zip":
         (tmp_path / "a.npz").write_text("text")
     elif what == "one array":
@@ -258,7 +256,7 @@ def bad(tmp_path, what):
         ("text", r"2.png is no image"),
         ("missing file", r"list.csv, line 3: no such image: .*2.png"),
         ("nothing", "no such folder: .*nowhere"),
-        ("other kind", "set.tar: images are a folder"),
+        ("other kind", "set.rar: images are a folder"),
         ("no zip", "a.npz cannot be read as .npz"),
         ("one array", "a.npz cannot be read as .npz"),
         ("pickle", "a.npz: .*[Oo]bject arrays"),

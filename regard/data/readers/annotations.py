@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from PIL import Image
 
 from regard.data.readers.image_files import read_image
+from regard.data.readers.text_files import read_lines
 
 Box = tuple[float, ...]
 
@@ -157,7 +158,10 @@ def value_of(record: Any, key: str, path: Path, what: str) -> Any:
 
 
 def list_voc(source: Path, images: Path | None = None) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
-    """All images of a folder's .xml files, and the labels in them, sorted."""
+    """All images of a folder's .xml files, or of those that a list in ImageSets names, and the labels, sorted."""
+    listed = None
+    if source.suffix == ".txt" and source.is_file():
+        listed, source = source, source.parent.parent.parent
     if not source.is_dir():
         raise ValueError(f"no such folder: {source}; give one with an .xml for each image")
     inner = source / "Annotations"
@@ -165,12 +169,29 @@ def list_voc(source: Path, images: Path | None = None) -> tuple[list[AnnotatedIm
     files = sorted(folder.glob("*.xml"))
     if not files:
         raise ValueError(f"{folder} holds no .xml files; VOC's format has one for each image")
+    if listed is not None:
+        names_listed = [line.split()[0] for line in read_lines(listed) if line.strip()]
+        files = [folder / f"{name}.xml" for name in dict.fromkeys(names_listed)]
+        missing = [path for path in files if not path.is_file()]
+        if missing:
+            raise ValueError(f"{listed}: no such file: {missing[0]}; leave {missing[0].stem} out of the list")
     near = [source / "JPEGImages", source / "images", source, folder]
     annotated = [read_voc(path, near if images is None else [images, *near]) for path in files]
     names = tuple(sorted({label for image in annotated for label, _ in image.objects}))
     if not names:
         raise ValueError(f"{folder}: none of {len(files):,} files names an object")
     return annotated, names
+
+
+def voc_parts(source: str) -> dict[str, str]:
+    """The sources of train, valid and test: the lists in ImageSets/Main, or the folder as a whole."""
+    lists = Path(source) / "ImageSets" / "Main"
+    names = {"train": ("train", "trainval"), "valid": ("val",), "test": ("test",)}
+    if not (lists / "train.txt").is_file():
+        names["valid"] = ()  # part of trainval
+    found = {part: [lists / f"{name}.txt" for name in known] for part, known in names.items()}
+    parts = {part: str(path) for part, paths in found.items() for path in reversed(paths) if path.is_file()}
+    return parts if "train" in parts else {"train": source}
 
 
 def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:

@@ -1,4 +1,4 @@
-"""Images as arrays: the parts of an .npz, as bytes with the channels last."""
+"""Images as arrays: the parts of an .npz or of IDX files, as bytes with the channels last."""
 
 import zipfile
 import zlib
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.readers.idx import IDX_SETS, idx_file, is_idx, read_idx
 from regard.data.readers.image_files import FRACTIONS
 
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
@@ -17,13 +18,16 @@ SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
 
 
 def is_arrays(source: str) -> bool:
-    """Whether a source is an .npz file."""
-    return Path(source).suffix.lower() == ".npz"
+    """Whether a source is an .npz file, or a file or folder of IDX."""
+    return Path(source).suffix.lower() == ".npz" or is_idx(Path(source))
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """The arrays of an .npz, decoded on access; errors name the file."""
+    """The arrays of an .npz, decoded on access, or of IDX files; errors name the file."""
+    if is_idx(path):
+        yield IdxArrays(path)
+        return
     if not path.is_file():
         raise ValueError(f"no such file: {path}; give an .npz of x and y")
     try:
@@ -37,8 +41,24 @@ def opened(path: Path) -> Iterator[Any]:
         raise ValueError(f"{path}: {error}") from None
 
 
+class IdxArrays:
+    """The IDX files of a folder by the names that the arrays of an .npz have; a single file is x, its labels y."""
+
+    def __init__(self, path: Path) -> None:
+        self.paths = {}
+        for names, stems in IDX_SETS.items():
+            for name, stem in zip(names, stems, strict=True):
+                file = idx_file(path, stem)
+                if file is not None:
+                    self.paths[name] = file
+        self.files = list(self.paths)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return read_idx(self.paths[name])
+
+
 def has_test(source: str) -> bool:
-    """Whether a source is an .npz with a test set of its own."""
+    """Whether a source is an .npz, or a folder of IDX files, with a test set of its own."""
     if not is_arrays(source):
         return False
     with opened(Path(source)) as stored:

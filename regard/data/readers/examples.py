@@ -1,14 +1,18 @@
-"""Examples for fine-tuning from the user's files: JSONL, CSV, TSV or CoNLL. Errors name file, line and cure."""
+"""Examples for fine-tuning from the user's files, in any format of tables, or CoNLL. Errors name file, line, cure."""
 
-import csv
+import ast
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
+from regard.data.readers import conll
+from regard.data.readers.columns import RENAME, Chosen, Known, Row, choose_columns, named_rows
+from regard.data.readers.packed import kind_of
+from regard.data.readers.scores import find_scale
+from regard.data.readers.tables import SUFFIXES, Table, is_table, read_table, refusal
 from regard.data.readers.text_files import read_lines
 
 
@@ -70,154 +74,130 @@ class Instruction:
     line: int | None = field(default=None, compare=False, repr=False)
 
 
-RENAME = "add it, or say what it is called: --data.columns text=sentence"
-Row = dict[str, Any]
-Rows = Iterator[tuple[int, Row]]
-# Other names that are understood without `columns`.
-_ALIASES = {"context": "passage"}
+class Examples(list[Any]):
+    """The examples of a source, with what was understood of it."""
+
+    def __init__(self, examples: Sequence[Any], table: Table, chosen: Chosen, scale: float | None = None) -> None:
+        super().__init__(examples)
+        self.source, self.about, self.unit, self.chosen, self.scale = (
+            str(table.source), table.about, table.unit, chosen, scale,
+        )  # fmt: skip
+        names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+        if table.cells and chosen.header:
+            names = table.cells[0][1]
+        self.columns = {
+            name: str(names[i]).strip() if names else f"column {i + 1}" for name, i in chosen.fields.items()
+        }
+        """The column of each field, by its name or its number."""
 
 
-def read_examples(path: str | Path, task: str, columns: Mapping[str, str] | None = None) -> list[Any]:
-    """All examples of a file for a task (classify, tag, answer, embed, instruct), as one of the classes above.
+def read_examples(
+    path: str | Path, task: str, columns: Mapping[str, str] | None = None, *, header: bool | None = None,
+    names: Sequence[str] = (), scale: float | None = None,
+) -> Examples:  # fmt: skip
+    """All examples of a source for a task (classify, tag, answer, embed, instruct), as one of the classes above.
 
     `columns` maps our names of fields to those in the file: {"text": "sentence"}. A table without a header has its
     columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt,
-    answer.
+    answer. `names` spell labels that are numbers, `scale` is the highest score that a similarity can have.
     """
     if task not in _TASKS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, _TASKS)}")
-    fields, build = _TASKS[task]
-    for name in columns or {}:
-        if name not in fields:
-            raise ValueError(f"columns: {task} has no field {name!r}; {nearest(name, fields)}")
+    known, build = _TASKS[task]
+    columns = dict(columns or {})
+    for name in columns:
+        if name not in known:
+            raise ValueError(f"columns: {task} has no field {name!r}; {nearest(name, known)}")
     path = Path(path)
-    readers = _TAG_READERS if task == "tag" else _READERS
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: {task} reads {', '.join(readers)} files; convert it, or rename it to what it is")
+    table, chosen = tagged_words(path, columns) if task == "tag" and has_words(path) else (None, Chosen({}))
+    if table is None:
+        if task == "classify" and kind_of(path) in LABELLED_LINES and not is_table(path):
+            table = labelled_lines(path)
+        elif not is_table(path):
+            own = _WORDS + (".jsonl", ".json", ".parquet", ".arrow", ".feather") if task == "tag" else SUFFIXES
+            raise ValueError(refusal(path, task, own))
+        else:
+            aliases = [alias for names_ in known.values() for alias in names_]
+            shown = ", ".join(f'"{name}": …' for name in FIELDS[task])
+            table = read_table(path, [*aliases, *columns.values()], f"{{{shown}}}")
+        if task == "tag" and table.cells is not None:
+            raise ValueError(refusal(path, task, (*_WORDS, ".jsonl", ".json", ".parquet", ".arrow", ".feather")))
+        chosen = choose_columns(table, known, _OPTIONAL, columns, header)
+    spelled = spelling(table, chosen, names)
+    rows = [(number, row) for number, row in named_rows(table, chosen, columns)]
+    if task == "embed":
+        scale = scale or find_scale(table, rows)
     examples = []
-    for number, row in readers[path.suffix.lower()](path, fields, dict(columns or {})):
+    for number, row in rows:
         try:
+            if spelled:
+                row = row | {NAMES: spelled}
+            if scale:
+                row = row | {SCALE: scale}
             examples.append(replace(build(row), line=number))
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
+            raise ValueError(f"{path}, {table.unit} {number}: {error}") from None
     if not examples:
         raise ValueError(f"{path}: not one example; a header alone is no data")
-    return examples
+    return Examples(examples, table, chosen, scale)
 
 
-# From here on, files as rows of named fields, with the line where each begins.
-def _lines(path: Path) -> list[str]:
-    first, *rest = read_lines(path)
-    return [first.removeprefix("\ufeff"), *rest]  # spreadsheets write a byte order mark
+NAMES, SCALE = "\0names", "\0scale"
+"""Keys of a row under which the names of labels and the scale of scores go to the functions that make examples."""
+_WORDS = (".conll", ".bio")
+LABELLED_LINES = (".txt", ".ft", "")
+"""Files of texts with labels in the layout of fastText, or with a tab between them."""
 
 
-def read_objects(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
-    """The objects of a .jsonl file."""
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
-        if not isinstance(row, dict):
-            shown = ", ".join(f'"{name}": …' for name in fields)
-            raise ValueError(f"{path}, line {number}: not an object; write one a line, like {{{shown}}}")
-        for name, theirs in columns.items():
-            if theirs not in row:
-                raise ValueError(f"{path}, line {number}: no field {theirs!r}, where columns looks for the {name}")
-        row |= {name: row[alias] for alias, name in _ALIASES.items() if alias in row and name not in row}
-        yield number, row | {name: row[theirs] for name, theirs in columns.items()}
+def has_words(path: Path) -> bool:
+    """Whether a file has a word and its tag a line."""
+    kind = kind_of(path)
+    return kind in conll.SUFFIXES and (kind != ".tsv" or conll.holds_words(read_lines(path)))
 
 
-def _read_table(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
-    """Rows of a .csv or .tsv; a first row with a known name is a header."""
-    rows = read_cells(path)
-    number, first = next(rows, (1, []))
-    ours = {columns.get(name, name).lower(): name for name in fields}
-    ours |= {alias: name for alias, name in _ALIASES.items() if name in fields and name not in columns}
-    names = [ours.get(cell.strip().lower()) for cell in first]
-    required = [name for name in fields if name not in _OPTIONAL or name in columns]
-    if columns or any(names):
-        for name in required:
-            if name not in names:
-                raise ValueError(
-                    f"{path}, line {number}: the header has no {columns.get(name, name)!r}, "
-                    f"only {', '.join(map(repr, first))}; " + RENAME
-                )
-    elif len(first) in (len(fields), len(required)):
-        names = list(fields if len(first) == len(fields) else required)
-        rows = chain([(number, first)], rows)
-    else:
-        raise ValueError(
-            f"{path}, line {number}: got {len(first)} columns; give {', '.join(required)}, or a header with these names"
-        )
-    for number, cells in rows:
-        if len(cells) != len(names):
-            raise ValueError(f"{path}, line {number}: got {len(cells)} columns, but {len(names)} in the first line")
-        yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name is not None}
-
-
-def read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a .csv or .tsv file as cells, with the line where each begins."""
-    lines = _lines(path)
-    if path.suffix.lower() == ".tsv":  # quotes are characters like others there
-        yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip())
-        return
-    reader, begin = csv.reader((line + "\n" for line in lines), strict=True), 1
-    try:
-        for cells in reader:
-            if cells:
-                yield begin, cells
-            begin = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {begin}: not CSV ({error}); put texts in quotes, and double quotes in them"
-        ) from None
-
-
-def _read_conll(path: Path, fields: tuple[str, ...], columns: dict[str, str]) -> Rows:
-    """The sentences of a CoNLL file: a word and its tag a line, first and last column; a blank line ends a sentence."""
+def tagged_words(path: Path, columns: Mapping[str, str]) -> tuple[Table, Chosen]:
+    """The sentences of a file with a word and its tag a line."""
     if columns:
         raise ValueError(f"{path}: its columns have no names that columns could map; the word is first, the tag last")
-    words: list[str] = []
-    tags: list[str] = []
-    begin = 1
-    for number, line in enumerate([*_lines(path), ""], 1):
-        cells = line.split("\t") if "\t" in line else line.split()
-        if not line.strip():
-            if words:
-                yield begin, _sentence(words, tags)
-            words, tags, begin = [], [], number + 1
-        elif cells[0] != "-DOCSTART-":
-            prefix, _, label = cells[-1].partition("-")
-            if len(cells) < 2 or not cells[0].strip():
-                raise ValueError(f"{path}, line {number}: got one column; give a word, a tab or a space, and its tag")
-            if prefix not in tuple("OBIESLU") or (prefix == "O") == bool(label):
-                raise ValueError(f"{path}, line {number}: the tag {cells[-1]!r} is neither O nor like B-NAME or I-NAME")
-            words.append(cells[0])
-            tags.append(cells[-1])
+    rows = list(conll.read_words(read_lines(path), path))
+    return Table(path, "a word and its tag a line", objects=rows), Chosen({"text": 0, "entities": 1})
 
 
-def _sentence(words: list[str], tags: list[str]) -> Row:
-    """Words and tags (IOB1, IOB2, IOBES, BILOU) as a text with entities, read as conlleval does."""
-    position, is_open = 0, False
-    entities: list[Row] = []
-    for word, tag in zip(words, tags, strict=True):
-        prefix, _, label = tag.partition("-")
-        if is_open and prefix in "IEL" and entities[-1]["label"] == label:
-            entities[-1]["end"] = position + len(word)
-        elif prefix != "O":
-            entities.append({"start": position, "end": position + len(word), "label": label})
-        is_open = prefix in "BI"
-        position += len(word) + 1
-    return {"text": " ".join(words), "entities": entities}
+def labelled_lines(path: Path) -> Table:
+    """The lines of a file in the layout of fastText, `__label__x text`, or with a tab between text and label."""
+    lines = [line for line in read_lines(path)]
+    if all(line.startswith("__label__") for line in lines if line.strip()):
+        rows = []
+        for number, line in enumerate(lines, 1):
+            label, _, text = line.strip().partition(" ")
+            if text.startswith("__label__"):
+                raise ValueError(f"{path}, line {number}: several labels; one is learnt for each text")
+            if line.strip():
+                rows.append((number, {"label": label.removeprefix("__label__"), "text": text}))
+        return Table(path, "lines of fastText", objects=rows)
+    if all("\t" in line for line in lines if line.strip()):
+        return read_table(path, [alias for names in _TASKS["classify"][0].values() for alias in names], kind=".tsv")
+    raise ValueError(
+        f"{path}: classify reads {', '.join(SUFFIXES)} files, and lines with a tab between text and label; these have "
+        "no labels"
+    )
+
+
+def spelling(table: Table, chosen: Chosen, names: Sequence[str]) -> Sequence[str]:
+    """The names of labels that a table holds as numbers: the user's, or those that it brings along."""
+    column = chosen.fields.get("label", chosen.fields.get("entities"))
+    if names or column is None or table.cells is not None:
+        return tuple(names)
+    keys = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+    return table.names.get(keys[column], ()) if column < len(keys) else ()
 
 
 # From here on, rows as examples.
 def _text(row: Row, name: str) -> str:
     if name not in row:
         raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; {RENAME}")
+    if row[name] is None or isinstance(row[name], float) and row[name] != row[name]:  # as pandas leaves out values
+        raise ValueError(f"{name!r} is no text: null; fill it, or leave out the line")
     if not isinstance(row[name], str):
         raise ValueError(f"{name!r} is no text: {json.dumps(row[name])[:40]}; put it in quotes")
     if not row[name].strip():
@@ -226,19 +206,53 @@ def _text(row: Row, name: str) -> str:
 
 
 def _labelled(row: Row) -> Labelled:
-    if isinstance(row.get("label"), int):
-        row = row | {"label": json.dumps(row["label"])}
+    label = row.get("label")
+    if isinstance(label, list):
+        if len(label) != 1:
+            raise ValueError(f"got {len(label)} labels; one is learnt for each text")
+        label = label[0]
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    if isinstance(label, int) or isinstance(label, str) and label.strip().isdigit() and row.get(NAMES):
+        row = row | {"label": spelled_label(label, row.get(NAMES))}
+    elif isinstance(label, str):
+        row = row | {"label": label}
     second = _text(row, "second") if row.get("second") is not None else None
     return Labelled(_text(row, "text"), _text(row, "label").strip(), second)
 
 
+def spelled_label(label: Any, names: Sequence[str] | None) -> str:
+    """The name of a label that is a number; the number itself where there are no names."""
+    if not names or isinstance(label, bool):
+        return json.dumps(label)
+    if not 0 <= int(label) < len(names):
+        raise ValueError(f"the label {label} is none of the {len(names)} names; correct it, or --data.names")
+    return names[int(label)]
+
+
+def as_list(cell: Any) -> Any:
+    """A list that a table holds as its text, "['EU', 'rejects']", as pandas writes it."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith(("[", "{")):
+        return cell
+    try:
+        return ast.literal_eval(cell)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return cell
+
+
 def _tagged(row: Row) -> Tagged:
-    text, items, entities = _text(row, "text"), row.get("entities"), []
+    items, entities = row.get("entities"), []
+    if isinstance(row.get("text"), list) and isinstance(items, list):  # words, and a tag for each
+        row = row | conll.from_lists(row["text"], items, row.get(NAMES, ()))
+        items = row["entities"]
+    text = _text(row, "text")
     if not isinstance(items, list):
         raise ValueError("no list 'entities'; an example without any has []")
     for item in items:
         match item:
             case {"start": int(start), "end": int(end), "label": str(label)} if label.strip():
+                entities.append(Entity(start, end, label))
+            case [int(start), int(end), str(label)] if label.strip():  # as spaCy and doccano write them
                 entities.append(Entity(start, end, label))
             case _:
                 raise ValueError(f"an entity is like {_SHOWN}; got {json.dumps(item)[:60]}")
@@ -259,8 +273,16 @@ def _tagged(row: Row) -> Tagged:
 def _question(row: Row) -> Question:
     question, passage = _text(row, "question"), _text(row, "passage")
     answer = row.get("answer")
+    if isinstance(answer, str) and answer.startswith("{"):
+        answer = as_list(answer)
+    if isinstance(answer, dict | list) and not isinstance(answer, str) and "start" not in answer:
+        row, answer = row | {"answers": answer}, None  # `columns` may name the column so
     if "answers" in row and answer is None:  # as in SQuAD
-        match row["answers"]:
+        match as_list(row["answers"]):
+            case [{"text": str(text), "answer_start": int(start)}, *_]:
+                answer = {"text": text, "start": start}
+            case []:
+                pass
             case {"text": [text, *_], "answer_start": [start, *_]}:
                 answer = {"text": text, "start": start}
             case {"text": []}:
@@ -289,24 +311,80 @@ def _similar(row: Row) -> Similar:
         score = float(row["score"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"no number under 'score': {row.get('score')!r}; give one from 0 to 1") from None
-    if not 0 <= score <= 1:
-        raise ValueError(f"the score {score:g} is not from 0 to 1; divide all scores by the highest")
-    return Similar(_text(row, "a"), _text(row, "b"), score)
+    scale = row.get(SCALE, 1.0)
+    if not 0 <= score <= scale:
+        raise ValueError(f"the score {score:g} is not from 0 to {scale:g}; correct it, or --data.scale")
+    return Similar(_text(row, "a"), _text(row, "b"), score / scale)
 
 
 def _instruction(row: Row) -> Instruction:
+    if isinstance(row.get("messages"), list) and "answer" not in row:
+        row = row | _exchange(row["messages"])
+    if isinstance(row.get("input"), str) and row["input"].strip() and "instruction" in row:  # as in Alpaca
+        row = row | {"prompt": f"{_text(row, 'prompt')}\n{row['input']}"}
     return Instruction(_text(row, "prompt"), _text(row, "answer"))
+
+
+def _exchange(messages: list[Any]) -> Row:
+    """The prompt and the answer of a list of messages with one exchange."""
+    match messages:
+        case [{"role": "user", "content": str(prompt)}, {"role": "assistant", "content": str(answer)}]:
+            return {"prompt": prompt, "answer": answer}
+        case [
+            {"role": "system", "content": str(system)},
+            {"role": "user", "content": str(prompt)},
+            {"role": "assistant", "content": str(answer)},
+        ]:
+            return {"prompt": f"{system}\n{prompt}", "answer": answer}
+    raise ValueError(f"'messages' are one of a user and one of an assistant, got {len(messages)}; write one exchange")
 
 
 _SHOWN = '{"start": 0, "end": 4, "label": "NAME"}'
 _OPTIONAL = ("second",)
-_TASKS: dict[str, tuple[tuple[str, ...], Callable[[Row], Any]]] = {
-    "classify": (("text", "second", "label"), _labelled),
-    "tag": (("text", "entities"), _tagged),
-    "answer": (("question", "passage", "answer"), _question),
-    "embed": (("a", "b", "score"), _similar),
-    "instruct": (("prompt", "answer"), _instruction),
+FIELDS = {
+    "classify": ("text", "second", "label"), "tag": ("text", "entities"), "answer": ("question", "passage", "answer"),
+    "embed": ("a", "b", "score"), "instruct": ("prompt", "answer"),
+}  # fmt: skip
+"""The fields of each task; `KNOWN` has the other names that are understood."""
+KNOWN: dict[str, Known] = {
+    "classify": {
+        "text": (
+            "text", "sentence", "review", "content", "comment", "tweet", "message", "body", "document", "utterance",
+            "review_text", "reviewtext", "sentence1", "premise", "question1", "text_a", "text1", "question", "query",
+            "headline", "title", "input", "sms", "phrase", "comment_text", "abstract", "description", "passage",
+        ),
+        "second": ("second", "sentence2", "hypothesis", "question2", "text_b", "text2"),
+        "label": (
+            "label", "labels", "class", "category", "target", "sentiment", "gold_label", "intent", "topic", "emotion",
+            "polarity", "stars", "rating", "is_duplicate", "class index", "airline_sentiment", "y", "output",
+        ),
+    },
+    "tag": {
+        "text": ("text", "tokens", "words", "sentence"),
+        "entities": ("entities", "ner_tags", "spans", "tags", "labels", "label", "ner"),
+    },
+    "answer": {
+        "question": ("question", "query"),
+        "passage": ("passage", "context", "paragraph", "document", "text"),
+        "answer": ("answer", "answers"),
+    },
+    "embed": {
+        "a": ("a", "sentence1", "sentence_a", "text1", "text_a", "question1", "premise", "anchor", "s1", "sent1"),
+        "b": ("b", "sentence2", "sentence_b", "text2", "text_b", "question2", "hypothesis", "positive", "s2", "sent2"),
+        "score": (
+            "score", "similarity", "similarity_score", "relatedness_score", "relatedness", "label", "gold", "rating",
+        ),
+    },
+    "instruct": {
+        "prompt": ("prompt", "instruction", "question", "input", "query", "source"),
+        "answer": ("answer", "output", "response", "completion", "target"),
+    },
+}  # fmt: skip
+_TASKS: dict[str, tuple[Known, Callable[[Row], Any]]] = {
+    "classify": (KNOWN["classify"], _labelled),
+    "tag": (KNOWN["tag"], _tagged),
+    "answer": (KNOWN["answer"], _question),
+    "embed": (KNOWN["embed"], _similar),
+    "instruct": (KNOWN["instruct"], _instruction),
 }
 TASKS = tuple(_TASKS)
-_READERS = {".jsonl": read_objects, ".csv": _read_table, ".tsv": _read_table}
-_TAG_READERS = {".conll": _read_conll, ".bio": _read_conll, ".jsonl": read_objects}

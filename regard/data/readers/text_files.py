@@ -1,16 +1,18 @@
-"""UTF-8 files as lines, texts and pairs of texts. Errors name file and line."""
+"""Text files as lines and texts: UTF-8, or UTF-16 with a byte order mark, also packed. Errors name file and line."""
 
-import json
-from collections.abc import Iterator
+import codecs
 from pathlib import Path
 
-Pairs = list[tuple[str, str]]
+from regard.data.readers.packed import unpack
+
+MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""Byte order marks, which spreadsheets write, and the encodings that they stand for."""
 
 
 def read_bytes(path: Path, *, folder: str, empty: str) -> bytes:
-    """The bytes of a file; the two texts are the cures that errors name for a folder and for an empty file."""
+    """The bytes of a file, unpacked; the two texts are the cures that errors name for a folder and an empty file."""
     try:
-        raw = path.read_bytes()
+        raw = unpack(path.read_bytes(), path)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
@@ -20,6 +22,35 @@ def read_bytes(path: Path, *, folder: str, empty: str) -> bytes:
     return raw
 
 
+def encoding_of(raw: bytes) -> tuple[str, int]:
+    """The encoding that the byte order mark of a file names, and the length of the mark; UTF-8 where it has none."""
+    return next(((name, len(mark)) for mark, name in MARKS.items() if raw.startswith(mark)), ("utf-8", 0))
+
+
+def as_text(raw: bytes, path: Path) -> str:
+    """The text of a file; line ends are newlines, also where they are carriage returns alone."""
+    encoding, start = encoding_of(raw)
+    try:
+        text = raw[start:].decode(encoding)
+    except UnicodeDecodeError as error:
+        if encoding == "utf-8":
+            raise ValueError(not_utf8(raw[start:], error.start, path)) from None
+        raise ValueError(f"{path} begins as {encoding}, but is not ({error.reason}); save it as UTF-8") from None
+    if "\0" in text[:1000]:
+        raise ValueError(f"{path} holds zero bytes: it is no text, or UTF-16 without a mark; save it as UTF-8")
+    if "\r" in text and "\n" not in text:  # as old spreadsheets on a Macintosh do
+        return text.replace("\r", "\n")
+    return text.replace("\r\n", "\n")
+
+
+def not_utf8(raw: bytes, position: int, path: Path) -> str:
+    """The error for a byte that is not UTF-8: its line, and what it would be in latin-1."""
+    begin, line = raw.rfind(b"\n", 0, position) + 1, raw.count(b"\n", 0, position) + 1
+    character = raw[position : position + 1].decode("latin-1")
+    perhaps = f" (byte {position - begin} is {character!r} in latin-1)" if character.isprintable() else ""
+    return f"{path}, line {line}: not UTF-8; convert it: iconv -f latin1 -t utf-8 {path}{perhaps}"
+
+
 def read_text(paths: tuple[str, ...]) -> str:
     """The text of several files, one after the other."""
     return "\n".join(_read_whole(Path(path)) for path in paths)
@@ -27,11 +58,12 @@ def read_text(paths: tuple[str, ...]) -> str:
 
 def _read_whole(path: Path) -> str:
     raw = read_bytes(path, folder=f"its text files, as in {path}/*.txt", empty="text")
-    try:
+    if encoding_of(raw)[0] != "utf-8":
+        return as_text(raw, path)
+    try:  # of UTF-8, every character stays, as where the text is read in blocks
         return raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8; convert it: iconv -f latin1 -t utf-8 {path}") from None
+        raise ValueError(not_utf8(raw, error.start, path)) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -41,59 +73,5 @@ def read_lines(path: Path) -> list[str]:
 
 def split_lines(raw: bytes, path: Path) -> list[str]:
     """Lines end at newlines and nowhere else: Unicode's other separators would shift two files apart."""
-    lines = raw.split(b"\n")
-    return [_decode(line, path, number) for number, line in enumerate(lines if lines[-1] else lines[:-1], 1)]
-
-
-def _decode(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 (byte {error.start}); convert it: iconv -f latin1 -t utf-8 {path}"
-        ) from None
-
-
-def read_pairs(source: str | None, target: str | None, pairs: str | None, keys: tuple[str, ...]) -> Pairs:
-    """All pairs of two files, or of one, in order; also those with an empty side, so that lines can be counted."""
-    if pairs is not None:
-        path = Path(pairs)
-        readers = {".tsv": _tsv_pairs, ".jsonl": _jsonl_pairs}
-        if path.suffix not in readers:
-            raise ValueError(f"{path}: pairs come as .tsv or .jsonl; two text files go in as source and target")
-        rows = list(readers[path.suffix](path, keys))
-    else:
-        assert source is not None and target is not None
-        left, right = read_lines(Path(source)), read_lines(Path(target))
-        if len(left) != len(right):
-            raise ValueError(
-                f"{source} has {len(left):,} lines, {target} has {len(right):,}; "
-                "line by line they must be translations of each other"
-            )
-        rows = list(zip(left, right, strict=True))
-    if not any(s.strip() and t.strip() for s, t in rows):
-        raise ValueError(f"{pairs or source}: no pair has text on both sides")
-    return rows
-
-
-def _tsv_pairs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        parts = line.split("\t") if line.strip() else ["", ""]
-        if len(parts) != 2:
-            raise ValueError(f"{path}, line {number}: a pair is two texts with a tab between, got {len(parts)}")
-        yield parts[0], parts[1]
-
-
-def _jsonl_pairs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            yield "", ""
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error})") from None
-        for key in keys:
-            if not isinstance(row, dict) or not isinstance(row.get(key), str):
-                raise ValueError(f"{path}, line {number}: no text under {key!r}; --data.keys names the two fields")
-        yield row[keys[0]], row[keys[1]]
+    lines = as_text(raw, path).split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from regard.data.sets.overview import Overview
+
 Tune = Literal["all", "head", "lora"]
 """Which weights of a pretrained model are trained: all, the head's, or the head's and LoRA adapters."""
 
@@ -35,6 +37,10 @@ class Data:
     def idle(self) -> dict[str, str]:
         """Fields that have no effect, each with the option that is the reason: {"rank": "tune all"}."""
         return {}
+
+    def overview(self) -> list[Overview]:
+        """What was understood of each of the user's files, which is printed before training; [] of embedded data."""
+        return []
 
     def split(self) -> tuple[Any, Any]:
         """The training and the validation examples."""

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from regard.data.generated.scenes import SEEDS, SHAPES, scene
 from regard.data.notices import notify
-from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc
+from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc, voc_parts
 from regard.data.readers.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from regard.data.readers.stored_images import DAMAGED, skipped_notice
+from regard.data.readers.yolo import list_yolo, yolo_parts
 from regard.data.sets.augment import Augmentation
 from regard.data.sets.base import Data, idle_with
 from regard.data.sets.batches import IGNORE, Batch, shuffled
@@ -26,6 +27,8 @@ from regard.data.sets.image_data import (
     every_tenth,
     read_ahead,
 )  # fmt: skip
+from regard.data.sets.image_overview import box_overviews
+from regard.data.sets.overview import Overview
 
 LONGER = 5 / 3
 """Longest side of an image in multiples of the shorter one; longer images are made smaller."""
@@ -140,13 +143,15 @@ class BoxedImages:
 class BoxesConfig(Data):
     """Where images with boxes come from (nothing given: generated scenes), their size, and how training varies them."""
 
-    own: ClassVar[tuple[str, ...]] = ("coco", "voc")
+    own: ClassVar[tuple[str, ...]] = ("coco", "voc", "yolo")
     decides: ClassVar[dict[str, str]] = DECIDED
 
     coco: str | None = None
     """A .json of COCO's kind (images, annotations, categories), or a folder with one."""
     voc: str | None = None
-    """A folder of .xml files of VOC's kind, or one with a folder Annotations."""
+    """A folder of .xml files of VOC's kind, or one with a folder Annotations; its ImageSets are its parts."""
+    yolo: str | None = None
+    """A data.yaml of YOLO's kind, or a folder of images and labels with one or with classes.txt."""
     images: str | None = None
     """The folder of the images; those that it lacks are searched for near the annotations."""
     valid: str | None = None
@@ -175,10 +180,12 @@ class BoxesConfig(Data):
     """Largest change of brightness, contrast and saturation."""
 
     def __post_init__(self) -> None:
-        if self.coco and self.voc:
-            raise ValueError("give --data.coco or --data.voc, not both")
+        if len([name for name in self.own if getattr(self, name)]) > 1:
+            raise ValueError("give --data.coco, --data.voc or --data.yolo, not both")
         if self.embedded and (self.valid or self.test or self.images):
-            raise ValueError("validation, test or images without training data; give --data.coco or --data.voc too")
+            raise ValueError(
+                "validation, test or images without training data; give --data.coco or --data.voc too, or --data.yolo"
+            )
         check_channels(self.channels)
         if not 0 <= self.crop < 1:
             raise ValueError(f"crop={self.crop} is not in [0, 1)")
@@ -191,11 +198,30 @@ class BoxesConfig(Data):
     @property
     def source(self) -> str | None:
         """The user's annotations for training."""
-        return self.coco or self.voc
+        return self.coco or self.voc or self.yolo
+
+    @property
+    def layout(self) -> str:
+        """The format of the user's annotations."""
+        return "COCO" if self.coco else "VOC" if self.voc else "YOLO"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The sources of train, valid and test: the named ones, or those that ImageSets or data.yaml name."""
+        assert self.source is not None
+        found = voc_parts(self.source) if self.voc else yolo_parts(self.source) if self.yolo else {"train": self.source}
+        named = {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
+        if self.yolo:
+            named = {name: yolo_parts(source).get(name, source) for name, source in named.items()}
+        return found | named
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's annotations."""
+        return [] if self.embedded else list(box_overviews(self))
 
     @property
     def idle(self) -> dict[str, str]:
-        return idle_with(self.own[bool(self.voc)], self.source, "scenes", "things")
+        return idle_with(self.layout.lower(), self.source, "scenes", "things")
 
     @property
     def side(self) -> int:
@@ -212,6 +238,8 @@ class BoxesConfig(Data):
     def annotated(self, source: str) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
         """The annotations of a source and its labels."""
         folder = None if self.images is None else Path(self.images)
+        if self.yolo:
+            return list_yolo(source, folder)
         return (list_voc if self.voc else list_coco)(Path(source), folder)
 
     def read(self, source: str, names: tuple[str, ...] = (), preprocessing: Preprocessing | None = None) -> BoxedImages:
@@ -261,9 +289,10 @@ class BoxesConfig(Data):
         """The images for training and for validation."""
         if self.source is None:
             return self.generated("train", self.scenes, preprocessing), self.generated("valid", 200, preprocessing)
-        images = self.read(self.source, preprocessing=preprocessing)
-        if self.valid is not None:
-            return images, self.read(self.valid, images.names, preprocessing)
+        parts = self.parts
+        images = self.read(parts["train"], preprocessing=preprocessing)
+        if "valid" in parts:
+            return images, self.read(parts["valid"], images.names, preprocessing)
         held = every_tenth(np.zeros(len(images)), self.source)
         return images.take(~held), images.take(held)
 
@@ -271,9 +300,10 @@ class BoxesConfig(Data):
         """The images for the test: the named ones, or those for validation."""
         if self.source is None:
             return self.generated("test", 500, preprocessing)
-        if self.test is None:
+        parts = self.parts
+        if "test" not in parts:
             return self.split(preprocessing)[1]
-        return self.read(self.test, self.annotated(self.source)[1], preprocessing)
+        return self.read(parts["test"], self.annotated(parts["train"])[1], preprocessing)
 
 
 def resize(file: AnnotatedImage, names: tuple[str, ...], preprocessing: Preprocessing) -> BoxedImage:

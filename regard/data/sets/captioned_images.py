@@ -26,6 +26,8 @@ from regard.data.sets.image_data import (
     common_shape,
     resized,
 )  # fmt: skip
+from regard.data.sets.image_overview import caption_overviews
+from regard.data.sets.overview import Overview
 
 HELD_OUT = 500
 """Scenes for validation; twice as many for the test."""
@@ -73,7 +75,8 @@ class CaptionsConfig(ImageData):
     decides: ClassVar[dict[str, str]] = DECIDED | TextData.decides
 
     images: str | None = None
-    """A .csv, .tsv or .jsonl of path and caption; rows of the same path are several captions of one image."""
+    """A table of path and caption (.csv, .tsv, .jsonl, .json also of COCO, Flickr's captions.txt), or .tar files of
+    webdataset; rows of the same path are several captions of one image."""
     count: int = 10_000
     """Scenes generated for training, where no images are given."""
     most: int = 3
@@ -125,6 +128,10 @@ class CaptionsConfig(ImageData):
             row[:] = resized(scene.pixels[None], preprocessing)[0]
             captions.append(self.captions_of(scene, part))
         return CaptionedImages(pixels, captions)
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's images and captions; nothing is decoded."""
+        return [] if self.images is None else list(caption_overviews(self))
 
     def captions_of(self, scene: Scene, part: str) -> tuple[str, ...]:
         """The captions of a generated scene."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.data.readers.arrays import has_test
 from regard.data.readers.image_files import as_images
 from regard.data.readers.image_lists import ImageFile
+from regard.data.readers.parts import find_parts
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import DAMAGED, DiskImages
 from regard.data.sets.augment import Augmentation
@@ -77,6 +78,12 @@ class ImageData(Augmentation, Data):
         """The user's images for training."""
         return self.images
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """The sources of train, valid and test: the named ones, or those in a folder of all three."""
+        found = find_parts(self.images) if self.images is not None else {}
+        return found | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
+
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that every image gets."""
         rows, columns, channels = self.own_shape()
@@ -106,16 +113,17 @@ class ImageData(Augmentation, Data):
         preprocessing = preprocessing or self.preprocessing
         images = self.read(self.images, "train", preprocessing)
         self.check(getattr(images, "names", ()))
-        if self.images is None or self.valid is not None:
-            return images, self.read(self.valid, "valid", preprocessing)
+        if self.images is None or "valid" in self.parts:
+            return images, self.read(self.parts.get("valid"), "valid", preprocessing)
         held = every_tenth(images.labels, self.images)
         return images.take(~held), images.take(held)
 
     def held_out(self, preprocessing: Preprocessing | None = None) -> Any:
         """The images for the test: the named ones, an .npz's own test set, or those for validation."""
-        if self.images is not None and self.test is None and not has_test(self.images):
+        test = self.parts.get("test")
+        if self.images is not None and test is None and not has_test(self.images):
             return self.split(preprocessing)[1]
-        return self.read(self.test or self.images, "test", preprocessing)
+        return self.read(test or self.images, "test", preprocessing)
 
 
 def check_channels(channels: int) -> None:

@@ -17,6 +17,8 @@ from regard.data.sets.augment import Augmentation, mix, normalized
 from regard.data.sets.base import Tune, check_tuning, idle_rank
 from regard.data.sets.batches import Batch
 from regard.data.sets.image_data import ArrayStream, ImageData, common_shape, every_tenth, larger, limited, resized
+from regard.data.sets.image_overview import label_overviews
+from regard.data.sets.overview import Overview
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,13 +126,14 @@ class FileOrDigits(ImageData):
         names = tuple(sorted({file.label for file in files}))
         self.check(names)
         held = np.zeros(len(files), dtype=bool)
-        if self.valid is None:
+        valid = self.parts.get("valid")
+        if valid is None:
             held = every_tenth(np.array([file.label for file in files]), self.images)
         learned = [file for file, out in zip(files, held, strict=True) if not out]
         finer = larger(preprocessing, learned, crops)
         images = self.decode(learned, finer or preprocessing, self.images, names, reduced=finer is not None)
-        if self.valid is not None:
-            return images, self.read(self.valid, "valid", preprocessing)
+        if valid is not None:
+            return images, self.read(valid, "valid", preprocessing)
         others = [file for file, out in zip(files, held, strict=True) if out]
         return images, self.decode(others, preprocessing, self.images, names)
 
@@ -140,7 +143,8 @@ class ImagesConfig(FileOrDigits):
     """Where labelled images come from (nothing given: the embedded digits), and how training augments them."""
 
     images: str | None = None
-    """A folder with a sub-folder a class, a .csv, .tsv or .jsonl of path and label, or an .npz of x and y."""
+    """A folder with a sub-folder a class (or with train, val and test folders of these), a table of path and label, an
+    .npz of x and y, IDX files, or .tar files of webdataset."""
     base: str | None = None
     """A run or checkpoint whose weights to start from."""
     tune: Tune = "all"
@@ -175,6 +179,10 @@ class ImagesConfig(FileOrDigits):
     @property
     def idle(self) -> dict[str, str]:
         return idle_rank(self.tune)
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's images; nothing is decoded."""
+        return [] if self.images is None else list(label_overviews(self))
 
     def check(self, names: tuple[str, ...]) -> None:
         if len(names) < 2:

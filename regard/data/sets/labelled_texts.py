@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from regard.data.generated.text_tasks import tasks
+from regard.data.readers.examples import Examples as ReadExamples
 from regard.data.readers.examples import Instruction, Labelled, read_examples
+from regard.data.readers.hub_sets import HUB
+from regard.data.readers.parts import find_parts
 from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_rank, idle_with
+from regard.data.sets.overview import Overview
+from regard.data.sets.text_overview import overviews
 
 Examples = list[Any]
 HELD_OUT = 1000
@@ -41,7 +47,8 @@ class ExamplesConfig(TextData):
     task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
     """The task of the examples."""
     train: str | None = None
-    """A .jsonl, .csv, .tsv or (tags) .conll file."""
+    """A .jsonl, .json, .csv, .tsv, .parquet, .arrow or (tags) .conll file, also packed (.gz, .zst); a folder with
+    train, valid and test files; or hf:owner/name, a dataset of the Hub."""
     valid: str | None = None
     """A file of the same kind for validation (nothing given: a part of the examples is held out)."""
     held_share: float = 0.0
@@ -49,7 +56,14 @@ class ExamplesConfig(TextData):
     test: str | None = None
     """A file of the same kind for the test (nothing given: the examples for validation)."""
     columns: tuple[str, ...] = ()
-    """Names of fields in the files where they differ, as text=sentence,label=class."""
+    """Names of fields in the files where they differ, as text=sentence,label=class; or numbers of columns from 1."""
+    header: bool | None = None
+    """Whether the first row of a .csv or .tsv names its columns (none: as it looks; where it does not tell, you are
+    asked)."""
+    names: tuple[str, ...] = ()
+    """Names of labels or tags that the files hold as numbers, in their order."""
+    scale: float | None = None
+    """The highest score that a similarity can have (none: 1, 5, 10 or 100, as the training scores tell)."""
     base: str | None = None
     """A run or checkpoint whose weights and tokenizer to start from."""
     tune: Tune = "all"
@@ -87,32 +101,54 @@ class ExamplesConfig(TextData):
         tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
         return tokens | idle_rank(self.tune) | idle_with("valid", self.valid, "held_share")
 
-    def read(self, path: str) -> Examples:
-        """The examples of a file."""
-        return read_examples(path, self.task, dict(pair.split("=", 1) for pair in self.columns))
+    @property
+    def parts(self) -> dict[str, str]:
+        """The sources of train, valid and test: the named ones, or those in a folder of all three."""
+        found = find_parts(self.train, is_file=True) if self.train is not None else {}
+        return found | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
+
+    def read(self, path: str) -> ReadExamples:
+        """The examples of a source; while somebody holds them, they are not read again."""
+        training, scale = self.parts.get("train", path), self.scale
+        if self.task == "embed" and scale is None and path != training:
+            scale = self.read(training).scale or 1.0  # the highest score of a small file may be below the top
+        key = (path, stamp(path), self.task, self.columns, self.header, self.names, scale)
+        examples = KEPT.get(key)
+        if examples is None:
+            columns = dict(pair.split("=", 1) for pair in self.columns)
+            examples = KEPT[key] = read_examples(
+                path, self.task, columns, header=self.header, names=self.names, scale=scale
+            )
+        return examples
 
     def split(self) -> tuple[Examples, Examples]:
-        """The training and the validation examples."""
+        """The training and the validation examples; a label's only example is for training."""
         if self.train is None:
             return self.generated("train", 0), EMBEDDED[self.task]("valid", HELD_OUT, 0)
-        examples = self.read(self.train)
-        if self.valid is not None:
-            return examples, self.read(self.valid)
+        parts = self.parts
+        examples = self.read(parts["train"])
+        if "valid" in parts:
+            return examples, self.read(parts["valid"])
         if len(examples) < 2:
             raise ValueError(f"{self.train}: one example cannot be split; give --data.valid")
         if self.held_share and any(held := stratified(self.task, examples, self.held_share)):
             pairs = list(zip(examples, held, strict=True))
             return [example for example, out in pairs if not out], [example for example, out in pairs if out]
-        return [example for i, example in enumerate(examples) if i % 10 != 1], examples[1::10]
+        counts = Counter(example.label for example in examples) if self.task == "classify" else {}
+        tenth = range(1, len(examples), 10)
+        kept = [i for i in tenth if counts.get(getattr(examples[i], "label", ""), 2) > 1]
+        out = set(kept or tenth)
+        return [e for i, e in enumerate(examples) if i not in out], [examples[i] for i in sorted(out)]
 
     def size(self) -> "Size | None":
         """The size of the user's files; none where they are large, or not there."""
-        paths = [Path(path) for path in (self.train, self.valid) if path is not None]
+        parts = {part: path for part, path in self.parts.items() if part != "test"}
+        paths = [Path(path) for path in parts.values()]
         if not paths or not all(path.is_file() and path.stat().st_size <= LARGE for path in paths):
             return None
-        examples = self.read(str(paths[0]))
+        examples = self.read(parts["train"])
         texts = [text for e in examples for name in TEXTS if isinstance(text := getattr(e, name, None), str)]
-        held_out = len(self.read(self.valid)) if self.valid is not None else 0
+        held_out = len(self.read(parts["valid"])) if "valid" in parts else 0
         return Size(len(examples), sum(map(len, texts)) / len(examples), held_out)
 
     def generated(self, split: str, epoch: int) -> Examples:
@@ -123,7 +159,24 @@ class ExamplesConfig(TextData):
         """The test examples; the validation examples where no others exist."""
         if self.embedded:
             return EMBEDDED[self.task]("test", HELD_OUT, 0)
-        return self.read(self.test) if self.test is not None else self.split()[1]
+        test = self.parts.get("test")
+        return self.read(test) if test is not None else self.split()[1]
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's files."""
+        return [] if self.train is None else list(overviews(self))
+
+
+KEPT: WeakValueDictionary[tuple[Any, ...], ReadExamples] = WeakValueDictionary()
+"""Examples that were read and are still in use."""
+
+
+def stamp(path: str) -> tuple[int, int] | None:
+    """Time and size of a file, which change with its content."""
+    if path.startswith(HUB) or not Path(path).is_file():
+        return None
+    found = Path(path).stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def stratified(task: str, examples: Examples, share: float) -> list[bool]:

@@ -9,6 +9,7 @@ from regard.data.generated.docs import documentation, documentation_hash
 from regard.data.readers.large_texts import LargeText, text_bytes
 from regard.data.readers.text_files import read_text
 from regard.data.sets.base import TextData
+from regard.data.sets.overview import SHOWN, Overview, shortened
 
 MOST = 1 << 24
 """Most characters of a large text that are scored."""
@@ -61,6 +62,16 @@ class TextConfig(TextData):
         count = text.count()
         cut = count - max(2, count // HELD_OUT)
         return replace(text, stop=cut), replace(text, start=cut)
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's text."""
+        if self.embedded:
+            return []
+        text = LargeText(self.text).beginning(1 << 16) if self.large else read_text(self.text)
+        count, unit = (text_bytes(self.text), "bytes") if self.large else (len(text), "characters")
+        shown = [shortened(line) for line in text.split("\n", 50) if line.strip()][:SHOWN]
+        source = ", ".join(self.text)
+        return [Overview(source=source, part="train", count=count, unit=unit, about="running text", examples=shown)]
 
     def held_out(self) -> str:
         """The test text; of the user's files, the validation text, or its beginning where that is large."""

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.data.generated.text_tasks import tasks
-from regard.data.readers.text_files import Pairs, read_pairs
+from regard.data.readers.pairs import Pairs, read_pairs
 from regard.data.sets.base import TRAINED, TextData, idle_with
+from regard.data.sets.overview import SHOWN, Overview, shared_note, shortened
 
 HELD_OUT = 1000
 """Embedded pairs for validation, and others for the test."""
@@ -25,15 +26,15 @@ class PairsConfig(TextData):
     target: str | None = None
     """Their translations, line by line."""
     pairs: str | None = None
-    """Instead of the two: one file, .tsv (source, tab, target) or .jsonl (objects with `keys`)."""
+    """Instead of the two: one file, .tsv (source, tab, target), or .jsonl, .json, .csv or .parquet with `keys`."""
     valid_source: str | None = None
     """Source sentences for validation (nothing given: the last lines of the training data are held out)."""
     valid_target: str | None = None
     """Their translations."""
     valid_pairs: str | None = None
-    """Instead of the two: one .tsv or .jsonl file."""
+    """Instead of the two: one file."""
     keys: tuple[str, ...] = ("source", "target")
-    """The two fields of a .jsonl object."""
+    """The two fields of an object, or columns of a table."""
     max_len: int = 256
     """Longest side of a training pair, in tokens; longer pairs are left out."""
     epoch_size: int = 20_000
@@ -63,6 +64,25 @@ class PairsConfig(TextData):
             return train, read_pairs(self.valid_source, self.valid_target, self.valid_pairs, self.keys)
         held = min(1000, len(train) // 20) or 1
         return train[:-held] or train, train[-held:]
+
+    def overview(self) -> list[Overview]:
+        """What was understood of the user's pairs."""
+        if self.embedded:
+            return []
+        train, valid = self.split()
+        named = bool(self.valid_source or self.valid_pairs)
+        empty = sum(not (source.strip() and target.strip()) for source, target in train)
+        notes = [f"{empty:,} pairs have an empty side, and are left out"] if empty else []
+        source = self.pairs or f"{self.source} and {self.target}"
+        shown = [f"{shortened(a)} → {shortened(b)}" for a, b in train if a.strip() and b.strip()][:SHOWN]
+        parts = [(source, "train", train, shown, notes)]
+        if named:
+            shared = shared_note(train, valid, "valid")
+            parts.append((self.valid_pairs or str(self.valid_source), "valid", valid, [], shared))
+        return [
+            Overview(source=path, part=part, count=len(pairs), unit="pairs", about="texts", examples=first, notes=words)
+            for path, part, pairs, first, words in parts
+        ]
 
     def held_out(self) -> Pairs:
         """The embedded test pairs; of the user's files, the validation pairs."""

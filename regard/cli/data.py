@@ -1,0 +1,35 @@
+"""The command data: what Regard understands of a file or a folder, before anything is trained."""
+
+import json
+
+import click
+
+from regard.cli.base import OVERRIDES, json_option, overrides, regard
+
+KINDS = ("classify", "tag", "answer", "embed", "instruct", "translate", "text", "images", "caption", "detect")
+
+
+@regard.command(context_settings=OVERRIDES)
+@click.argument("source")
+@click.option("--task", type=click.Choice(KINDS), help="What the data are for.  [default: as they look]")
+@json_option
+@click.pass_context
+def data(ctx: click.Context, source: str, task: str | None, as_json: bool) -> None:
+    """Show what Regard understands of SOURCE, a file, a folder or hf:owner/name: columns, labels, examples.
+
+    \b
+    regard data reviews.csv
+    regard data reviews.csv --data.columns text=body,label=stars
+    regard data FOLDER --task detect --json
+    """
+    from regard.data.sets.recognise import recognise
+
+    fields = {name.removeprefix("data."): value for name, value in overrides(ctx.args).items()}
+    kind, config = recognise(source, task, fields)
+    found = config.overview()
+    if as_json:
+        click.echo(json.dumps({"task": kind, "parts": [part.as_json() for part in found]}, ensure_ascii=False))
+        return
+    click.echo(f"task: {kind}")
+    for part in found:
+        click.echo("\n".join(part.lines()))

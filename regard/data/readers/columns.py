@@ -1,0 +1,259 @@
+"""Which column of a table is what: by its name, by other names in use, or by what it holds; doubt is an error."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.data.readers.tables import Table
+
+RENAME = "add it, or say what it is called: --data.columns text=sentence"
+Row = dict[str, Any]
+Known = Mapping[str, tuple[str, ...]]
+"""The fields of a task, each with the names that are understood, its own first."""
+PAIRS = (
+    ("text", "second"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("text_a", "text_b"), ("text1", "text2"), ("question", "sentence"), ("question", "passage"),
+)  # fmt: skip
+"""Names of the columns of two texts."""
+INDEX = ("", "unnamed: 0", "__index_level_0__")
+"""Names that pandas gives the numbers of rows; such a column is passed over."""
+SPELLED = ("_text", "_name")
+"""Endings of a column that spells the numbers of another: label_text beside label."""
+LOOKED_AT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the columns of a table were taken for."""
+
+    fields: dict[str, Any]
+    """Our name of a field, and the name of its column or, without a header, its number from 0."""
+    header: bool | None = None
+    """Whether the first row is a header; None where columns have names of their own."""
+    unused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Choices that a user may want to know of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the cells of a column are like."""
+
+    cells: list[str] = field(repr=False)
+
+    @property
+    def words(self) -> float:
+        """Mean number of words; text without spaces counts a word for eight characters."""
+        return sum(max(len(cell.split()), len(cell) / 8) for cell in self.cells) / max(1, len(self.cells))
+
+    @property
+    def numeric(self) -> bool:
+        """Whether all cells are numbers."""
+        return bool(self.cells) and all(map(is_number, self.cells))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether few values occur again and again, as labels do."""
+        return len(self.cells) >= 6 and len(set(self.cells)) <= len(self.cells) / 3 and self.words < 5
+
+    @property
+    def counts(self) -> bool:
+        """Whether the cells are whole numbers that all differ, as ids do."""
+        return len(self.cells) > 2 and all(map(str.isdigit, self.cells)) and len(set(self.cells)) == len(self.cells)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number."""
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def columns_in(rows: Sequence[Sequence[str]]) -> list[Column]:
+    """The columns of rows of cells; rows that are too short or too long are passed over."""
+    width = len(rows[0]) if rows else 0
+    return [Column([row[i].strip() for row in rows if len(row) == width]) for i in range(width)]
+
+
+def choose_columns(
+    table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
+) -> Chosen:
+    """What the columns of a table are, from its header, the user's names for them, and what they hold."""
+    if table.cells is None:
+        names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+        if header is not None:
+            raise ValueError(f"{table.source}: its fields have names; --data.header is for .csv and .tsv files")
+        fields = by_name(names, known, columns)
+        return Chosen(fields, unused=left_over(names, fields))
+    number, first = table.cells[0] if table.cells else (1, [])
+    where = f"{table.source}, line {number}: "
+    names = [cell.strip() for cell in first]
+    rest = [cells for _, cells in table.cells[1 : LOOKED_AT + 1] if len(cells) == len(first)]
+    numbered = {name: int(theirs) - 1 for name, theirs in columns.items() if theirs.isdigit() and theirs not in names}
+    if numbered and len(numbered) == len(columns):
+        return by_number(numbered, names, rest, header, where)
+    fields = {} if header is False else by_name(names, known, columns)
+    required = [name for name in known if name not in optional or name in columns]
+    like = header if header is not None else header_like(names, rest)
+    if columns or any(names[i].lower() == name for name, i in fields.items()) or fields and like is not False:
+        fields, notes = only_one_left(fields, [name for name in required if name not in columns], names, rest)
+        for name in required:
+            if name not in fields:
+                wanted = columns.get(name, name)
+                raise ValueError(f"{where}the header has no {wanted!r}, only {', '.join(map(repr, first))}; " + RENAME)
+        unused = left_over(names, {name: names[i] for name, i in fields.items()})
+        return Chosen(fields, True, unused, notes)
+    if like and first:
+        guess = guess_fields(columns_in(rest), required)
+        shown = ",".join(f"{name}={names[guess[name]] if name in guess else 'NAME'}" for name in required)
+        raise ValueError(
+            f"{where}it looks like a header ({', '.join(map(repr, names[:8]))}), but has no {' or '.join(required)}; "
+            f"say what is what: --data.columns {shown} (or --data.header false: it is an example)"
+        )
+    return without_header([names, *rest], list(known), required, where)
+
+
+def by_name(names: Sequence[str], known: Known, columns: Mapping[str, str]) -> dict[str, Any]:
+    """The index of the column of each field that has a known name, or the name that the user gave."""
+    lowered = [name.strip().lower() for name in names]
+    keys = {name: i for i, name in reversed(list(enumerate(lowered)))}
+    fields: dict[str, Any] = {}
+    for name in known:
+        if name in columns:
+            exact = columns[name] in names
+            index = list(names).index(columns[name]) if exact else keys.get(columns[name].strip().lower())
+            if index is not None:
+                fields[name] = index
+    pairs = [pair for pair in PAIRS if "second" in known and all(name in keys for name in pair)]
+    if pairs and not fields.keys() & {"text", "second"}:
+        fields |= {"text": keys[pairs[0][0]], "second": keys[pairs[0][1]]}
+    for name, aliases in known.items():
+        if name in fields or name in columns or name == "second" and "text" in fields:
+            continue
+        free = [alias for alias in aliases if alias in keys and keys[alias] not in fields.values()]
+        if free:
+            fields[name] = keys[free[0]]
+    for name in fields.keys() - columns.keys():
+        spelled = [keys[lowered[fields[name]] + end] for end in SPELLED if lowered[fields[name]] + end in keys]
+        fields[name] = spelled[0] if spelled and name == "label" else fields[name]
+    return fields
+
+
+def left_over(names: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of columns that are not read."""
+    used = {names[i] if isinstance(i, int) else i for i in fields.values()}
+    return tuple(name for name in names if name not in used and name.strip().lower() not in INDEX)
+
+
+def header_like(names: Sequence[str], rest: Sequence[Sequence[str]]) -> bool | None:
+    """Whether the first row has names and the others do not; None where the rows do not tell."""
+    filled = [name for name in names if name]
+    plain = all(
+        len(name) <= 40 and len(name.split()) <= 4 and name[-1] not in ".!?" and not is_number(name) for name in filled
+    )
+    if not plain or not filled or len(set(filled)) < len(filled):
+        return False
+    columns = columns_in(rest)
+    for name, column in zip(names, columns, strict=False):
+        if not name or not column.cells:
+            continue
+        if column.numeric or column.repeats and name not in column.cells:
+            return True
+        if len(column.cells) > 2 and len(name.split()) == 1 and min(len(cell.split()) for cell in column.cells) > 2:
+            return True
+    return None if columns else False
+
+
+def only_one_left(
+    fields: dict[str, Any], required: Sequence[str], names: Sequence[str], rest: Sequence[Sequence[str]]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields with the only one that lacks a column at the only column that is left, if these are two."""
+    missing = [name for name in required if name not in fields]
+    free = [i for i, name in enumerate(names) if i not in fields.values() and name.lower() not in INDEX]
+    if not {"text", "label"} >= set(required) or len(missing) != 1 or len(free) != 1 or not rest:
+        return fields, ()
+    column = columns_in(rest)[free[0]]
+    if column.counts or missing[0] != "label" and column.numeric:
+        return fields, ()
+    return fields | {missing[0]: free[0]}, (f"{names[free[0]]!r} is the only other column: taken as {missing[0]}",)
+
+
+def guess_fields(columns: Sequence[Column], required: Sequence[str]) -> dict[str, int]:
+    """The columns that look like text and label, for a suggestion."""
+    if set(required) != {"text", "label"} or len(columns) < 2:
+        return {}
+    text = max(range(len(columns)), key=lambda i: columns[i].words)
+    others = [i for i in range(len(columns)) if i != text and any(columns[i].cells)]
+    if not others:
+        return {"text": text}
+    return {"text": text, "label": min(others, key=lambda i: (columns[i].counts, len(set(columns[i].cells))))}
+
+
+def by_number(
+    fields: dict[str, int], names: list[str], rest: Sequence[Sequence[str]], header: bool | None, where: str
+) -> Chosen:
+    """Columns that the user gave by their number."""
+    for name, index in fields.items():
+        if not 0 <= index < len(names):
+            raise ValueError(f"{where}got {len(names)} columns, and {name} is to be column {index + 1}; count from 1")
+    if header is None:
+        header = bool(header_like(names, rest))
+    unused = tuple(names[i] if header else f"column {i + 1}" for i in range(len(names)) if i not in fields.values())
+    return Chosen(fields, header, unused)
+
+
+def without_header(rows: Sequence[Sequence[str]], fields: list[str], required: list[str], where: str) -> Chosen:
+    """The columns of a table without a header, by their order; where they look otherwise, the user is asked."""
+    columns, width = columns_in(rows), len(rows[0])
+    if width not in (len(fields), len(required)) or not width:
+        shown = ",".join(f"{name}={i}" for i, name in enumerate(required, 1))
+        raise ValueError(
+            f"{where}got {width} columns; give {', '.join(required)}, or a header with these names"
+            + (f" (or say which are which: --data.columns {shown})" if width > len(required) else "")
+        )
+    if required == ["text", "label"] and width == 2:
+        if columns[0].repeats and len(set(columns[1].cells)) > len(rows) / 2 and columns[1].words > columns[0].words:
+            values = len(set(columns[0].cells))
+            note = f"no header: the first column has {values} values again and again, so it is taken as the label"
+            return Chosen({"text": 1, "label": 0}, False, (), (note,))
+    if required == ["text", "label"] and width == 3 and not all(
+        column.words >= 2 and not column.counts for column in columns[:2]
+    ):  # fmt: skip
+        guess = guess_fields(columns, required)
+        shown = ",".join(f"{name}={guess[name] + 1}" for name in required)
+        raise ValueError(
+            f"{where}three columns and no header, and not the two texts and a label that this stands for; say which "
+            f"are which: --data.columns {shown} (or text=1,second=2,label=3)"
+        )
+    order = fields if width == len(fields) else required
+    return Chosen({name: i for i, name in enumerate(order)}, False)
+
+
+def named_rows(table: Table, chosen: Chosen, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
+    """The rows with the fields under our names; of objects, the other fields too."""
+    if table.cells is not None:
+        rows = table.cells[1:] if chosen.header else table.cells
+        width = len(table.cells[0][1])
+        for number, cells in rows:
+            if len(cells) != width:
+                raise ValueError(
+                    f"{table.source}, line {number}: got {len(cells)} columns, but {width} in the first line; "
+                    "put texts with separators in quotes"
+                )
+            yield number, {name: cells[i] for name, i in chosen.fields.items()}
+        return
+    names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+    for number, row in table.objects:
+        for name, theirs in columns.items():
+            if theirs not in row:
+                where = f"{table.source}, {table.unit} {number}: "
+                raise ValueError(f"{where}no field {theirs!r}, where columns looks for the {name}")
+        ours = {name: row[names[i]] for name, i in chosen.fields.items() if names[i] in row}
+        yield number, row | ours
+
+
+def where_of(table: Table, number: int) -> str:
+    """The beginning of an error about a row."""
+    return f"{table.source}, {table.unit} {number}: "

@@ -1,0 +1,142 @@
+"""The data config that a file or a folder of the user's is for, by what it holds or for a task that is named."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.config import nearest, override
+from regard.data.readers.arrays import is_arrays
+from regard.data.readers.coco_captions import holds_captions
+from regard.data.readers.examples import KNOWN
+from regard.data.readers.hub_sets import HUB
+from regard.data.readers.image_files import is_image
+from regard.data.readers.image_tables import columns_of, lists_images, open_table
+from regard.data.readers.packed import kind_of
+from regard.data.readers.parts import find_parts
+from regard.data.readers.shards import is_shards
+from regard.data.readers.tables import is_table, read_table, saved_set
+from regard.data.readers.text_files import as_text, read_bytes
+from regard.data.sets.base import Data
+from regard.data.sets.boxed_images import BoxesConfig
+from regard.data.sets.captioned_images import CaptionsConfig
+from regard.data.sets.labelled_images import ImagesConfig
+from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.running_text import TextConfig
+from regard.data.sets.text_pairs import PairsConfig
+
+TEXT_TASKS = ("classify", "tag", "answer", "embed", "instruct")
+KINDS = (*TEXT_TASKS, "translate", "text", "images", "caption", "detect")
+"""What data can be for; `images` are labelled ones, `text` is running text."""
+BY_NAMES = (
+    ("tag", ("tokens", "ner_tags")), ("tag", ("text", "entities")), ("tag", ("text", "spans")),
+    ("answer", ("question", "context")), ("answer", ("question", "passage")),
+    ("embed", ("sentence1", "sentence2", "score")), ("embed", ("a", "b", "score")),
+    ("instruct", ("prompt",)), ("instruct", ("instruction",)), ("instruct", ("messages",)),
+    ("translate", ("translation",)), ("translate", ("source", "target")),
+)  # fmt: skip
+"""Tasks by the names of columns that only their tables have; otherwise a table is for `classify`."""
+
+
+def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | None = None) -> tuple[str, Data]:
+    """What a source is for, and the config that reads it, with fields of it overridden."""
+    if task is not None and task not in KINDS:
+        raise ValueError(f"unknown task {task!r}; {nearest(task, KINDS)}")
+    if not source.startswith(HUB) and not Path(source).exists():
+        raise ValueError(f"no such file or folder: {source}; check the path")
+    kind = task or kind_of_data(source)
+    config: Data
+    if kind in TEXT_TASKS:
+        config = ExamplesConfig(task=kind, train=source)  # type: ignore[arg-type]
+    elif kind == "translate":
+        config = PairsConfig(pairs=source)
+    elif kind == "text":
+        config = TextConfig(text=(source,))
+    elif kind == "caption":
+        config = CaptionsConfig(images=source)
+    elif kind == "detect":
+        config = override(BoxesConfig(), {boxes_in(source): source}, under="data.")
+    else:
+        config = ImagesConfig(images=source)
+    return kind, override(config, dict(fields or {}), under="data.")
+
+
+def kind_of_data(source: str) -> str:
+    """What a source is for, by what it holds."""
+    path, suffix = Path(source), kind_of(source)
+    if source.startswith(HUB):
+        return table_kind(source)
+    if path.is_dir():
+        return folder_kind(path)
+    if is_arrays(source) or is_shards(path):
+        return "images"
+    if suffix in (".yaml", ".yml"):
+        return "detect"
+    if suffix == ".json" and is_coco(path):
+        return "caption" if holds_captions(path) else "detect"
+    if suffix in (".conll", ".bio", ".iob", ".iob2"):
+        return "tag"
+    if suffix in (".txt", "", ".ft"):
+        text = as_text(read_bytes(path, folder="a file", empty="text"), path)
+        if text.startswith("__label__"):
+            return "classify"
+        return "caption" if lists_images(path) else "text"
+    if is_table(path):
+        return table_kind(source)
+    return "classify"  # whose reader names the formats and the cure
+
+
+def folder_kind(path: Path) -> str:
+    """What a folder is for."""
+    if is_arrays(str(path)) or is_shards(path):
+        return "images"
+    if saved_set(path) or (path / "dataset_dict.json").is_file():
+        return table_kind(str(path))
+    inside = list(path.iterdir())
+    names = {entry.name.lower() for entry in inside}
+    if names & {"annotations", "imagesets", "data.yaml", "data.yml", "labels", "classes.txt"}:
+        return "detect"
+    if any(entry.suffix.lower() == ".xml" for entry in inside):
+        return "detect"
+    if any(entry.suffix.lower() == ".json" and is_coco(entry) for entry in inside):
+        return "detect"
+    if any(entry.is_file() and is_table(entry) for entry in inside):
+        return kind_of_data(find_parts(str(path), is_file=True)["train"])
+    return "images"
+
+
+def boxes_in(source: str) -> str:
+    """The field of the format that boxes are in: coco, voc or yolo."""
+    path = Path(source)
+    if path.suffix.lower() == ".json":
+        return "coco"
+    if path.is_file():
+        return "voc" if path.suffix.lower() == ".txt" else "yolo"
+    annotations = path / "Annotations"
+    if any((annotations if annotations.is_dir() else path).glob("*.xml")):
+        return "voc"
+    return "coco" if [*path.glob("*.json"), *path.glob("annotations/*.json")] else "yolo"
+
+
+def is_coco(path: Path) -> bool:
+    """Whether a .json has COCO's lists."""
+    try:
+        stored = json.loads(as_text(read_bytes(path, folder="a file", empty="annotations"), path))
+    except ValueError:
+        return False
+    return isinstance(stored, dict) and "images" in stored and "annotations" in stored
+
+
+def table_kind(source: str) -> str:
+    """What a table is for, by the names of its columns."""
+    known = [name for fields in KNOWN.values() for aliases in fields.values() for name in aliases]
+    table = read_table(source, known)
+    cells = [cell for _, row in (table.cells or [])[:2] for cell in row]
+    cells += [str(value) for _, row in table.objects[:2] for value in row.values()]
+    if any(map(is_image, cells)):
+        names = open_table(Path(source)).cells
+        header = [cell.strip().lower() for cell in names[0][1]] if names else list(table.objects[0][1])
+        return "caption" if columns_of(header, "caption") and not columns_of(header, "label") else "images"
+    first = table.cells[0][1] if table.cells else [name for _, row in table.objects[:1] for name in row]
+    columns = {str(name).strip().lower() for name in first}
+    return next((kind for kind, names_ in BY_NAMES if columns.issuperset(names_)), "classify")
