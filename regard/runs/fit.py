@@ -84,10 +84,9 @@ def fit(
     line = Line(quiet)
     with listening(lambda text, passing: (line.show if passing else line.say)(text)):
         understood = [] if resume else recipe.data.overview()
-        for overview in understood:
-            for text in overview.lines():
-                line.say(text)
         job = prepare(recipe.data, recipe, Path(out), resume, line)
+        for text in [text for overview in understood for text in overview.lines()]:  # a mistake is one line before it
+            line.say(text)
         del understood  # what was read for it is free from here on
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
 

@@ -121,6 +121,8 @@ def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
     size = changes.pop("model.preset", None) or named or None
     if "train.steps" in changes and "train.epochs" not in changes:
         changes["train.epochs"] = None  # steps that the user sets replace the recipe's epochs
+    if changes.get("train.epochs") is not None:
+        changes.setdefault("train.min_steps", 0)  # as many passes as the user asks for
     sizes = models[family].presets.get(size, {}) if family == base.family else {}
     if sizes and sizes.keys() <= SIZES:
         base = replace(base, model=replace(base.model, **{n: v for n, v in sizes.items() if n != "dropout"}))

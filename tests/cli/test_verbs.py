@@ -176,7 +176,7 @@ def test_finetune_every_task(task, tiny, tmp_path, capsys):
     base = tiny.run("lm" if task == "instruct" else "bert")
     given = options(tiny.files[task] | FEW)
     (row,) = rows(capsys, "finetune", base, "--task", task, "--out", tmp_path / "run", "--quiet", *given)
-    assert row["steps"] == 4 and row["examples"] == 4
+    assert row["steps"] == 4 and row["examples"] == 8
 
 
 def test_eval_of_other_data_and_its_outputs(tiny, tmp_path, capsys):
