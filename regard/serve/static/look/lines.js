@@ -5,7 +5,7 @@ import { css, palette, sized } from "./palette.js";
 import { askers } from "./sequences.js";
 
 const NAMES = 104; // pixels for each column of names
-const BETWEEN = 190;
+const BETWEEN = Math.max(72, Math.min(190, innerWidth - 2 * NAMES - 80)); // a phone has less room
 const WIDTH = 2 * NAMES + BETWEEN;
 const LEAST = 0.03; // weaker lines would only be mist
 const HEIGHT = 560; // pixels that are drawn; longer texts are scrolled through

@@ -5,6 +5,7 @@ import { css, palette, sized } from "./palette.js";
 import { askers, nameOf } from "./sequences.js";
 
 const ROOM = 460; // pixels of the longer side
+const [LEFT, RIGHT] = [92, 40]; // pixels for the names of queries, and for what leans over the last key
 const LABELS = 10; // pixels of a cell from which tokens are written beside it
 
 /** @param {import("./inside.js").Look} look */
@@ -33,10 +34,13 @@ export function createMatrix(look) {
     const { queries: T, keys: S } = weights;
     const window = windowOf();
     shown.window = window;
-    const cell = Math.max(1, Math.min(26, ROOM / Math.max(T, S)));
-    const written = cell >= LABELS && described.sequences[layer.keys].tokens && described.sequences[layer.queries].tokens;
-    frame = { left: written ? 92 : 0, top: written ? 78 : 0, cell };
-    const [width, height] = [frame.left + S * cell + (written ? 40 : 0), frame.top + T * cell];
+    const space = element.parentElement?.clientWidth || ROOM + LEFT + RIGHT; // a phone has less
+    const cellIn = (room) => Math.max(1, Math.min(26, ROOM / Math.max(T, S), room / S));
+    const named = described.sequences[layer.keys].tokens && described.sequences[layer.queries].tokens;
+    const written = named && cellIn(space - LEFT - RIGHT) >= LABELS;
+    const cell = cellIn(written ? space - LEFT - RIGHT : space);
+    frame = { left: written ? LEFT : 0, top: written ? 78 : 0, cell };
+    const [width, height] = [frame.left + S * cell + (written ? RIGHT : 0), frame.top + T * cell];
     const pen = sized(base, width, height);
     sized(over, width, height);
     pen.imageSmoothingEnabled = false;
