@@ -5,11 +5,13 @@ sines and cosines in two halves. Their tables of waves are computed here, not re
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, attention, block
+from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, Tensors, attention, block
 
 OURS, THEIRS = "{}.blocks.{}.", "model.{}.layers.{}."
 
@@ -83,8 +85,29 @@ def write(ours: Any) -> dict[str, Any]:
     return {"architectures": ["MarianMTModel"], "decoder_vocab_size": ours.vocab_size, **write_stacks(ours)}
 
 
+WRITERS = ("out.weight", "out.bias", "down.weight", "down.bias")
+"""Ends of the names of layers that add to the residual stream, whose rows are its channels."""
+
+
+def reword(ours: Any, tensors: Tensors) -> tuple[Any, Tensors]:
+    """Return an equal model with all sines before all cosines: the channels of the residual stream are permuted, which
+    changes nothing else. Interleaved waves become halves that way."""
+    if ours.position != "sinusoidal":
+        return ours, tensors
+    order = torch.cat([torch.arange(0, ours.dim, 2), torch.arange(1, ours.dim, 2)])
+    permuted = {}
+    for name, tensor in tensors.items():
+        norm = ".norm" in name
+        if norm or name.endswith(WRITERS):
+            permuted[name] = tensor[order]
+        else:
+            reads_stream = tensor.dim() == 2  # embeddings, and the layers that read it
+            permuted[name] = tensor[:, order] if reads_stream else tensor
+    return replace(ours, position="sinusoidal-halves"), permuted
+
+
 MARIAN = Map(
     kind="marian", family="transformer", prefix="model.", pairs=PAIRS, copies=COPIES,
-    ignored=("*.embed_positions.weight",), fields=FIELDS, fixed=FIXED, read=read, write=write,
+    ignored=("*.embed_positions.weight",), fields=FIELDS, fixed=FIXED, read=read, write=write, reword=reword,
     only=dict(share_encoder_decoder_embeddings=True, tie_word_embeddings=True, static_position_embeddings=True),
 )  # fmt: skip
