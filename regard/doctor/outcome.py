@@ -42,6 +42,8 @@ def better_baseline(
     """Return a metric and the best baseline in it, if that is at least as good as the model's own score; else None."""
     sign = -1 if lower else 1
     for metric in metrics:
+        if scores[metric] == (0 if lower else 100):  # nothing can be better
+            continue
         known = {name: sign * row[metric] for name, row in baselines.items() if metric in row}
         if known and (best := max(known, key=lambda name: known[name])) and known[best] >= sign * scores[metric]:
             return metric, best
