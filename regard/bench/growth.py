@@ -103,8 +103,9 @@ def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any
         for name, which in product(config.kernels, config.passes):
             ladder: dict[str, Any] = {"points": [], "stopped": None}
             parts.setdefault(name, {"causal": config.hides_future(name)})[which] = ladder
-            measure = partial(measure_length, config, name, which, line)
-            ladder["stopped"] = climb(ladder["points"], config.lengths, measure, config.max_seconds)
+            measure = partial(measure_length, config, name, which)
+            report = partial(report_point, name, which, line)
+            ladder["stopped"] = climb(ladder["points"], config.lengths, measure, config.max_seconds, report)
             if ladder["stopped"]:
                 line.say(f"{name}, {which}: {ladder['stopped']}")
     for ladder in [part[which] for part in parts.values() for which in config.passes if which in part]:
@@ -113,13 +114,16 @@ def measure_growth(config: GrowthConfig, *, quiet: bool = True) -> dict[str, Any
     return result
 
 
-def measure_length(config: GrowthConfig, name: str, which: Pass, line: Line, length: int) -> Point:
+def measure_length(config: GrowthConfig, name: str, which: Pass, length: int) -> Point:
     """Measure one length, in a separate process."""
     home, threads = kernels[name].__module__, torch.get_num_threads()
-    point = in_child(measure_point, config, name, length, which, home, threads, seconds=config.patience)
-    size = decimal_size(point["memory"])
-    line.say(f"{name}, {which}, {length_name(length)}: {show_seconds(point['seconds'])}, {size} above its inputs")
-    return point
+    return in_child(measure_point, config, name, length, which, home, threads, seconds=config.patience)
+
+
+def report_point(name: str, which: Pass, line: Line, point: Point) -> None:
+    """Print a point that has been measured and kept."""
+    time, size = show_seconds(point["seconds"]), decimal_size(point["memory"])
+    line.say(f"{name}, {which}, {length_name(point['length'])}: {time}, {size} above its inputs")
 
 
 def measure_point(config: GrowthConfig, name: str, length: int, which: Pass, home: str, threads: int) -> dict[str, Any]:

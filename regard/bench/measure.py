@@ -188,15 +188,17 @@ def interruptible(result: dict[str, Any]) -> Iterator[None]:
 
 
 def climb(
-    points: list[Point], lengths: Sequence[int], measure: Callable[[int], Point], max_seconds: float
-) -> str | None:
-    """Measure increasing lengths and append the points, until a process fails or the next pass would take too long;
-    return the reason."""
+    points: list[Point], lengths: Sequence[int], measure: Callable[[int], Point], max_seconds: float,
+    report: Callable[[Point], None] = lambda point: None,
+) -> str | None:  # fmt: skip
+    """Measure increasing lengths, append and report the points, until a process fails or the next pass would take too
+    long; return the reason."""
     for length in lengths:
         if points and (expected := expect(points, length)) > max_seconds:
             return f"stopped before {length_name(length)}: about {expected:.0f} s a pass expected"
         try:
             points.append({"length": length} | measure(length))
+            report(points[-1])
         except Died as died:
             return f"stopped at {length_name(length)}: {died}"
     return None

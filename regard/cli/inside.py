@@ -36,7 +36,7 @@ def cost(
     from regard.cli import outline
 
     changes = {name.removeprefix("model."): value for name, value in overrides(ctx.args).items()}
-    if not ctx.find_root().params["plugins"]:
+    if not ctx.find_root().params.get("plugins"):
         outline.check_size(what, changes)  # before PyTorch is imported
     from regard.cli.catalogue import find_config
     from regard.cost import ConvNetConfig, ConvNetCost, Cost, convnet_cost

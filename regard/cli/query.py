@@ -80,7 +80,7 @@ class Query:
             raise ValueError("give either TEXT or --input, not both")
         if self.items:
             return list(self.items)
-        if self.input is not None and self.input.suffix == ".jsonl":
+        if self.input is not None and self.input.suffix.lower() == ".jsonl":
             from regard.tasks.bulk import read_records, text_of
 
             return [text_of(record) for record in read_records(self.input)]

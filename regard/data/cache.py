@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import time
 from pathlib import Path
 
@@ -17,6 +18,8 @@ def cache_folder() -> Path:
 def clear(folder: Path) -> None:
     """Delete what nobody has read for long, and drafts of processes that died."""
     for path in [*folder.glob("*.images"), *folder.glob("*.ids"), *folder.glob("*.draft-*")]:
+        if not re.match(r"[0-9a-f]{32}\.", path.name):  # not one of ours
+            continue
         with contextlib.suppress(OSError):
             age = (time.time() - path.stat().st_mtime) / 86400
             if age > (1 if ".draft-" in path.name else DAYS):

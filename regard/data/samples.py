@@ -10,6 +10,7 @@ import random
 import re
 import shlex
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
@@ -257,9 +258,9 @@ def write_sample(name: str, out: Path, count: int | None = None) -> dict[str, An
     sample = SAMPLES[name]
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty; choose another --out")
-    draft = out.with_name(f"{out.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    draft.chmod(0o755)
     count = count or sample.count
     try:
         sizes = {part: sample.write(draft, part, size_of(part, count)) for part in PARTS}

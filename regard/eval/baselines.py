@@ -1,5 +1,6 @@
 """Scores beside the simplest predictors of their task, kept in the run with a picture of the confusions."""
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,8 @@ def keep(scored: Scored, out: Path) -> Finding | None:
     record = scored.as_json() | {"metrics": scored.judged, "lower": scored.lower}
     write_text(out / SCORES, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
     if scored.confusion is not None:
-        from regard.inside.draw.confusion import draw_confusion
+        with contextlib.suppress(ImportError):  # without matplotlib the table stands alone
+            from regard.inside.draw.confusion import draw_confusion
 
-        draw_confusion(scored.confusion.labels, scored.confusion.counts, out / CONFUSION)
+            draw_confusion(scored.confusion.labels, scored.confusion.counts, out / CONFUSION)
     return judge(out)

@@ -35,14 +35,14 @@ def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard",
         budget = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * fitted.seconds))
         try:
             scored, samples = results(out, budget)
-        except ValueError as error:  # the run is whole, whatever its held-out data are
+        except (ValueError, ImportError) as error:  # the run is whole, whatever its held-out data or extras are
             print(f"not scored: {error}", file=sys.stderr)
             samples = Samples(commands=[f"regard eval {out} --help"])
     else:
         (out / SCORES).unlink(missing_ok=True)  # those of an earlier training are not this one's
     if scored:
         finding = keep(scored, out)
-        if scored.confusion:
+        if (out / CONFUSION).exists() and scored.confusion:
             print(f"confusions: {out / CONFUSION}", file=sys.stderr)
     training = {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     if as_json:

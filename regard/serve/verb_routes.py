@@ -63,6 +63,8 @@ def add_route(router: APIRouter, verb: Verb, read: Mapping[str, Modality]) -> No
             reads = f"model {served.name!r} reads {served.modality.plural}"
             raise Refused(400, f"{reads}; send either input or {field}", param="input")
         if sent.get("input") is None:
+            if isinstance(sent[field], str) and not served.modality.files:
+                served.check_length([sent[field]], field)
             inputs = [receive(served.modality, sent[field], field)]
         else:
             inputs = read_inputs(served, sent["input"])

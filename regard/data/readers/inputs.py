@@ -23,7 +23,7 @@ def read_inputs(path: Path) -> tuple[list[str], list[str] | None]:
     for number, row in rows:
         if not isinstance(row[fields["text"]], str):
             raise ValueError(f"{path}, {table.unit} {number}: its text is {str(row[fields['text']])[:40]}; fill it")
-    seconds = [str(row[fields["second"]]) for _, row in rows] if "second" in fields else None
+    seconds = [str(row[fields["second"]] or "") for _, row in rows] if "second" in fields else None
     return [row[fields["text"]] for _, row in rows], seconds
 
 

@@ -205,7 +205,9 @@ def fingerprint(files: Sequence[ImageFile], preprocessing: Preprocessing, reduce
         except OSError:
             file.read()  # raises an error that names it
             raise
-        digest.update(f"{file.path.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+        digest.update(
+            f"{file.path.absolute()}\0{getattr(file, 'member', '')}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode()
+        )
     return digest.hexdigest()[:32]
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from regard.data.readers.annotations import AnnotatedImage, Box
 from regard.data.readers.image_files import FORMATS, list_images
@@ -85,6 +85,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         if key and (item or numbered):
             if not isinstance(settings[key], list):
                 settings[key] = []
+            if numbered:
+                check_number(int(numbered[1]), len(settings[key]), f"{path}, line {number}")
             settings[key].append(unquoted((item or numbered).groups()[-1]))  # type: ignore[union-attr]
         elif top:
             key, value = top.groups()
@@ -101,7 +103,18 @@ def split_list(value: str, path: Path, number: int) -> list[str]:
     if value[-1] not in "]}":
         raise ValueError(f"{path}, line {number}: a list over several lines; write its items below each other, as - a")
     items = [item for item in re.findall(r"'[^']*'|\"[^\"]*\"|[^,]+", value[1:-1]) if item.strip()]
-    return [unquoted(re.sub(r"^\s*\d+\s*:", "", item) if value[0] == "{" else item) for item in items]
+    if value[0] == "{":
+        for index, item in enumerate(items):
+            if stated := re.match(r"\s*(\d+)\s*:", item):
+                check_number(int(stated[1]), index, f"{path}, line {number}")
+        items = [re.sub(r"^\s*\d+\s*:", "", item) for item in items]
+    return [unquoted(item) for item in items]
+
+
+def check_number(stated: int, index: int, where: str) -> None:
+    """Raise an error for a class whose number is not its place: boxes would get another one's name."""
+    if stated != index:
+        raise ValueError(f"{where}: class {stated} stands where class {index} is expected; number them 0, 1, 2, …")
 
 
 def unquoted(text: str) -> str:
@@ -156,7 +169,11 @@ def read_yolo(image: Path, names: tuple[str, ...]) -> AnnotatedImage:
     try:
         with Image.open(image, formats=FORMATS) as opened:
             size = opened.size
-    except (UnidentifiedImageError, OSError) as error:
+            if (
+                opened.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+            ):  # the image is turned by a quarter when it is read
+                size = size[::-1]
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise ValueError(f"{image} is no image, or damaged ({error}); leave it out") from None
     objects: list[tuple[str, Box]] = []
     lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
