@@ -34,7 +34,7 @@ def names_shapes(annotation):
 
 def checked(function=None, *, typechecker):
     """Check the arguments and the result of a function at each call: by beartype alone where no shape is named, since
-    jaxtyping then only binds the arguments, which took a third of the suite's time."""
+    jaxtyping then only binds the arguments, which took about 14 % of the suite's time."""
     if function is None:
         return lambda function: checked(function, typechecker=typechecker)
     plain = inspect.isfunction(function) and not inspect.isgeneratorfunction(function)

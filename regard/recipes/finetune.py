@@ -42,7 +42,7 @@ from regard.train.progress import Line
 RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
 LEAST = 250
-"""Fewest updates of a pretrained model, measured: fewer leave 300 examples half learned, more add nothing."""
+"""Fewest updates of a pretrained model: of few examples, more passes. A choice for minutes of CPU, not an optimum."""
 PROBED = 1000
 """Most examples for which a linear probe is trained beside."""
 CHARACTERS, SPECIAL = 4.0, 3
