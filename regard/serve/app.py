@@ -79,7 +79,8 @@ def record(served: ServedModel) -> dict[str, Any]:
     """Return the description of a model that /v1/models lists."""
     return {
         "id": served.name, "object": "model", "created": served.created, "owned_by": "regard", "does": served.does,
-        "inputs": list(served.inputs), "loaded": served.state == "loaded", "context": served.context,
+        "summary": served.summary, "inputs": list(served.inputs),
+        "loaded": served.state == "loaded", "context": served.context,
         "error": served.error, "field": served.modality.field, "widget": served.modality.widget,
         "accept": served.modality.accept or ",".join(served.modality.suffixes),
     }  # fmt: skip

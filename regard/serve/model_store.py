@@ -37,6 +37,7 @@ class ServedModel:
         self.kind, self.config = kind, model.config
         self.inputs, self.verbs = kind.inputs, {verb.name: verb for verb in kind.verbs}
         self.does = [*kind.abilities(self.path, model), "look"]
+        self.summary = ", ".join(dict.fromkeys(verb.does for verb in kind.verbs if self.can(verb.ability or verb.name)))
         self.context: int | None = getattr(model.config, "max_len", None) if self.can("tokenize") else None
         self.created = int(time.time())
         self.error: str | None = None

@@ -31,6 +31,8 @@ class Model(Reply):
     owned_by: Literal["regard"]
     does: list[str]
     """Its abilities, each with a route: generate, chat, translate, embed, classify, images, …"""
+    summary: str
+    """What it does, in words: labels images, …"""
     inputs: list[str]
     """The modalities that it reads: text, image, …"""
     loaded: bool

@@ -166,8 +166,8 @@ def test_no_models_is_said(visit):
 
 def test_waiting_for_a_model_is_said_and_can_be_stopped(visit):
     page = visit()
-    expect(page.locator("#facts")).to_contain_text("does generate")
-    fresh = {"id": "writer", "does": ["generate"], "loaded": False, "context": 128, "error": None}
+    expect(page.locator("#facts")).to_contain_text("writes")
+    fresh = {"id": "writer", "does": ["generate"], "summary": "writes", "loaded": False, "context": 128, "error": None}
     page.route("**/v1/models", lambda route: route.fulfill(json={"object": "list", "data": [fresh]}))
     held = []
     page.route("**/v1/completions", lambda route: held.append(route))

@@ -107,7 +107,7 @@ function showNavigation(current) {
 }
 
 function showFacts() {
-  const known = [model.loaded ? "loaded" : "is loaded when first asked", `does ${model.does.join(", ") || "nothing"}`];
+  const known = [model.loaded ? "loaded" : "is loaded when first asked", model.summary || "can be looked into"];
   if (model.context) known.push(`reads ${model.context} tokens`);
   facts.textContent = model.error ?? known.join(" · ");
   facts.classList.toggle("bad", Boolean(model.error));
