@@ -125,7 +125,8 @@ def text_quality(task: Any, test: EvalSet, limit: int | None) -> dict[str, Any]:
 def pairs_of(task: Any, test: EvalSet) -> Pairs:
     """The pairs that a translator is scored on; of the embedded tasks, their inputs and answers."""
     if isinstance(test.data, TasksConfig) and test.data.embedded:
-        return [(example.source, example.target) for example in tasks("test", test.limit or PAIRS)]
+        examples = tasks("test", test.limit or PAIRS, summaries=test.data.summaries)
+        return [(example.source, example.target) for example in examples]
     return task.test_pairs(test)
 
 

@@ -44,11 +44,12 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path) -> "Recipe":
-        """Read a recipe that `save` wrote. It is complete: files and weights that it names need not exist any more."""
+        """Read a recipe that `save` wrote: files and weights that it names need not exist any more."""
         tree = read_toml(path)
         if "name" not in tree:
             raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
-        return configure(recipes[tree.pop("name")]({}), dotted(tree))
+        base = recipes[tree.pop("name")]({})
+        return configure(base, {f"data.{name}": value for name, value in base.data.absent.items()} | dotted(tree))
 
 
 def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[str, Any] | None = None) -> Recipe:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Unpack
 import torch
 
 from regard.data.generated.splits import SHOWCASE
-from regard.data.generated.text_tasks import PREFIXES, tasks
+from regard.data.generated.text_tasks import PREFIXES, Summaries, tasks
 from regard.data.notices import Count
 from regard.data.readers.pairs import Pairs, read_pairs
 from regard.data.sets.batches import IGNORE, Batch
@@ -239,7 +239,7 @@ class Translator(EngineTask, TextTask):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         if isinstance(test.data, TasksConfig) and test.data.embedded:
-            return self.evaluate_tasks(test.limit)
+            return self.evaluate_tasks(test.limit, test.data.summaries)
         pairs = self.test_pairs(replace(test, limit=None))
         return replace(self.evaluate_pairs(pairs[: test.limit], **options), total=len(pairs), unit="sentences")
 
@@ -275,10 +275,10 @@ class Translator(EngineTask, TextTask):
             baselines={name: {metric: row[metric] for metric in kept if metric in row} for name, row in rows.items()},
         )  # fmt: skip
 
-    def evaluate_tasks(self, limit: int | None) -> Scored:
+    def evaluate_tasks(self, limit: int | None, summaries: Summaries) -> Scored:
         """Each embedded task by itself: exact match, and ROUGE-L for summaries; the baselines are the source without
         its prefix, the first sentence of a text, and the most frequent answer."""
-        examples = tasks("test", limit or 2 * TEST_EXAMPLES)
+        examples = tasks("test", limit or 2 * TEST_EXAMPLES, summaries=summaries)
         texts = [best[0].text for best in self.translate([example.source for example in examples], beams=1)]
         groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
         for example, text in zip(examples, texts, strict=True):
@@ -322,7 +322,8 @@ class Translator(EngineTask, TextTask):
     def task_samples(self, test: EvalSet, run: Path) -> Samples:
         """One output of each task by its prefix."""
         if test.data.embedded:
-            examples = {example.name: example.source for example in reversed(tasks("test", 27))}
+            first = tasks("test", 27, summaries=test.data.summaries)
+            examples = {example.name: example.source for example in reversed(first)}
             sources = [examples[name] for name in sorted(examples)]
         else:
             sources = [source for source, _ in self.test_pairs(test)[:3]]

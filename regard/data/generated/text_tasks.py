@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from regard.config import nearest
 from regard.data.generated.splits import Sampler, check_stream
@@ -18,8 +19,14 @@ PREFIXES = {
     "date": "date: ",
     "summarize": "summarize: ",
 }
+Summaries = Literal["reports", "docstrings"]
+"""What is summarized: generated reports, or docstrings of Python's library (by their first line)."""
 # How many of each there are in a round.
 SHARES = {"translate": 4, "language": 2, "date": 2, "summarize": 1}
+
+
+Maker = Callable[[str, int, int], tuple[str, str]]
+"""A function from split, seed and index to (source, target)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +38,14 @@ class Task:
     target: str
 
 
-def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapping[str, int] = SHARES) -> list[Task]:
+def tasks(
+    split: str, count: int, start: int = 0, *, seed: int = 0,
+    shares: Mapping[str, int] = SHARES, summaries: Summaries = "reports",
+) -> list[Task]:  # fmt: skip
     """Items start … start + count of an endless stream that mixes the tasks by their shares.
 
-    Translations, dates and summaries are always new. Languages are finite: each name comes once in a pass, and the
-    next pass has another order, and other names together.
+    Translations, dates and reports are always new. Languages and docstrings are finite: each comes once in a pass, and
+    the next pass has another order, and other names together.
     """
     check_stream(split, count, start)
     for name, share in shares.items():
@@ -45,7 +55,9 @@ def tasks(split: str, count: int, start: int = 0, *, seed: int = 0, shares: Mapp
             raise ValueError(f"shares: {name} has {share}; give 0 or more")
     if not any(shares.values()):
         raise ValueError("shares: all are 0; give one task at least 1")
-    return [_item(split, seed, index, _round(tuple(shares.items()))) for index in range(start, start + count)]
+    makers = _MAKERS if summaries == "reports" else _MAKERS | {"summarize": _summarize_docstring}
+    order = _round(tuple(shares.items()))
+    return [_item(split, seed, index, order, makers) for index in range(start, start + count)]
 
 
 @lru_cache
@@ -55,11 +67,11 @@ def _round(shares: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
     return tuple((name, rank) for _, name, rank in ordered)
 
 
-def _item(split: str, seed: int, index: int, order: tuple[tuple[str, int], ...]) -> Task:
+def _item(split: str, seed: int, index: int, order: tuple[tuple[str, int], ...], makers: dict[str, Maker]) -> Task:
     rounds, position = divmod(index, len(order))
     name, rank = order[position]
     share = sum(other == name for other, _ in order)
-    source, target = _MAKERS[name](split, seed, rounds * share + rank)
+    source, target = makers[name](split, seed, rounds * share + rank)
     return Task(name, PREFIXES[name] + source, target)
 
 
@@ -94,7 +106,23 @@ def _summarize(split: str, seed: int, index: int) -> tuple[str, str]:
     return summaries(split, 1, seed=seed, start=index)[0]
 
 
-_MAKERS: dict[str, Callable[[str, int, int], tuple[str, str]]] = {
+def _summarize_docstring(split: str, seed: int, index: int) -> tuple[str, str]:
+    from regard.data.generated.docs import summaries
+
+    epoch, position = divmod(index, len(summaries(split)))
+    body, first = _shuffled_docstrings(split, seed, epoch)[position]
+    return body if len(body) <= 300 else body[:300].rpartition(" ")[0] + " …", first
+
+
+@lru_cache(maxsize=4)
+def _shuffled_docstrings(split: str, seed: int, epoch: int) -> list[tuple[str, str]]:
+    from regard.data.generated.docs import summaries
+
+    rng = Sampler(f"summaries {split} {seed} {epoch}")
+    return sorted(summaries(split), key=lambda _: rng.below(1 << 32))
+
+
+_MAKERS: dict[str, Maker] = {
     "translate": _translate,
     "language": _language,
     "date": _date,

@@ -23,6 +23,9 @@ class Data:
     decides: ClassVar[dict[str, str]] = {}
     """Fields that follow from the data, as "model.image", each with the rest of the error for a user who sets it."""
 
+    absent: ClassVar[dict[str, Any]] = {}
+    """Fields newer than some stored recipes, each with the value that it has in a recipe without it."""
+
     @property
     def embedded(self) -> bool:
         """Whether the data come with the package, because no file of the user is named."""

@@ -1,17 +1,19 @@
 """Pairs of texts: translations, and tasks with their answers; the user's files or embedded pairs."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from regard.data.generated.text_tasks import tasks
+from regard.data.generated.text_tasks import Summaries, tasks
 from regard.data.readers.pairs import Pairs, read_pairs
 from regard.data.sets.base import TRAINED, TextData, idle_with
 from regard.data.sets.overview import SHOWN, Overview, shared_note, shortened
 
 HELD_OUT = 1000
 """Embedded pairs for validation, and others for the test."""
-SHARES = {"translate": 8, "language": 3, "date": 4, "summarize": 3}
-"""The frequency of each embedded task. Summaries are long: one in six is already a third of all tokens."""
+SHARES = {"translate": 8, "language": 3, "date": 4}
+"""The frequency of each embedded task but summaries."""
+SUMMARY_SHARES = {"reports": 3, "docstrings": 1}
+"""The frequency of summaries. They are long: so few are already a third of all tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,14 +101,21 @@ class PairsConfig(TextData):
 class TasksConfig(PairsConfig):
     """Texts with the name of a task before them, and their answers (nothing given: four embedded tasks)."""
 
+    absent: ClassVar[dict[str, Any]] = {"summaries": "docstrings"}
+
     vocab_size: int = 1000
+    summaries: Summaries = "reports"
+    """Texts of the embedded summaries (docstrings: what runs before version 0.2 learned)."""
     base: str | None = None
     """A T5 run or checkpoint whose weights and tokenizer to start from."""
 
     @property
     def idle(self) -> dict[str, str]:
-        return idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        idle = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        return idle | idle_with("pairs", self.pairs, "summaries")
 
     def generated(self, split: str, count: int, start: int = 0) -> Pairs:
         """Embedded examples number `start`, `start` + 1 … of a split."""
-        return [(task.source, task.target) for task in tasks(split, count, start=start, shares=SHARES)]
+        shares = SHARES | {"summarize": SUMMARY_SHARES[self.summaries]}
+        mixed = tasks(split, count, start=start, shares=shares, summaries=self.summaries)
+        return [(task.source, task.target) for task in mixed]
