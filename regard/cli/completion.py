@@ -47,7 +47,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The recipes, each with what it learns."""
-    names = [name for name in outline.recipe_files() if name.startswith(incomplete)]
+    names = [name for name in outline.registered("recipe") if name.startswith(incomplete)]
     return [CompletionItem(name, help=outline.description(name)[0]) for name in names]
 
 
@@ -82,7 +82,7 @@ class FieldCommand(Command):
         words = ctx.meta.get("regard.words", [])
         name = task_of(words)
         shown = super().get_help(ctx)
-        if name not in outline.recipe_files():
+        if name not in outline.registered("recipe"):
             return shown
         fields = outline.render_fields(name, ("data", "train"))
         return (
@@ -99,7 +99,7 @@ class FieldCommand(Command):
             return complete_value(name, ctx, before[2:].replace("-", "_"), incomplete)
         found = super().shell_complete(ctx, incomplete)
         for section in outline.SECTIONS:
-            for field in outline.recipe(name).fields(section, families_of(ctx)).values():
+            for field in outline.fields(name, section, families_of(ctx)).values():
                 if (option := outline.option_of(section, field.name)).startswith(incomplete):
                     found.append(CompletionItem(option, help=field.doc))
         return found + items(["--model", "--model.preset"], incomplete)
@@ -124,7 +124,7 @@ def recipe_of(ctx: click.Context) -> str | None:
         from regard.config import read_toml
 
         name = read_toml(run).get("name")
-    return name if name in outline.recipe_files() else None
+    return name if name in outline.registered("recipe") else None
 
 
 def families_of(ctx: click.Context) -> tuple[str, ...] | None:
@@ -138,14 +138,15 @@ def families_of(ctx: click.Context) -> tuple[str, ...] | None:
 def complete_value(name: str, ctx: click.Context, key: str, incomplete: str) -> list[CompletionItem]:
     """Values of a field: names that are registered, choices, or files."""
     section, _, field = key.partition(".")
-    families = families_of(ctx) or outline.recipe(name).families
+    families = families_of(ctx)
     if key == "model":
         return items(outline.registered("model"), incomplete)
     if key == "model.preset":
-        return items((size for family in families for size in outline.presets(family)), incomplete)
+        able = families or outline.registered("model")
+        return items((size for family in able for size in outline.presets(family)), incomplete)
     if section == "model" and field in ("kernel", "position"):
         return items(outline.registered(field), incomplete)
-    known = outline.recipe(name).fields(section, families) if section in outline.SECTIONS else {}
+    known = outline.fields(name, section, families) if section in outline.SECTIONS else {}
     if field in known and (choices := known[field].choices):
         return items(choices, incomplete)
     return [CompletionItem(incomplete, type="file")]

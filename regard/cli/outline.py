@@ -1,309 +1,243 @@
-"""Recipes, families and their fields as the package's own source states them, read without importing it.
+"""Recipes, families and their fields for answers that must not wait for PyTorch, whose import takes seconds.
 
-Importing PyTorch takes seconds. A typing error, a list of recipes or a completion in the shell must not wait for it, so
-this module only parses files: the names in `register_…("name")`, the docstring of each recipe, the fields of each
-config. A test holds it to what the imported package registers.
+A typing error, a list of recipes or a completion in the shell reads a table in the cache folder. The table is made by
+importing the package once, and anew after a file of the package has changed.
 """
 
-import ast
 import contextlib
+import dataclasses
+import hashlib
+import json
 import re
+import sys
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from itertools import takewhile
+from operator import or_
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import describe, nearest, parse
-from regard.registry import OWN
+from regard.config import describe, field_docs, nearest, parse
+from regard.data.cache import cache_folder
+from regard.files import write_text
+from regard.registry import OWN, kernels, models, positions, recipes
 
 PACKAGE = Path(__file__).parents[1]
 SECTIONS = ("model", "data", "train")
-CONFIGS = ("data/sets/*.py", "train/config.py", "models/*.py", "nn/block.py", "recipes/*.py")
-"""Files that define configs."""
-PLACES = {"model": "models/*.py", "kernel": "nn/kernels/*.py", "position": "nn/positions.py"}
-"""Files that register the entries of each registry."""
-NAMES: dict[str, Any] = {
-    "int": int, "float": float, "str": str, "bool": bool, "tuple": tuple, "Literal": Literal, "Any": Any,
+REGISTRIES = {"model": models, "kernel": kernels, "position": positions, "recipe": recipes}
+TYPES: dict[str, Any] = {
+    "int": int, "float": float, "str": str, "true|false": bool, "none": type(None),
 }  # fmt: skip
-"""Names that an annotation may use; the type of a field with others is not known here."""
+"""Types by their description."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a config: its line of documentation, and its annotation as it is written."""
+    """A field of a config: its name, its line of documentation, and its type as `describe` writes it."""
 
     name: str
     doc: str
-    annotation: str
+    type: str
 
     @property
     def kind(self) -> Any:
-        """The type that the annotation names; `Any` where it takes more than this module to tell."""
-        try:
-            return eval(self.annotation, {"__builtins__": {}}, NAMES | aliases())  # of our own source
-        except (NameError, TypeError):
-            return Any
+        """The type itself; `Any` where its description does not say enough."""
+        return kind_of(self.type)
 
     @property
     def choices(self) -> list[str]:
         """The values of a field that has a few; [] for any other."""
-        options = [self.kind, *typing.get_args(self.kind)]
-        named = [
-            str(value) for kind in options if typing.get_origin(kind) is Literal for value in typing.get_args(kind)
-        ]
+        options = [kind_of(option) for option in self.type.split(" or ")]
+        named = [value for kind in options if typing.get_origin(kind) is Literal for value in typing.get_args(kind)]
         return named or (["true", "false"] if bool in options else [])
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A recipe as its file describes it."""
+def kind_of(description: str) -> Any:
+    """The type that `describe` describes in this way."""
+    if description in TYPES:
+        return TYPES[description]
+    if " or " in description:
+        return reduce(or_, map(kind_of, description.split(" or ")))
+    if description.endswith(",…"):
+        return tuple[kind_of(description[:-2]), ...]  # type: ignore[misc]
+    return Literal[tuple(description.split("|"))] if "|" in description else Any
 
-    name: str
-    data: str
-    """The class of its data's config."""
-    families: tuple[str, ...]
-    """The families that it may build by itself."""
 
-    def fields(self, section: str, families: tuple[str, ...] | None = None) -> dict[str, Field]:
-        """The fields of its model, data or training by name; of its model those of every family that is possible."""
-        if section != "model":
-            return fields_of(self.data if section == "data" else "TrainConfig")
-        chosen = families or self.families
-        return {name: field for family in chosen for name, field in config_of(family).items()}
+# ---- the table --------------------------------------------------------------------------------------------------
 
 
 @cache
-def source(path: Path) -> str:
-    """The text of a file."""
-    return path.read_text(encoding="utf-8")
+def table() -> dict[str, Any]:
+    """All registered names with fields and descriptions; from the cache folder unless PyTorch is imported already."""
+    if "torch" in sys.modules:
+        return build()
+    state = state_of_package()
+    path = cache_folder() / f"outline-{hashed(PACKAGE)}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["state"] == state:
+            return stored["table"]
+    fresh = build()
+    entries = [entry for registry in REGISTRIES.values() for entry in registry.entries().values()]
+    if all(entry.__module__.startswith("regard.") for entry in entries):  # no plugin's
+        with contextlib.suppress(OSError):  # such as a folder that is read-only
+            write_text(path, json.dumps({"state": state, "table": fresh}))
+    return fresh
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
-    return ast.parse(source(path))
+def state_of_package() -> str:
+    """A hash that is another one after a source file of the package was added, removed or changed."""
+    stats = [(path, path.stat()) for path in sorted(PACKAGE.rglob("*.py"))]
+    return hashed([(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats])
 
 
-def matches(pattern: str, *places: str) -> dict[str, Path]:
-    """What a pattern matches in files of the package, with the file: quicker than parsing them all."""
-    files = [path for place in places for path in sorted(PACKAGE.glob(place))]
-    return {name: path for path in files for name in re.findall(pattern, source(path), re.MULTILINE)}
+def hashed(value: Any) -> str:
+    """A short hash of a value's text."""
+    return hashlib.sha256(str(value).encode()).hexdigest()[:16]
 
 
-@cache
-def aliases() -> dict[str, Any]:
-    """The named types of files that define configs, such as Tune = Literal["all", "head", "lora"]."""
-    found: dict[str, Any] = {}
-    for path in (path for place in (*CONFIGS, "nn/*.py") for path in PACKAGE.glob(place)):
-        for name, text in re.findall(
-            r"^([A-Z]\w+) = ((?:Literal|int|str|float|tuple)\b.*)$", source(path), re.MULTILINE
-        ):
-            with contextlib.suppress(NameError, TypeError, SyntaxError):
-                found[name] = eval(text, {"__builtins__": {}}, NAMES)
-    return found
+def build() -> dict[str, Any]:
+    """The table of what is registered now."""
+    plans = {name: recipes[name]({}) for name in recipes}
+    return {
+        "model": {
+            name: {
+                "presets": list(getattr(models[name], "presets", ())),
+                "fields": describe_fields(getattr(models[name], "config_class", None)),
+            }
+            for name in models
+        },
+        "kernel": dict.fromkeys(kernels),
+        "position": dict.fromkeys(positions),
+        "recipe": {
+            name: {
+                "family": plan.family,
+                "data": describe_fields(type(plan.data)),
+                "train": describe_fields(type(plan.train)),
+                "about": summarize(name, sys.modules[recipes[name].__module__].__doc__ or ""),
+            }
+            for name, plan in plans.items()
+        },
+    }
 
 
-@cache
-def homes() -> dict[str, Path]:
-    """The file of each class in files that define configs."""
-    return matches(r"^class (\w+)", *CONFIGS)
+def describe_fields(config: Any) -> list[tuple[str, str, str]]:
+    """The name, documentation and type of each field of a config class; [] for None."""
+    if config is None:
+        return []
+    docs, hints = field_docs(config), typing.get_type_hints(config)
+    return [(field.name, docs.get(field.name, ""), describe(hints[field.name])) for field in dataclasses.fields(config)]
 
 
-@cache
-def class_node(name: str) -> ast.ClassDef:
-    """The definition of a class."""
-    return next(node for node in parsed(homes()[name]).body if isinstance(node, ast.ClassDef) and node.name == name)
-
-
-def bases_of(node: ast.ClassDef) -> list[str]:
-    """The bases of a class that are defined in files of configs, too."""
-    return [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in homes()]
-
-
-@cache
-def fields_of(config: str) -> dict[str, Field]:
-    """The fields of a config class, inherited ones first."""
-    node = class_node(config)
-    result: dict[str, Field] = {}
-    for base in reversed(bases_of(node)):
-        result |= fields_of(base)
-    for statement, below in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
-        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
-            continue
-        name, annotation = statement.target.id, ast.unparse(statement.annotation)
-        if not annotation.startswith("ClassVar"):
-            text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
-            doc = " ".join(text.split()) if isinstance(text, str) else result[name].doc if name in result else ""
-            result[name] = Field(name, doc, annotation)
-    return result
-
-
-@cache
-def registered(what: str) -> dict[str, Path]:
-    """The names of all models, kernels or positions, each with its file."""
-    return dict(sorted(matches(rf'^@?register_{what}\("([^"]+)"\)', PLACES[what]).items()))
-
-
-@cache
-def family_node(family: str) -> ast.ClassDef:
-    """The definition of a family's class."""
-    for node in parsed(registered("model")[family]).body:
-        if isinstance(node, ast.ClassDef) and family in registrations(node, "model"):
-            return node
-    raise AssertionError(family)
-
-
-def registrations(node: Any, what: str) -> list[str]:
-    """The constant names that decorators `register_WHAT("name")` give to a class or function."""
-    return [
-        str(call.args[0].value)
-        for call in node.decorator_list
-        if isinstance(call, ast.Call) and called(call) == f"register_{what}" and isinstance(call.args[0], ast.Constant)
-    ]
-
-
-def value_in(node: ast.ClassDef, name: str) -> ast.expr | None:
-    """What the body of a class, or of its first base, assigns to a name."""
-    for statement in node.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return statement.value  # type: ignore[attr-defined]
-    return next((value_in(class_node(base), name) for base in bases_of(node)), None)
-
-
-def config_of(family: str) -> dict[str, Field]:
-    """The fields of a family's config."""
-    value = value_in(family_node(family), "config_class")
-    assert value is not None, f"{family} has no config_class"
-    return fields_of(ast.unparse(value))
-
-
-def presets(family: str) -> list[str]:
-    """The names of a family's presets."""
-    value = value_in(family_node(family), "presets")
-    keys = value.keys if isinstance(value, ast.Dict) else []
-    return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
-
-
-# ---- recipes ----------------------------------------------------------------------------------------------------
-
-
-@cache
-def recipe_files() -> dict[str, Path]:
-    """The names of all recipes, each with the file whose docstring shows its command."""
-    names: dict[str, Path] = {}
-    for path in sorted((PACKAGE / "recipes").glob("*.py")):
-        for name in re.findall(r"^regard train ([\w-]+)", docstring(path), re.MULTILINE):
-            names.setdefault(name, path)
-    return dict(sorted(names.items()))
-
-
-def docstring(path: Path) -> str:
-    """The docstring at the head of a file."""
-    return source(path).split('"""', 2)[1] if source(path).startswith('"""') else ""
-
-
-@cache
-def recipe(name: str) -> Outline:
-    """The outline of a recipe of the package."""
-    path = recipe_files()[name]
-    functions = [node for node in parsed(path).body if isinstance(node, ast.FunctionDef)]
-    # Without a function of its own it is registered by a loop over a table of the file.
-    start: ast.AST = next((node for node in functions if name in registrations(node, "recipe")), parsed(path))
-    nodes = [node for part in reachable(path, start) for node in ast.walk(part)]
-    words = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    data = next(called(node) for node in nodes if isinstance(node, ast.Call) and is_data(called(node)))
-    families = tuple(family for family in registered("model") if family in words) or ("transformer",)
-    return Outline(name, data, families)
-
-
-def called(node: ast.Call) -> str:
-    """The name of the function that is called; '' for anything but a plain name."""
-    return node.func.id if isinstance(node.func, ast.Name) else ""
-
-
-def is_data(name: str) -> bool:
-    """Whether a config is one of data: a class that derives from `Data`."""
-    return name == "Data" or name in homes() and any(map(is_data, bases_of(class_node(name))))
-
-
-def reachable(path: Path, start: ast.AST) -> list[ast.AST]:
-    """A syntax node and the functions that it calls, of its own file or of another recipe's."""
-    functions: dict[str, ast.AST] = {}
-    for node in parsed(path).body:
-        if isinstance(node, ast.FunctionDef):
-            functions[node.name] = node
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("regard.recipes."):
-            other = PACKAGE / "recipes" / f"{str(node.module).rpartition('.')[2]}.py"
-            for each in parsed(other).body:
-                if isinstance(each, ast.FunctionDef) and each.name in {alias.name for alias in node.names}:
-                    functions[each.name] = each
-    result, queue = [start], [start]
-    while queue:
-        calls = [node for node in ast.walk(queue.pop()) if isinstance(node, ast.Call)]
-        new = [functions[name] for name in dict.fromkeys(map(called, calls)) if name in functions]
-        new = [function for function in new if function not in result]
-        result, queue = result + new, queue + new
-    return result
-
-
-def description(name: str) -> tuple[str, str]:
-    """What a recipe learns, and the time that takes ('' where none is stated), from the docstring of its file."""
-    lines = docstring(recipe_files()[name]).splitlines()
-    first = next(i for i, line in enumerate(lines) if re.match(rf"regard train {re.escape(name)}(\s|$)", line))
+def summarize(name: str, docstring: str) -> tuple[str, str]:
+    """The subject of a recipe and the minutes that it takes ('' where none are stated), from its file's docstring."""
+    lines = docstring.splitlines() or [""]
+    command = re.compile(rf"regard train {re.escape(name)}(\s|$)")
+    first = next((i for i, line in enumerate(lines) if command.match(line)), 0)
     aside = re.search(r"\s{2,}(.+)", lines[first])
     below = takewhile(
         lambda line: line.startswith(" ") or re.match(r"regard train [\w-]+\s{2,}", line), lines[first + 1 :]
     )
-    learns = re.split(r": [\d,]+ steps", aside[1])[0] if aside else lines[0].split(". ")[0].rstrip(".")
+    subject = re.split(r": [\d,]+ steps", aside[1])[0] if aside else lines[0].split(". ")[0].rstrip(".")
     text = " ".join([aside[1] if aside else "", *map(str.strip, below)])
     minutes = re.search(r"[^,;:(]*\bminutes?\b[^,;:).]*", text)
-    return learns, minutes[0].strip() if minutes else ""
+    return subject, minutes[0].strip() if minutes else ""
+
+
+# ---- questions to it --------------------------------------------------------------------------------------------
+
+
+def registered(what: str) -> list[str]:
+    """The names of all models, kernels, positions or recipes."""
+    return list(table()[what])
+
+
+def presets(family: str) -> list[str]:
+    """The names of a family's presets."""
+    return table()["model"][family]["presets"]
+
+
+def fields(recipe: str, section: str, families: tuple[str, ...] | None = None) -> dict[str, Field]:
+    """The fields of a recipe's model, data or training by name; of its model those of the given families together."""
+    plan = table()["recipe"][recipe]
+    if section == "model":
+        return {name: field for family in families or (plan["family"],) for name, field in model_fields(family).items()}
+    return {row[0]: Field(*row) for row in plan[section]}
+
+
+def model_fields(family: str) -> dict[str, Field]:
+    """The fields of a family's config by name."""
+    return {row[0]: Field(*row) for row in table()["model"][family]["fields"]}
+
+
+def description(recipe: str) -> tuple[str, str]:
+    """The subject of a recipe, and the minutes that it takes ('' where none are stated)."""
+    subject, minutes = table()["recipe"][recipe]["about"]
+    return subject, minutes
+
+
+def render_fields(recipe: str, sections: tuple[str, ...] = SECTIONS) -> str:
+    """A line for each field of a recipe, with its documentation and the type of its value."""
+    return "\n".join(
+        f"  {option_of(section, field.name):28} {field.doc} [{field.type}]"
+        for section in sections
+        for field in fields(recipe, section).values()
+    )
+
+
+def option_of(section: str, field: str) -> str:
+    """A field as it is set at the command line."""
+    return f"--{section}.{field.replace('_', '-')}"
+
+
+def render_recipes() -> str:
+    """A line for each recipe with its name, its subject, and its minutes."""
+    lines = []
+    for name in registered("recipe"):
+        subject, minutes = description(name)
+        lines.append(f"  {name:14} {subject}" + (f" ({minutes})" if minutes else ""))
+    return "\n".join(lines)
 
 
 # ---- checks -----------------------------------------------------------------------------------------------------
 
 
-def check_recipe(name: str) -> None:
-    """Raise an error for a recipe that the package does not have."""
-    if name not in recipe_files():
-        raise ValueError(f"unknown recipe {name!r}; {nearest(name, recipe_files())}{OWN}")
-
-
 def check_entry(what: str, value: Any) -> str:
-    """Return the name of a registered model, kernel or position without its settings; raise an error for another."""
+    """Return the name of a registered model, kernel, position or recipe without its settings; raise an error for
+    another."""
     name = str(value).partition(":")[0]
-    if name not in registered(what):
-        raise ValueError(f"unknown {what} {name!r}; {nearest(name, registered(what))}{OWN}")
+    if name not in table()[what]:
+        raise ValueError(f"unknown {what} {name!r}; {nearest(name, table()[what])}{OWN}")
     return name
 
 
 def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = False) -> None:
     """Raise an error for a recipe, a field or a value of a field that the package does not have.
 
-    With `any_family`, fields of every family are taken for known. What depends on files is left to the recipe itself.
+    With `any_family`, or data that may decide the family, fields of every family are taken for known. What depends on
+    files is left to the recipe itself.
     """
-    check_recipe(name)
-    plan, changes = recipe(name), {key.replace("-", "_"): value for key, value in changes.items()}
-    named = changes.get("model") or changes.get("family")
-    families = plan.families if changes.get("data.base") is None and not any_family else tuple(registered("model"))
-    if named:
+    check_entry("recipe", name)
+    changes = {key.replace("-", "_"): value for key, value in changes.items()}
+    families: tuple[str, ...] = (table()["recipe"][name]["family"],)
+    if named := changes.get("model") or changes.get("family"):
         families = (check_entry("model", named),)
         check_preset(families, str(named).partition(":")[2])
+    elif any_family or any(key.startswith("data.") for key in changes):
+        families = tuple(registered("model"))
     check_preset(families, changes.get("model.preset"))
     for key, value in changes.items():
         section, _, rest = key.partition(".")
         if key in ("model", "family", "model.preset", "name"):
             continue
         if section not in SECTIONS or not rest:
-            deeper = [f"{part}.{key}" for part in SECTIONS if key in plan.fields(part, families)]
+            deeper = [f"{part}.{key}" for part in SECTIONS if key in fields(name, part, families)]
             cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(key, ("family", *SECTIONS, "name"))
             raise ValueError(f"unknown key {key!r}; {cure}")
-        known = plan.fields(section, families)
-        field, deeper_field, _ = rest.partition(".")
+        known = fields(name, section, families)
+        field, _, deeper_field = rest.partition(".")
         if field not in known:
             options = [f"{section}.{name}" for name in known]
             raise ValueError(f"unknown key {key!r}; {nearest(f'{section}.{field}', options)}")
@@ -319,8 +253,8 @@ def check_size(what: str, changes: Mapping[str, Any]) -> None:
     family = check_entry("model", family) if colon and not Path(what).exists() else "transformer"
     if size in presets(family):
         for key, value in changes.items():
-            if (name := key.replace("-", "_")) not in config_of(family):
-                raise ValueError(f"unknown key {name!r}; {nearest(name, config_of(family))}")
+            if (name := key.replace("-", "_")) not in model_fields(family):
+                raise ValueError(f"unknown key {name!r}; {nearest(name, model_fields(family))}")
             if name in ("kernel", "position"):
                 check_entry(name, value)
 
@@ -329,27 +263,5 @@ def check_preset(families: tuple[str, ...], name: Any) -> None:
     """Raise an error for a preset that none of the families has."""
     known = [size for family in families for size in presets(family)]
     if name and known and name not in known:
-        raise ValueError(f"{' or '.join(families)} has no preset {name!r}; {nearest(str(name), known)}")
-
-
-def render_fields(name: str, sections: tuple[str, ...] = SECTIONS) -> str:
-    """The fields of a recipe, each with its line of documentation and the type of its value."""
-    return "\n".join(
-        f"  {option_of(section, field.name):28} {field.doc} [{describe(field.kind)}]"
-        for section in sections
-        for field in recipe(name).fields(section).values()
-    )
-
-
-def option_of(section: str, field: str) -> str:
-    """A field as it is set at the command line."""
-    return f"--{section}.{field.replace('_', '-')}"
-
-
-def render_recipes() -> str:
-    """A line for each recipe: its name, what it learns, and its minutes."""
-    lines = []
-    for name in recipe_files():
-        learns, minutes = description(name)
-        lines.append(f"  {name:14} {learns}" + (f" ({minutes})" if minutes else ""))
-    return "\n".join(lines)
+        who = "no family" if len(families) > 3 else " or ".join(families)
+        raise ValueError(f"{who} has {'a' if len(families) > 3 else 'no'} preset {name!r}; {nearest(str(name), known)}")

@@ -1,10 +1,12 @@
 """What the command line knows without PyTorch: recipes, fields, the sections of its help, completion."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -18,26 +20,41 @@ from regard.registry import kernels, models, positions, recipes
 from tests.cli.calling import call, fails
 
 
-def test_the_outline_agrees_with_the_package():
-    assert list(outline.recipe_files()) == list(recipes)
-    for what, registry in (("model", models), ("kernel", kernels), ("position", positions)):
-        assert list(outline.registered(what)) == list(registry)
-    for family in models:
+@pytest.fixture(scope="module")
+def cache_folder(tmp_path_factory):
+    """A cache folder with the table in it, made by the first command that needs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        assert "torch" in imported("train", "--help")[1].split()
+        yield Path(os.environ["REGARD_CACHE"])
+
+
+@pytest.fixture
+def table(cache_folder, monkeypatch):
+    """The outline as it reads the table from the cache folder."""
+    monkeypatch.setattr(outline, "table", lambda: json.loads(next(cache_folder.iterdir()).read_text())["table"])
+
+
+def test_the_table_agrees_with_the_package(table):
+    for what, registry in (("model", models), ("kernel", kernels), ("position", positions), ("recipe", recipes)):
+        assert {name for name in registry if registry[name].__module__.startswith("regard.")} == set(
+            outline.registered(what)
+        )
+    for family in outline.registered("model"):
         assert outline.presets(family) == list(models[family].presets)
 
 
 @pytest.mark.parametrize("name", list(recipes))
-def test_fields_of_a_recipe_agree_with_the_recipe(name):
+def test_fields_of_a_recipe_agree_with_the_recipe(name, table):
     plan = recipes[name]({})
-    assert plan.family in outline.recipe(name).families
     for section in outline.SECTIONS:
         config = getattr(plan, section)
-        known = outline.recipe(name).fields(section, (plan.family,))
+        known = outline.fields(name, section)
         assert list(known) == [field.name for field in dataclasses.fields(config)]
         hints, docs = typing.get_type_hints(type(config)), field_docs(type(config))
         for field in known.values():
             assert field.doc == docs[field.name]
-            assert field.kind in (hints[field.name], typing.Any), f"{name}: {section}.{field.name}"
+            assert field.kind == hints[field.name], f"{name}: {section}.{field.name}"
     assert outline.description(name)[0]
 
 
@@ -77,10 +94,32 @@ def imported(*words: str) -> tuple[str, str]:
         (["--help"], "Look inside:"),
     ],
 )
-def test_answers_without_pytorch(words, shown):
+def test_answers_without_pytorch(words, shown, cache_folder):
     output, modules = imported(*words)
     assert shown in output
     assert not {"torch", "numpy", "tokenizers"} & set(modules.split())
+
+
+def test_the_table_is_made_anew_when_it_is_damaged_or_out_of_date(monkeypatch, tmp_path):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(outline, "build", lambda: {"recipe": {"made": {}}})
+    states = iter(["a", "a", "a", "a", "b"])
+    monkeypatch.setattr(outline, "state_of_package", lambda: next(states))
+    assert outline.table.__wrapped__() == outline.build()
+    path = next(tmp_path.iterdir())
+    for text, same in (('{"state": "a", "table": 7}', True), ("{", False), ("[1]", False)):
+        path.write_text(text)
+        assert (outline.table.__wrapped__() == 7) == same
+    assert json.loads(path.read_text()) == {"state": "a", "table": outline.build()}
+    assert outline.table.__wrapped__() and json.loads(path.read_text())["state"] == "b"
+
+
+def test_an_unwritable_cache_folder_is_no_error(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file"))
+    output, _ = imported("train", "translat")
+    assert "did you mean 'translate'?" in output
 
 
 def test_help_has_every_command_in_a_section_with_a_whole_sentence(capsys):

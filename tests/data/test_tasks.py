@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -9,10 +10,12 @@ from dateutil import parser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.generated.docs import summaries as docstrings
 from regard.data.generated.events import PLAIN
 from regard.data.generated.languages import LANGUAGES, languages
 from regard.data.generated.phrases import phrases, split_of
 from regard.data.generated.text_tasks import PREFIXES, SHARES, Task, corrupt, tasks
+from regard.recipes import Recipe, recipe
 
 pytest.importorskip("emoji")
 SPLITS = ("train", "valid", "test")
@@ -84,6 +87,20 @@ def test_a_summary_is_the_sentence_that_states_a_fact():
         assert set(task.target.split()) & set(passage.split()), "what it names stands in the passage"
         leads += passage.startswith(task.target)
     assert 0 < leads < 60, "the first sentence is seldom the answer"
+
+
+def test_a_run_that_names_no_summaries_goes_on_with_docstrings(tmp_path):
+    new = recipe("t5")
+    new.save(tmp_path / "recipe.toml")
+    assert Recipe.load(tmp_path / "recipe.toml") == new and new.data.summaries == "reports"
+    text = (tmp_path / "recipe.toml").read_text()
+    (tmp_path / "recipe.toml").write_text(text.replace('summaries = "reports"\n', ""))
+    old = Recipe.load(tmp_path / "recipe.toml").data
+    assert old == replace(new.data, summaries="docstrings")
+    for data, known, share in ((old, [pair[1] for pair in docstrings("valid")], 1), (new.data, [], 3)):
+        targets = [target for source, target in data.split()[1] if source.startswith(PREFIXES["summarize"])]
+        assert len(targets) in range(1000 * share // (15 + share), 1000 * share // (15 + share) + 2)
+        assert all((target in known) == bool(known) for target in targets)
 
 
 @pytest.mark.parametrize(
