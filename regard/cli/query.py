@@ -73,27 +73,24 @@ class Query:
     @cached_property
     def texts(self) -> list[str]:
         """The arguments, the lines of a file, or the lines of stdin."""
-        from regard.data.readers.inputs import is_input_table
+        from regard.data.readers.tables import is_table
         from regard.data.readers.text_files import read_lines, split_lines
 
         if self.items and self.input:
             raise ValueError("give either TEXT or --input, not both")
         if self.items:
             return list(self.items)
-        if self.input is not None and self.input.suffix.lower() == ".jsonl":
-            from regard.tasks.bulk import read_records, text_of
-
-            return [text_of(record) for record in read_records(self.input)]
-        if self.input is not None and is_input_table(self.input):
+        if self.input is not None and is_table(self.input):
             return self.table[0]
         return read_lines(self.input) if self.input else split_lines(sys.stdin.buffer.read(), Path("stdin"))
 
     @cached_property
     def table(self) -> tuple[list[str], list[str] | None]:
         """The texts of --input and, if it is a table of pairs, the second texts."""
-        from regard.data.readers.inputs import is_input_table, read_inputs
+        from regard.data.readers.inputs import read_inputs
+        from regard.data.readers.tables import is_table
 
-        return read_inputs(self.input) if self.input is not None and is_input_table(self.input) else ([], None)
+        return read_inputs(self.input) if self.input is not None and is_table(self.input) else ([], None)
 
     def load(self, **options: Any) -> Any:
         """The task in RUN; an error if it lacks the verb or does not take these options."""

@@ -31,7 +31,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"no such file: {path}; a model directory holds {CONFIG} and {WEIGHTS}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}; write it again or restore it from a copy") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds {type(content).__name__}, not an object {{…}}; write it again")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.readers.inputs import is_input_table, read_inputs
+from regard.data.readers.inputs import read_inputs
+from regard.data.readers.tables import is_table
 from regard.data.readers.text_files import read_lines
 
 FIELDS = ("prompt", "text", "source")
@@ -15,7 +16,7 @@ FIELDS = ("prompt", "text", "source")
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """A record for each text: the objects of a .jsonl file, the texts of another table, or lines, as {"text": …}."""
-    if is_input_table(path):
+    if is_table(path) and path.suffix != ".jsonl":  # whose objects keep their other fields
         return [{"text": text} for text in read_inputs(path)[0]]
     if path.suffix != ".jsonl":
         return [{"text": line} for line in read_lines(path)]
@@ -23,8 +24,8 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_lines(path), 1):
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error.msg})") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
         if not isinstance(record, dict) or not any(isinstance(record.get(name), str) for name in FIELDS):
             raise ValueError(f"{path}, line {number}: no text; write an object with the field {' or '.join(FIELDS)}")
         records.append(record)

@@ -13,6 +13,8 @@ EXAMPLES = "examples.json"
 """The file beside the weights that the examples are saved in."""
 MOST = 8
 """Examples that are kept, at most."""
+SPECIAL = 4
+"""Places of the context that an example leaves to special tokens."""
 LABEL = 60
 """Characters of a label, at most."""
 
@@ -33,8 +35,7 @@ def save_examples(task: Task, samples: Samples, run: Path) -> None:
     """Write the examples of a run's own data into the run; nothing where there are none."""
     rows = [] if modalities[task.inputs[0]].files else [text for text, _ in samples.rows if text]
     examples = samples.examples or [Example(inputs=(text,)) for text in rows]
-    examples = [one for one in examples if readable(task, one)] or examples
-    data = [request_of(type(task), example) for example in examples[:MOST]]
+    data = [request_of(type(task), example) for example in examples if readable(task, example)][:MOST]
     if data:
         text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"
         write_atomically(run / EXAMPLES, lambda file: file.write_text(text, encoding="utf-8"))
@@ -50,14 +51,24 @@ def readable(task: Task, example: Example) -> bool:
 
 
 def examples_of(kind: type[Task], path: Path, config: Any) -> list[dict[str, Any]]:
-    """The examples of the model in `path`: those saved beside it, or the defaults of its task."""
+    """The examples of the model in `path` that fit its context: those saved beside it, or the defaults of its task."""
     file = path / EXAMPLES
     if path.is_dir() and file.is_file():
         try:
             data = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file} is damaged: {error}; remove it") from None
         if not isinstance(data, list) or not all(isinstance(row, dict) and row.get("label") for row in data):
             raise ValueError(f"{file} is no list of examples with labels; remove it")
+    else:
+        data = [request_of(kind, example) for example in kind.default_examples(path, config)[:MOST]]
+    record, context = modalities[kind.inputs[0]], getattr(config, "max_len", None)
+    if record.files or context is None:
         return data
-    return [request_of(kind, example) for example in kind.default_examples(path, config)[:MOST]]
+    reader = record.load(path, config)
+    return [row for row in data if length(reader, row) + SPECIAL <= context]
+
+
+def length(reader: Any, row: dict[str, Any]) -> int:
+    """The number of tokens of an example's texts."""
+    return sum(len(reader.encode(row[name])) for name in ("input", "second") if isinstance(row.get(name), str))

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from regard.data.generated.scenes import SHAPES, scenes
+from regard.data.notices import listening
 from regard.data.sets.batches import IGNORE
 from regard.data.sets.boxed_images import BoxedImage, BoxedImages, BoxesConfig, BoxStream
 
@@ -165,6 +166,26 @@ def test_a_voc_file_that_is_wrong_says_where(tmp_path, text, message):
     (tmp_path / "a.xml").write_text(text)
     with pytest.raises(ValueError, match=message):
         BoxesConfig(voc=str(tmp_path)).read(str(tmp_path))
+
+
+@pytest.mark.parametrize("memory", [4.0, 0.0])
+def test_a_damaged_image_is_skipped_and_counted_also_beyond_memory(tmp_path, memory):
+    names = [f"{i}.png" for i in range(20)]
+    source = coco(
+        tmp_path,
+        images=[{"id": i, "file_name": name} for i, name in enumerate(names)],
+        annotations=[{"id": i, "image_id": i, "category_id": 3, "bbox": [2, 2, 5, 5]} for i in range(20)],
+    )
+    for name in names:
+        save_picture(tmp_path / name)
+    (tmp_path / "3.png").write_bytes((tmp_path / "3.png").read_bytes()[:60])
+    said = []
+    with listening(lambda text, passing: said.append(text)):
+        images = BoxesConfig(coco=source, size=16, memory=memory).read(source)
+    assert len(images) == len(list(images.images)) == 19 and images.most_objects == 1
+    assert any("1 damaged file is skipped" in line and "3.png" in line for line in said)
+    with pytest.raises(ValueError, match=r"3\.png is cut short or damaged"):
+        BoxesConfig(coco=source, size=16, memory=memory, strict=True).read(source)
 
 
 def test_a_damaged_picture_names_the_annotation(tmp_path):

@@ -111,8 +111,9 @@ def test_without_room_on_the_disk_images_are_decoded_on_access(tmp_path, monkeyp
     )
 
 
-@pytest.mark.parametrize("memory", [1.0, 0.0])
-def test_a_damaged_file_is_skipped_and_counted(tmp_path, memory):
+@pytest.mark.parametrize(("memory", "spare"), [(1.0, 0.5), (0.0, 0.5), (0.0, 0.0)])
+def test_a_damaged_file_is_skipped_and_counted(tmp_path, memory, spare, monkeypatch):
+    monkeypatch.setattr(stored_images, "SPARE", spare)
     path = folder(tmp_path / "set")
     bad = path / "b" / "003.jpg"
     bad.write_bytes(bad.read_bytes()[:300])
@@ -120,6 +121,7 @@ def test_a_damaged_file_is_skipped_and_counted(tmp_path, memory):
     with listening(lambda text, passing: said.append(text) if "damaged file" in text else None):
         images, valid = config(path, memory=memory).split()
     assert len(images) + len(valid) == 39 and len(images.labels) == len(images.pixels)
+    assert images.pixels[:].max((1, 2, 3)).min() > 0 and set(images.ratios.tolist()) == {32 / 24}
     assert any("1 damaged file is skipped" in line and "--data.strict" in line for line in said)
     with pytest.raises(ValueError, match=r"003.jpg is cut short or damaged"):
         config(path, memory=memory, strict=True).split()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.cli.query import Query
 from regard.data.readers.annotations import list_voc, voc_parts
 from regard.data.readers.arrays import has_test, read_arrays
 from regard.data.readers.examples import Entity, Instruction, Labelled, Question, Similar, Tagged, read_examples
@@ -301,6 +302,21 @@ def test_scores_of_all_files_have_the_scale_of_training(tmp_path):
 def test_inputs_are_texts_without_header_and_label(tmp_path, content, texts, seconds):
     (tmp_path / "x.csv").write_text(content)
     assert read_inputs(tmp_path / "x.csv") == (texts, seconds)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts", "seconds"),
+    [
+        ('{"premise": "a", "hypothesis": "b", "label": 1}\n', ["a"], ["b"]),
+        ('{"text": "a", "second": "b"}\n{"text": "c", "second": "d"}\n', ["a", "c"], ["b", "d"]),
+        ('{"id": 7, "prompt": "a", "text": "x"}\n{"source": "b"}\n', ["a", "b"], None),
+    ],
+)
+def test_inputs_of_objects_keep_the_second_text(tmp_path, content, texts, seconds):
+    (tmp_path / "x.jsonl").write_text(content)
+    assert read_inputs(tmp_path / "x.jsonl") == (texts, seconds)
+    query = Query("classify", "run", (), tmp_path / "x.jsonl", None, False)
+    assert query.texts == texts and query.table[1] == seconds
 
 
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):

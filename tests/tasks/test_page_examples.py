@@ -1,7 +1,9 @@
 """The inputs that the page offers: from the run's own data, or the defaults of the task; a plugin's, too."""
 
 import base64
+import json
 from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from regard.tasks import Samples
 from regard.tasks.base import Example
 from regard.tasks.page_examples import EXAMPLES, examples_of, request_of, save_examples
 from regard.tasks.text_heads import QuestionAnswerer, TextClassifier
+from regard.tokens import Tokenizer
 
 
 class Reader(TextClassifier):
@@ -54,6 +57,18 @@ def test_every_text_task_has_defaults(tmp_path):
             rows = examples_of(kind, tmp_path, None)
             assert rows and all(row["label"] and row["input"] for row in rows), name
     assert examples_of(QuestionAnswerer, tmp_path, None)[0]["second"]
+
+
+def test_what_a_short_context_cannot_read_is_not_offered(tmp_path):
+    """The page runs the first example when it opens."""
+    Tokenizer.train(texts=["a b c d e f"], kind="char", vocab_size=300).save(tmp_path)
+    config = SimpleNamespace(max_len=16)
+    assert examples_of(TextClassifier, tmp_path, config) == []
+    (tmp_path / EXAMPLES).write_text(json.dumps([{"label": n, "input": "a" * n} for n in (13, 12, 30)]))
+    assert [row["label"] for row in examples_of(TextClassifier, tmp_path, config)] == [12]
+    (tmp_path / EXAMPLES).unlink()
+    save_examples(Reader(), Samples(rows=[("x" * 21, "no")]), tmp_path)
+    assert not (tmp_path / EXAMPLES).exists()
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", '[{"input": "x"}]'])

@@ -135,7 +135,7 @@ def read_coco(path: Path) -> dict[str, list[Any]]:
     """The lists of images, annotations and categories of a file."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}; write it again or restore it from a copy") from None
     for part in ("images", "annotations", "categories"):
         if not isinstance(stored, dict) or not isinstance(stored.get(part), list):

@@ -23,7 +23,7 @@ def read_captions(path: Path) -> Iterator[tuple[int, str, list[str]]]:
         names = {record["id"]: str(record["file_name"]) for record in stored["images"]}
         for number, record in enumerate(stored["annotations"], 1):
             yield number, names[record["image_id"]], [str(record["caption"]).strip()]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path}: not as in COCO ({error}); images have id and file_name, annotations image_id and caption"
         ) from None

@@ -4,6 +4,7 @@ import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,8 @@ def read_examples(
     return Examples(examples, table, chosen, scale)
 
 
+LONGEST, DEEPEST = 1 << 18, 100
+"""Most characters of a cell that is read as a list, and most brackets that are open in it at once."""
 NAMES, SCALE = "\0names", "\0scale"
 """Keys of a row under which the names of labels and the scale of scores go to the functions that make examples."""
 _WORDS = (".conll", ".bio")
@@ -199,7 +202,7 @@ def _text(row: Row, name: str) -> str:
     if row[name] is None or isinstance(row[name], float) and row[name] != row[name]:  # as pandas leaves out values
         raise ValueError(f"{name!r} is no text: null; fill it, or leave out the line")
     if not isinstance(row[name], str):
-        raise ValueError(f"{name!r} is no text: {json.dumps(row[name])[:40]}; put it in quotes")
+        raise ValueError(f"{name!r} is no text: {json.dumps(row[name], default=str)[:40]}; put it in quotes")
     if not row[name].strip():
         raise ValueError(f"{name!r} is empty; fill it, or leave out the line")
     return row[name]
@@ -232,7 +235,9 @@ def spelled_label(label: Any, names: Sequence[str] | None) -> str:
 
 def as_list(cell: Any) -> Any:
     """A list that a table holds as its text, "['EU', 'rejects']", as pandas writes it."""
-    if not isinstance(cell, str) or not cell.lstrip().startswith(("[", "{")):
+    if not isinstance(cell, str) or not cell.lstrip().startswith(("[", "{")) or len(cell) > LONGEST:
+        return cell
+    if max(accumulate((letter in "([{") - (letter in ")]}") for letter in cell)) > DEEPEST:
         return cell
     try:
         return ast.literal_eval(cell)
@@ -255,7 +260,7 @@ def _tagged(row: Row) -> Tagged:
             case [int(start), int(end), str(label)] if label.strip():  # as spaCy and doccano write them
                 entities.append(Entity(start, end, label))
             case _:
-                raise ValueError(f"an entity is like {_SHOWN}; got {json.dumps(item)[:60]}")
+                raise ValueError(f"an entity is like {_SHOWN}; got {json.dumps(item, default=str)[:60]}")
         if not 0 <= start < end <= len(text):
             raise ValueError(
                 f"the entity {start} … {end} lies outside the text of {len(text)} characters; "
@@ -299,7 +304,9 @@ def _question(row: Row) -> Question:
         case {"text": str(text), "start": int(start)}:
             pass
         case _:
-            raise ValueError(f"an answer is a text, {{'text', 'start'}} or null; got {json.dumps(answer)[:60]}")
+            raise ValueError(
+                f"an answer is a text, {{'text', 'start'}} or null; got {json.dumps(answer, default=str)[:60]}"
+            )
     if not text or start < 0 or passage[start : start + len(text)] != text:
         where = f"at character {start} of" if text in passage else "in"
         raise ValueError(f"the answer {text[:40]!r} is not {where} the passage; copy it from there, or give null")

@@ -1,8 +1,11 @@
 """Datasets by name: `hf:owner/name`, `hf:owner/name/config:split`, fetched as parquet from the Hugging Face Hub."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
+
+from regard.data.notices import notify
 
 HUB = "hf:"
 NAME = re.compile(r"hf:(?P<name>[\w.-]+(/[\w.-]+)?)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?", re.ASCII)
@@ -58,4 +61,12 @@ def choose(listed: list[str], config: str | None, split: str, source: str) -> li
     splits = {part[1].removeprefix("partial-"): part[1] for part in parts if part[0] == config}
     if split not in splits:
         raise ValueError(f"{source}: no split {split!r}, only {', '.join(splits)}; write it behind a colon, as :train")
+    if splits[split] != split:
+        partial_notice(source, split)
     return [part[3] for part in parts if part[:2] == (config, splits[split])]
+
+
+@cache
+def partial_notice(source: str, split: str) -> None:
+    """Say once that a large split is read in part."""
+    notify(f"{source}: the Hub keeps only the first part of {split!r} as parquet; the rest is not read")

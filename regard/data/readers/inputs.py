@@ -5,15 +5,10 @@ from typing import Any
 
 from regard.data.readers.columns import by_name, choose_columns, header_like
 from regard.data.readers.examples import KNOWN
-from regard.data.readers.tables import Table, is_table, read_table
+from regard.data.readers.tables import Table, read_table
 
-FIELDS = {**KNOWN["classify"], "text": (*KNOWN["classify"]["text"], "prompt", "source", "instruction")}
+FIELDS = {**KNOWN["classify"], "text": ("prompt", *KNOWN["classify"]["text"], "source", "instruction")}
 """The fields of a table of inputs, and the names that they go by; a label may be there, and is not read."""
-
-
-def is_input_table(path: Path) -> bool:
-    """Whether a file of inputs is a table; the objects of a .jsonl have fields of their own."""
-    return is_table(path) and path.suffix.lower() != ".jsonl"
 
 
 def read_inputs(path: Path) -> tuple[list[str], list[str] | None]:
@@ -28,12 +23,17 @@ def read_inputs(path: Path) -> tuple[list[str], list[str] | None]:
 
 
 def named(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-    """The rows of a table whose fields have names."""
+    """The rows of a table whose fields have names; where a row lacks the text, it is a field of another name."""
     names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
     fields = by_name(names, FIELDS, {})
     if "text" not in fields:
         raise ValueError(f"{table.source}: no text, only {', '.join(map(repr, names))}; call its field text")
-    return [(number, [row.get(name) for name in names]) for number, row in table.objects], fields
+    rows = [(number, [row.get(name) for name in names]) for number, row in table.objects]
+    others = [names.index(alias) for alias in FIELDS["text"] if alias in names and "second" not in fields]
+    for _, row in rows:
+        texts = (row[i] for i in (fields["text"], *others) if isinstance(row[i], str))
+        row[fields["text"]] = next(texts, row[fields["text"]])
+    return rows, fields
 
 
 def celled(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:

@@ -46,7 +46,7 @@ class Member:
             if suffix == "json":
                 try:
                     stored = json.loads(text)
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise ValueError(f"{self.path}: its .json is not JSON; write the tar file again") from None
                 fields = stored if isinstance(stored, dict) else {}
                 text = next((fields[key] for key in KEYS[column] if key in fields), "")
@@ -90,6 +90,8 @@ def members_of(shard: Path) -> list[Member]:
                 folder, _, base = info.name.rpartition("/")
                 if not info.isfile() or info.size > LARGEST or base.startswith("."):
                     continue
+                if info.issparse():  # which may claim any size
+                    raise ValueError(f"{shard}: {info.name} is a sparse file; write the tar file without --sparse")
                 stem, _, suffix = base.partition(".")
                 key, suffix = f"{folder}/{stem}", suffix.lower()
                 if is_image(f"a.{suffix}"):

@@ -103,7 +103,9 @@ def decode_files(
         clear(folder)
         if needed > SPARE * shutil.disk_usage(folder).free:
             notify(f"{source}: {len(files):,} images are decoded anew in every epoch: {folder} has no room for them")
-            return Decoded(DiskImages(decoder, np.arange(len(files)), size), np.arange(len(files)), np.ones(len(files)))
+            seen = indices_of([replace(part, pixels=NONE) for part in decoder.all(source, strict)])
+            kept, ratios = (np.concatenate(rows) for rows in seen)
+            return Decoded(DiskImages(decoder, kept, size), kept, ratios)
         write_decoded(path, decoder.all(source, strict))
         notify(
             f"{source}: {needed / 2**30:.1f} GiB of decoded images lie in {path}, more than --data.memory {memory:g}"
@@ -138,12 +140,13 @@ class Decoder:
             return error
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        """Images decoded now; where a file is damaged, a black one."""
-        out = np.zeros((len(numbers), *self.size), dtype=np.uint8)
+        """Images decoded now; the error of a file that was damaged in the meantime."""
+        out = np.empty((len(numbers), *self.size), dtype=np.uint8)
         with ThreadPoolExecutor(workers()) as pool:
             for row, result in zip(out, pool.map(self.one, numbers.tolist()), strict=True):
-                if not isinstance(result, ValueError):
-                    row[:] = result[0]
+                if isinstance(result, ValueError):
+                    raise result
+                row[:] = result[0]
         return out
 
     def all(self, source: str, strict: bool) -> Iterator[Decoded]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.data.generated.scenes import SEEDS, SHAPES, scene
-from regard.data.notices import notify
+from regard.data.notices import notify, track
 from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc, voc_parts
 from regard.data.readers.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Preprocessing
 from regard.data.readers.stored_images import DAMAGED, skipped_notice
@@ -129,14 +129,20 @@ class BoxedImages:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def most_objects(self) -> int:
+        """The most objects of an image; of images that are not decoded yet, as annotated."""
+        if isinstance(self.images, FileImages):
+            return max(len(file.objects) for file in self.images.files)
+        return max(len(image.labels) for image in self.images)
+
     def take(self, indices: slice | np.ndarray) -> "BoxedImages":
         """The images of a slice, or those where an array is true."""
         if isinstance(indices, slice):
             return BoxedImages(self.images[indices], self.names)
         numbers = np.flatnonzero(indices).tolist()
-        if isinstance(self.images, FileImages):
-            return BoxedImages(self.images.at(numbers), self.names)
-        return BoxedImages([self.images[i] for i in numbers], self.names)
+        images = self.images.at(numbers) if isinstance(self.images, FileImages) else [self.images[i] for i in numbers]
+        return BoxedImages(images, self.names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,30 +257,31 @@ class BoxesConfig(Data):
                 raise ValueError(f"{source}: the label {label!r} does not occur in training; known: {', '.join(names)}")
         names = names or labels
         side = preprocessing.shortest or max(preprocessing.target or (self.side,))
+        read = self.readable(files, names, preprocessing, source)
         if len(files) * side * round(USUAL * side) * preprocessing.channels > self.memory * 2**30:
-            notify(
-                f"{source}: {len(files):,} images are decoded when they are used, more than --data.memory has room for"
-            )
-            return BoxedImages(FileImages(files, names, preprocessing), names)
-        images = BoxedImages(self.readable(files, names, preprocessing, source), names)
+            notify(f"{source}: {len(files):,} images are decoded when they are used: --data.memory holds fewer")
+            images = BoxedImages(FileImages([file for file, _ in read], names, preprocessing), names)
+        else:
+            images = BoxedImages([image for _, image in read], names)
         if not any(len(image.labels) for image in images.images):
             raise ValueError(f"{source}: not one box has an area inside of its image; correct them")
         return images
 
     def readable(
         self, files: Sequence[AnnotatedImage], names: tuple[str, ...], preprocessing: Preprocessing, source: str
-    ) -> list[BoxedImage]:
-        """The images of files; damaged ones are skipped and counted, unless they are many."""
-        images, errors = [], list[ValueError]()
-        for file in files:
+    ) -> Iterator[tuple[AnnotatedImage, BoxedImage]]:
+        """Files with their images; damaged ones are skipped and counted, unless they are many."""
+        errors = list[ValueError]()
+        for file in track(files, f"{source}: images", len(files)):
             try:
-                images.append(resize(file, names, preprocessing))
+                image = resize(file, names, preprocessing)
             except ValueError as error:
                 errors.append(error)
                 if self.strict or len(errors) > DAMAGED * len(files):
                     raise errors[0] from None
+            else:
+                yield file, image
         skipped_notice(source, len(errors), str(*errors[:1]))
-        return images
 
     def generated(self, split: str, count: int, preprocessing: Preprocessing | None = None) -> BoxedImages:
         """Embedded scenes of a split."""

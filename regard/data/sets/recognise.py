@@ -122,7 +122,7 @@ def is_coco(path: Path) -> bool:
     """Whether a .json has COCO's lists."""
     try:
         stored = json.loads(as_text(read_bytes(path, folder="a file", empty="annotations"), path))
-    except ValueError:
+    except (ValueError, RecursionError):  # of which the reader of tables says more
         return False
     return isinstance(stored, dict) and "images" in stored and "annotations" in stored
 
