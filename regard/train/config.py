@@ -20,8 +20,9 @@ class TrainConfig:
     """Tokens in a batch, padding included (the longer side of a pair counts)."""
     accumulate: int = 1
     """Batches whose gradients are summed before an update."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """AdamW, or Muon for the matrices inside the blocks and AdamW for the rest."""
+    optimizer: Literal["adamw", "muon", "muon-conv"] = "adamw"
+    """AdamW, or Muon for the matrices inside the blocks and AdamW for the rest; muon-conv: for kernels of convolutions,
+    too."""
     lr: float | None = None
     """Peak learning rate (none: (dim · warmup)^−½, the 2017 paper's)."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "trapezoid", "constant"] = "inverse-sqrt"

@@ -1,4 +1,4 @@
-"""AdamW, and Muon for the matrices inside the blocks."""
+"""AdamW, and Muon for the matrices inside the blocks, or for these and the kernels of convolutions."""
 
 from collections import defaultdict
 from typing import Any
@@ -11,7 +11,14 @@ class Muon(torch.optim.Muon):
     """`torch.optim.Muon` with matrices of one shape orthogonalised together, in float32.
 
     The original does them one by one in bfloat16, which CPUs without bfloat16 units compute a hundred times slower.
+    The kernel of a convolution is a matrix, too: a row for each output, over the inputs and their neighbourhood.
     """
+
+    def __init__(self, params: list[nn.Parameter], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        matrices = [p for p in params if p.dim() == 2]
+        super().__init__([{"params": matrices}], lr=lr, weight_decay=weight_decay, momentum=momentum)
+        if kernels := [p for p in params if p.dim() > 2]:
+            self.add_param_group({"params": kernels})  # the original checks for matrices before this
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -29,10 +36,12 @@ class Muon(torch.optim.Muon):
         buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
         updates = torch._foreach_lerp(grads, buffers, momentum) if group["nesterov"] else buffers
-        orthogonal = orthogonalize(torch.stack(updates), group["ns_coefficients"], group["ns_steps"], group["eps"])
+        matrices = torch.stack(updates).flatten(2)
+        orthogonal = orthogonalize(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
         # 0.2·√max matches the size of AdamW's updates, so that one learning rate serves both.
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_sub_(params, orthogonal.unbind(), alpha=group["lr"] * 0.2 * max(shape) ** 0.5)
+        largest = max(matrices.shape[1:])
+        torch._foreach_sub_(params, orthogonal.unflatten(2, shape[1:]).unbind(), alpha=group["lr"] * 0.2 * largest**0.5)
 
 
 def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
@@ -61,11 +70,13 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """AdamW for all parameters, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay.
 
+    "muon-conv" is Muon for the kernels of the blocks' convolutions as well, but for those of single channels.
+
     The learning rate of a parameter with an attribute `pace` is multiplied by it: its values are of another scale.
     """
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     inside = [p for n, p in named if ".blocks." in f".{n}"]
-    inner = [p for p in inside if name == "muon" and p.dim() == 2 and not hasattr(p, "pace")]
+    inner = [p for p in inside if not hasattr(p, "pace") and for_muon(p, name)]
     known = set(map(id, inner))
     rest = [p for _, p in named if id(p) not in known]
     plain = [p for p in rest if not hasattr(p, "pace")]
@@ -78,3 +89,9 @@ def build_optimizers(
     if inner:
         optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95))
     return optimizers
+
+
+def for_muon(parameter: Tensor, name: str) -> bool:
+    """Whether the optimizer of that name updates a parameter of the blocks by Muon."""
+    kernel = name == "muon-conv" and parameter.dim() > 2 and parameter.shape[1] > 1
+    return kernel or (name != "adamw" and parameter.dim() == 2)

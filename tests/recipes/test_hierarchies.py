@@ -174,9 +174,22 @@ def test_the_budget_decides_how_much_images_are_augmented(tmp_path):
     pixels, classes = np.zeros((6000, 28, 28, 3), dtype=np.uint8), np.arange(6000) % 3
     np.savez(tmp_path / "a.npz", x=pixels, y=classes)
     images = {"data.images": str(tmp_path / "a.npz")}
-    short, long = (recipe("cnn-attention", images | {"train.steps": steps}).data for steps in (500, 5000))
-    assert (short.mixup, short.colour, short.flip, short.shift) == (0.0, 0.0, True, 0.1)
-    assert (long.mixup, long.colour) == (0.2, 0.2)
+    brief, lengthy = (recipe("cnn-attention", images | {"train.steps": steps}) for steps in (500, 5000))
+    short, long = brief.data, lengthy.data
+    assert (short.mixup, short.colour, short.flip, short.shift, short.zoom) == (0.0, 0.0, True, 0.1, 0.0)
+    assert (long.mixup, long.colour, long.zoom) == (0.2, 0.2, 0.1)
+    assert (brief.train.smoothing, lengthy.train.smoothing) == (0.0, 0.1)
+    assert recipe("cnn-attention", images | {"train.minutes": 0.5}).data == short  # 30,000 images at the usual speed
     minutes = recipe("vit", images | {"train.minutes": 2.0, "data.mixup": 0.3}).data
     assert (minutes.mixup, minutes.colour) == (0.3, 0.0) and minutes.resize == "crop"
     assert fitting("cnn-attention", 28, 28) == dict(patch=1, depths=(1, 1, 1), dim=16)
+
+
+def test_the_number_of_images_decides_how_long_a_run_is(tmp_path):
+    """Few images are seen often, many for as long as patience lasts; there are some validations, not hundreds."""
+    for count, steps in ((60, 1500), (6000, 2813), (20_000, 5000)):
+        np.savez(tmp_path / "a.npz", x=np.zeros((count, 24, 24), dtype=np.uint8), y=np.arange(count) % 3)
+        train = recipe("cnn-attention", {"data.images": str(tmp_path / "a.npz")}).train
+        assert (train.steps, train.optimizer) == (steps, "muon-conv")
+        assert train.eval_every == -(-steps // 6)
+    assert recipe("cnn-attention").train.optimizer == "muon"  # the embedded digits

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.models import build, preset
-from regard.train.optim import Muon, build_optimizers, orthogonalize
+from regard.train.optim import Muon, build_optimizers, for_muon, orthogonalize
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
@@ -42,6 +42,27 @@ def test_muon_takes_the_matrices_inside_blocks_only():
         assert (id(p) in inner) == (p.dim() == 2 and ".blocks." in name), name
     counted = sum(len(group["params"]) for optimizer in (adamw, muon) for group in optimizer.param_groups)
     assert counted == len(list(model.parameters()))
+
+
+def test_muon_takes_kernels_of_convolutions_as_matrices():
+    """A kernel is updated as the matrix of its outputs by its inputs is; one of single channels is AdamW's."""
+    model = build("cnn-attention", preset("cnn-attention", "tiny", image=8, dim=8, labels=("a", "b")))
+    named = dict(model.named_parameters())
+    kernel = next(name for name, p in named.items() if ".convolutions." in name)
+    sets = {
+        name: {id(p) for group in build_optimizers(model, name=name, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.1)[1]
+               .param_groups for p in group["params"]} for name in ("muon", "muon-conv")
+    }  # fmt: skip
+    assert id(named[kernel]) in sets["muon-conv"] - sets["muon"] and sets["muon"] < sets["muon-conv"]
+    assert id(named["patches.weight"]) not in sets["muon-conv"]
+    assert not for_muon(torch.zeros(6, 1, 3, 3), "muon-conv") and not for_muon(torch.zeros(6, 4), "adamw")
+
+    start, grad = torch.randn(6, 4, 3, 3), torch.randn(6, 4, 3, 3)
+    four, two = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.flatten(1).clone())
+    four.grad, two.grad = grad, grad.flatten(1)
+    for p in (four, two):
+        Muon([p], lr=0.02, weight_decay=0.1).step()
+    assert torch.equal(four.flatten(1), two) and not torch.equal(four, start)
 
 
 def test_only_matrices_decay():
