@@ -57,7 +57,7 @@ VALIDATIONS = 6
 """Validations of a run by that recipe: of many images each takes seconds."""
 BUDGET = ("steps", "minutes", "epochs", "accumulate")
 """Fields that say how long a run is."""
-GREY: dict[str, Any] = dict(turn=10.0)
+GREY: dict[str, Any] = dict(turn=10.0, mixup=0.2)
 """Augmentation of the user's grey images: most are scans, and none lies straight."""
 PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 """Augmentation of the user's colour images: there left and right seldom mean something."""
