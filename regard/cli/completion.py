@@ -41,12 +41,12 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """The runs of the folder `runs` and of the folder that is being typed; where there is none, any folder."""
     typed = Path(incomplete or ".")
     folder = typed if incomplete.endswith("/") or not incomplete else typed.parent
-    found = [path for place in {folder, Path("runs")} for path in place.glob("*/config.json")]
-    return [CompletionItem(incomplete, type="dir"), *items(sorted(str(path.parent) for path in found), incomplete)]
+    paths = [path for place in {folder, Path("runs")} for path in place.glob("*/config.json")]
+    return [CompletionItem(incomplete, type="dir"), *items(sorted(str(path.parent) for path in paths), incomplete)]
 
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The recipes, each with what it learns."""
+    """Recipes that complete the word, each with its subject."""
     names = [name for name in outline.registered("recipe") if name.startswith(incomplete)]
     return [CompletionItem(name, help=outline.description(name)[0]) for name in names]
 
@@ -61,12 +61,12 @@ def complete_size(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def complete_family(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Families, and runs."""
+    """Families and runs that complete the word."""
     return [*complete_run(ctx, param, incomplete), *items(outline.registered("model"), incomplete)]
 
 
 def complete_kernel(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Kernels; of a list, its last name."""
+    """Kernels that complete the word, or the last name of a list with commas."""
     before, comma, last = incomplete.rpartition(",")
     return [CompletionItem(before + comma + name) for name in outline.registered("kernel") if name.startswith(last)]
 
@@ -97,12 +97,12 @@ class FieldCommand(Command):
             return super().shell_complete(ctx, incomplete)
         if before.startswith("--") and "=" not in before and not incomplete.startswith("-"):
             return complete_value(name, ctx, before[2:].replace("-", "_"), incomplete)
-        found = super().shell_complete(ctx, incomplete)
+        options = super().shell_complete(ctx, incomplete)
         for section in outline.SECTIONS:
             for field in outline.fields(name, section, families_of(ctx)).values():
                 if (option := outline.option_of(section, field.name)).startswith(incomplete):
-                    found.append(CompletionItem(option, help=field.doc))
-        return found + items(["--model", "--model.preset"], incomplete)
+                    options.append(CompletionItem(option, help=field.doc))
+        return options + items(["--model", "--model.preset"], incomplete)
 
 
 def task_of(words: list[str]) -> str:

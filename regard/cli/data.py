@@ -26,10 +26,10 @@ def data(ctx: click.Context, source: str, task: str | None, as_json: bool) -> No
 
     fields = {name.removeprefix("data."): value for name, value in overrides(ctx.args).items()}
     kind, config = recognise(source, task, fields)
-    found = config.overview()
+    parts = config.overview()
     if as_json:
-        click.echo(json.dumps({"task": kind, "parts": [part.as_json() for part in found]}, ensure_ascii=False))
+        click.echo(json.dumps({"task": kind, "parts": [part.as_json() for part in parts]}, ensure_ascii=False))
         return
     click.echo(f"task: {kind}")
-    for part in found:
+    for part in parts:
         click.echo("\n".join(part.lines()))

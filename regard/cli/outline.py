@@ -55,7 +55,7 @@ class Field:
 
 
 def kind_of(description: str) -> Any:
-    """The type that `describe` describes in this way."""
+    """Return the type whose description `describe` wrote."""
     if description in TYPES:
         return TYPES[description]
     if " or " in description:
@@ -88,7 +88,7 @@ def table() -> dict[str, Any]:
 
 
 def state_of_package() -> str:
-    """A hash that is another one after a source file of the package was added, removed or changed."""
+    """Return a hash that changes when a source file of the package is added, removed or changed."""
     stats = [(path, path.stat()) for path in sorted(PACKAGE.rglob("*.py"))]
     return hashed([(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats])
 

@@ -55,5 +55,5 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
 def whole(size: float, unit: int) -> int:
     """Return a size in megabytes or gigabytes as bytes."""
     if not math.isfinite(size):
-        raise ValueError(f"{size} is no size; give a finite number")
+        raise ValueError(f"{size} is no size of memory or of a request; give a finite number")
     return int(size * unit)

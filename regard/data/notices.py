@@ -16,7 +16,7 @@ Listener = Callable[[str, bool], None]
 
 
 def print_notice(text: str, passing: bool) -> None:
-    """Print what stays on the screen; progress is for those who asked for it."""
+    """Print a notice on stderr; progress is dropped."""
     if not passing:
         print(text, file=sys.stderr)
 

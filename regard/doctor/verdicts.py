@@ -53,7 +53,7 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong with a module, the most probable cause first."""
+        """The faults of a module, the most probable cause first."""
         return shortlist(outcome.finding for outcome in self.outcomes if outcome.finding is not None)
 
     @property

@@ -44,7 +44,7 @@ def behind_kernels(kernels: Mapping[str, Kernel], then: Then) -> Iterator[None]:
     """Call `then` after each call of a kernel, with the layer's name, the kernel, its arguments and its output; a
     result that is not None replaces the output.
 
-    Layers that share a kernel are told apart by the order of calls; in a reversible stack's backward pass by the
+    Layers that share a kernel are distinguished by the order of calls; in a reversible stack's backward pass by the
     reverse order.
     """
     handles = [

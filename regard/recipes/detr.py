@@ -65,7 +65,7 @@ def start_config(base: str) -> Any:
 
 @prepare.register
 def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
-    """Images with boxes; the model gets the names of their labels."""
+    """Prepare training on images with boxes; the model gets the names of their labels."""
     if data.base is not None:  # its preprocessing decides the size
         base = load_preprocessing(find(data.base), recipe.model)
         if data.channels != base.channels:

@@ -153,7 +153,7 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
 
 
 def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> None:
-    """Raise an error if a family that replaces the recipe's own has a task that these data are not for."""
+    """Raise an error if the user chose a family whose task does not fit the recipe's data."""
     kind = getattr(task, "examples", "")
     fits = isinstance(recipe.data, task.data) and kind in ("", getattr(recipe.data, "task", kind))
     if task.data and set(task.inputs) == set(readers) and not fits:
@@ -161,7 +161,7 @@ def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> 
 
 
 def refuse(recipe: Recipe, reason: str) -> None:
-    """Raise an error for a family that replaces the recipe's own, but does not fit."""
+    """Raise an error with this reason if the family is not the recipe's own but one that the user chose."""
     if recipe.family != (own := recipes[recipe.name]({}).family):
         raise ValueError(f"{recipe.family} is no model for the data of {recipe.name}: it {reason}; use {own}")
 
@@ -207,7 +207,8 @@ def check_place(recipe: Recipe, out: Path, resume: bool) -> None:
 
 
 def from_base(recipe: Recipe, data: Any, rates: Mapping[str, float]) -> tuple[Recipe, dict[str, Any]]:
-    """The recipe with its learning rate, and the fields of a job, where the data name weights to start from."""
+    """Return the recipe with a learning rate for fine-tuning, and the job's fields that load and save the weights; the
+    recipe as it is and {} where the data name no weights to start from."""
     if data.base is None:
         return recipe, {}
     base = find(data.base)

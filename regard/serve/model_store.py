@@ -28,7 +28,8 @@ log = logging.getLogger("regard.serve")
 
 
 class ServedModel:
-    """A model by name. Its abilities are known at once; its weights are loaded by the first request, or `loaded`."""
+    """A model by name. Its abilities are known at once; its weights are loaded by the first request, unless the loaded
+    task is given."""
 
     def __init__(self, name: str, where: str, settings: Settings, loaded: Any = None) -> None:
         self.name, self.path, self.settings, self.loaded = name, find(where), settings, loaded
@@ -55,7 +56,7 @@ class ServedModel:
 
     @property
     def modality(self) -> Modality:
-        """The modality of what it reads first."""
+        """The modality of its first input."""
         return modalities[self.inputs[0]]
 
     @cached_property

@@ -174,7 +174,7 @@ class Task:
             return object.__getattribute__(self, name)  # raises the error that led here
 
     def facts(self) -> dict[str, str]:
-        """What the model is, by name: its family, parameters, labels, context, image size, quantisation and path."""
+        """Return the model's family, parameters, labels, context, image size, quantisation and path by name."""
         config, size = self.model.config, self.size
         count = sum(p.numel() for p in self.model.parameters()) if size is None else size
         facts = {"family": models.name_of(type(self.model)), "parameters": f"{count:,}"}

@@ -22,7 +22,7 @@ UNJUDGED = ("examples", "shots")
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How often examples of each label (rows) were given each label (columns)."""
+    """A confusion matrix: counts of examples by their label (rows) and the predicted one (columns)."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]

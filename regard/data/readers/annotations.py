@@ -189,8 +189,8 @@ def voc_parts(source: str) -> dict[str, str]:
     names = {"train": ("train", "trainval"), "valid": ("val",), "test": ("test",)}
     if not (lists / "train.txt").is_file():
         names["valid"] = ()  # part of trainval
-    found = {part: [lists / f"{name}.txt" for name in known] for part, known in names.items()}
-    parts = {part: str(path) for part, paths in found.items() for path in reversed(paths) if path.is_file()}
+    candidates = {part: [lists / f"{name}.txt" for name in known] for part, known in names.items()}
+    parts = {part: str(path) for part, paths in candidates.items() for path in reversed(paths) if path.is_file()}
     return parts if "train" in parts else {"train": source}
 
 
@@ -202,7 +202,7 @@ def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
         raise ValueError(f"{path}, line {error.position[0]}: not valid XML ({error})") from None
     name = (root.findtext("filename") or "").strip()
     if not name:
-        raise ValueError(f"{path}: no <filename> of the image")
+        raise ValueError(f"{path}: no <filename>; add one with the name of the image")
     objects = []
     for number, element in enumerate(root.iter("object"), 1):
         where, label = f"{path}, object {number}", (element.findtext("name") or "").strip()

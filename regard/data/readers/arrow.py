@@ -93,7 +93,7 @@ def batches_of(path: Path, rows: int) -> Iterator[Any]:
 
 
 def open_messages(path: Path) -> Any:
-    """A file of arrow at its first message: that of a stream, as `datasets` writes it, or behind a file's magic."""
+    """Open an Arrow file at its first message, which follows the magic bytes or, in a stream, is at the beginning."""
     import pyarrow as pa
 
     source = pa.memory_map(str(path))
@@ -105,7 +105,7 @@ def open_messages(path: Path) -> Any:
 
 
 def expanded(batch: Any) -> Any:
-    """A batch in which columns with a dictionary have their values instead, so that its size is what rows take."""
+    """Return a batch with dictionary-encoded columns decoded, so that its size is what its rows take in memory."""
     import pyarrow as pa
 
     columns = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch]
@@ -116,7 +116,7 @@ def expanded(batch: Any) -> Any:
 
 
 def repeats(kind: Any) -> bool:
-    """Whether a type can hold more values than its buffers have room for."""
+    """Whether a type stores repeated values once, so that its rows can take more memory than its buffers."""
     import pyarrow as pa
 
     tests = (pa.types.is_dictionary, pa.types.is_run_end_encoded, pa.types.is_list_view, pa.types.is_large_list_view,
@@ -132,7 +132,7 @@ def unpacked_bytes(metadata: bytes, body: Any) -> int:
     """
 
     def field(table: int, number: int) -> int:
-        """Where a field of a table is; 0 where it has none."""
+        """Return the offset of a field of a flatbuffer table; 0 where the field is absent."""
         places = table - struct.unpack_from("<i", metadata, table)[0]
         inside = 4 + 2 * number < struct.unpack_from("<H", metadata, places)[0]
         place = struct.unpack_from("<H", metadata, places + 4 + 2 * number)[0] if inside else 0

@@ -18,7 +18,7 @@ csv.field_size_limit(1 << 27)  # a text may be a book
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the lines of a table are cut into cells."""
+    """The format of a table as text: its separator, its quotes, and the line where it begins."""
 
     separator: str
     quoted: bool = True
@@ -116,7 +116,7 @@ def doubles_quotes(lines: Sequence[str]) -> bool:
 
 
 def names(dialect: Dialect, lines: Sequence[str]) -> set[str]:
-    """The cells of the first row, as the names of a header are compared."""
+    """The cells of the first row in the form in which they are compared with names of a header."""
     return {cell.strip().lower() for _, cells in islice(dialect.rows(lines), 1) for cell in cells}
 
 

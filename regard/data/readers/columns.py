@@ -24,7 +24,7 @@ LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the columns of a table were taken for."""
+    """The column of each field, whether there is a header, and the columns that are not used."""
 
     fields: dict[str, Any]
     """Our name of a field, and the name of its column or, without a header, its number from 0."""
@@ -37,7 +37,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the cells of a column are like."""
+    """The cells of one column, with properties that help to guess what it holds."""
 
     cells: list[str] = field(repr=False)
 
@@ -80,7 +80,7 @@ def columns_in(rows: Sequence[Sequence[str]]) -> list[Column]:
 def choose_columns(
     table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
 ) -> Chosen:
-    """What the columns of a table are, from its header, the user's names for them, and what they hold."""
+    """Choose the column of each field by the header, by the names that the user gave, and by the contents."""
     if table.cells is None:
         names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
         if header is not None:
@@ -148,7 +148,7 @@ def left_over(names: Sequence[str], fields: Mapping[str, Any]) -> tuple[str, ...
 
 
 def header_like(names: Sequence[str], rest: Sequence[Sequence[str]]) -> bool | None:
-    """Whether the first row has names and the others do not; None where the rows do not tell."""
+    """Whether the first row has names and the others do not; None where the rows leave it open."""
     filled = [name for name in names if name]
     plain = all(
         len(name) <= 40 and len(name.split()) <= 4 and name[-1] not in ".!?" and not is_number(name) for name in filled
@@ -169,7 +169,8 @@ def header_like(names: Sequence[str], rest: Sequence[Sequence[str]]) -> bool | N
 def only_one_left(
     fields: dict[str, Any], required: Sequence[str], names: Sequence[str], rest: Sequence[Sequence[str]]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields with the only one that lacks a column at the only column that is left, if these are two."""
+    """Assign the last unused column to the last required field, where exactly one of each is left; return the fields
+    and notes for the user."""
     missing = [name for name in required if name not in fields]
     free = [i for i, name in enumerate(names) if i not in fields.values() and name.lower() not in INDEX]
     if not {"text", "label"} >= set(required) or len(missing) != 1 or len(free) != 1 or not rest:
@@ -194,7 +195,7 @@ def guess_fields(columns: Sequence[Column], required: Sequence[str]) -> dict[str
 def by_number(
     fields: dict[str, int], names: list[str], rest: Sequence[Sequence[str]], header: bool | None, where: str
 ) -> Chosen:
-    """Columns that the user gave by their number."""
+    """Return the columns that the user gave by number; raise an error for a number that the table does not have."""
     for name, index in fields.items():
         if not 0 <= index < len(names):
             raise ValueError(f"{where}got {len(names)} columns, and {name} is to be column {index + 1}; count from 1")
@@ -205,7 +206,7 @@ def by_number(
 
 
 def without_header(rows: Sequence[Sequence[str]], fields: list[str], required: list[str], where: str) -> Chosen:
-    """The columns of a table without a header, by their order; where they look otherwise, the user is asked."""
+    """The columns of a table without a header, by their order; raise an error where the contents do not fit it."""
     columns, width = columns_in(rows), len(rows[0])
     if width not in (len(fields), len(required)) or not width:
         shown = ",".join(f"{name}={i}" for i, name in enumerate(required, 1))

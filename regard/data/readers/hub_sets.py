@@ -41,12 +41,12 @@ def fetch_set(source: str) -> list[Path]:
 
 
 def out_of_reach(error: Exception) -> str:
-    """An error of the network as a part of a line."""
+    """A network error as a part of an error message."""
     return f"could not be fetched from the Hub ({' '.join(str(error).split())[:100] or type(error).__name__})"
 
 
 def refuse(source: str, fact: str, cure: str) -> NoReturn:
-    """Raise the error for a dataset that is not to be had."""
+    """Raise the error for a dataset that cannot be downloaded."""
     raise ValueError(f"{source} {fact}; {cure}") from None
 
 

@@ -60,13 +60,13 @@ def labels_beside(images: Path) -> Path | None:
     for ours, theirs in (("images", "labels"), ("image", "label")):
         if ours in name:
             other = name.replace(ours, theirs).replace("idx3", "idx1")
-            found = [images.with_name(other + suffix) for suffix in ("", *PACKED)]
-            return next((path for path in found if path.is_file()), None)
+            candidates = [images.with_name(other + suffix) for suffix in ("", *PACKED)]
+            return next((path for path in candidates if path.is_file()), None)
     return None
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array of a file."""
+    """Read the array of an IDX file."""
     raw = read_bytes(path, folder="its files", empty="images")
     dimensions = raw[3] if len(raw) > 4 and raw[:2] == b"\0\0" and raw[2] in TYPES else 0
     if not 1 <= dimensions <= 4 or len(raw) < 4 + 4 * dimensions:

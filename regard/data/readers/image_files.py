@@ -107,5 +107,5 @@ def as_array(image: Image.Image, channels: int) -> np.ndarray:
 
 
 def as_images(pixels: Iterable[np.ndarray]) -> list[Image.Image]:
-    """Arrays of bytes (rows, columns, channels), grey or in colours, as images of Pillow's."""
+    """Arrays of bytes (rows, columns, channels), grey or in colours, as Pillow images."""
     return [Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array) for array in pixels]

@@ -23,7 +23,8 @@ def read_inputs(path: Path) -> tuple[list[str], list[str] | None]:
 
 
 def named(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-    """The rows of a table whose fields have names; where a row lacks the text, it is a field of another name."""
+    """The rows of a table of objects, and the index of each field in a row; a row without the usual text field may have
+    its text under another known name."""
     names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
     fields = by_name(names, FIELDS, {})
     if "text" not in fields:
@@ -37,7 +38,7 @@ def named(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
 
 
 def celled(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-    """The rows of a table of cells without its header."""
+    """The rows of a table of cells without its header, and the index of each field in a row."""
     assert table.cells is not None
     width = len(table.cells[0][1])
     for number, cells in table.cells:

@@ -97,10 +97,10 @@ def squad(articles: list[Any], path: Path) -> Iterator[Row]:
         try:
             for paragraph in article["paragraphs"]:
                 for item in paragraph["qas"]:
-                    found = [] if item.get("is_impossible") else item.get("answers", [])
+                    spans = [] if item.get("is_impossible") else item.get("answers", [])
                     answers = {
-                        "text": [answer["text"] for answer in found],
-                        "answer_start": [answer["answer_start"] for answer in found],
+                        "text": [answer["text"] for answer in spans],
+                        "answer_start": [answer["answer_start"] for answer in spans],
                     }
                     yield {"question": item["question"], "passage": paragraph["context"], "answers": answers}
         except (KeyError, TypeError, AttributeError) as error:

@@ -10,7 +10,7 @@ TOPS = (5, 10, 100)
 
 
 def find_scale(table: Table, rows: Sequence[tuple[int, dict[str, Any]]]) -> float | None:
-    """The top of the scale of a table's scores, if it is not 1; an error where they do not tell."""
+    """The top of the scale of a table's scores, if it is not 1; an error where the scores leave it open."""
     scores = []
     for _, row in rows:
         try:

@@ -103,8 +103,8 @@ def decode_files(
         clear(folder)
         if needed > SPARE * shutil.disk_usage(folder).free:
             notify(f"{source}: {len(files):,} images are decoded anew in every epoch: {folder} has no room for them")
-            seen = indices_of([replace(part, pixels=NONE) for part in decoder.all(source, strict)])
-            kept, ratios = (np.concatenate(rows) for rows in seen)
+            indices = indices_of([replace(part, pixels=NONE) for part in decoder.all(source, strict)])
+            kept, ratios = (np.concatenate(rows) for rows in indices)
             return Decoded(DiskImages(decoder, kept, size), kept, ratios)
         write_decoded(path, decoder.all(source, strict))
         notify(
@@ -128,8 +128,8 @@ class Decoder:
         assert preprocessing.target is not None
         self.size = (*preprocessing.target, preprocessing.channels)
 
-    def one(self, number: int) -> tuple[np.ndarray, float] | ValueError:
-        """An image and its columns by its rows, or the error of a damaged file."""
+    def decode(self, number: int) -> tuple[np.ndarray, float] | ValueError:
+        """Decode an image; return its pixels and its width divided by its height, or the error of a damaged file."""
         file = self.files[number]
         try:
             image = file.read(self.preprocessing.target if self.reduced else None)
@@ -143,7 +143,7 @@ class Decoder:
         """Images decoded now; the error of a file that was damaged in the meantime."""
         out = np.empty((len(numbers), *self.size), dtype=np.uint8)
         with ThreadPoolExecutor(workers()) as pool:
-            for row, result in zip(out, pool.map(self.one, numbers.tolist()), strict=True):
+            for row, result in zip(out, pool.map(self.decode, numbers.tolist()), strict=True):
                 if isinstance(result, ValueError):
                     raise result
                 row[:] = result[0]
@@ -156,7 +156,7 @@ class Decoder:
         with ThreadPoolExecutor(workers()) as pool:
             for begin in range(0, count, CHUNK):
                 numbers = range(begin, min(begin + CHUNK, count))
-                results = list(pool.map(self.one, numbers))
+                results = list(pool.map(self.decode, numbers))
                 errors = [result for result in results if isinstance(result, ValueError)]
                 first, skipped = first or next(iter(errors), None), skipped + len(errors)
                 if first is not None and (strict or skipped > max(1, DAMAGED * count)):
@@ -222,16 +222,16 @@ def is_complete(path: Path) -> bool:
 def write_decoded(path: Path, parts: Iterator[Decoded]) -> None:
     """Write decoded images and their index; after a crash at any moment both are complete or not found."""
     draft = path.with_suffix(f".draft-{os.getpid()}")
-    done: list[Decoded] = []
+    written: list[Decoded] = []
     try:
         with draft.open("wb") as file:
             for part in parts:
                 file.write(np.ascontiguousarray(part.pixels[:]).data)
-                done.append(replace(part, pixels=NONE))
+                written.append(replace(part, pixels=NONE))
         sync(draft)
         draft.replace(path)
         with draft.open("wb") as file:
-            kept, ratios = (np.concatenate(rows) for rows in indices_of(done))
+            kept, ratios = (np.concatenate(rows) for rows in indices_of(written))
             np.savez(file, kept=kept, ratios=ratios)
         sync(draft)
         draft.replace(path.with_suffix(".npz"))

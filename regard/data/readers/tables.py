@@ -66,7 +66,7 @@ def read_table(source: str | Path, known: Iterable[str] = (), shown: str = "{…
         return Table(path, "a dataset saved by `datasets`", objects=numbered(rows), unit="row", names=names)
     if kind in ARROW:
         if packed:
-            raise ValueError(f"{path}: unpack it; parquet and arrow files are compressed inside")
+            raise ValueError(f"{path} is packed, but parquet and arrow files are compressed inside; unpack it")
         rows, names = read_arrow([path])
         about = "parquet" if kind in (".parquet", ".pq") else "arrow"
         return Table(path, about, objects=numbered(rows), unit="row", names=names)

@@ -20,10 +20,10 @@ def yolo_parts(source: str) -> dict[str, str]:
     config = find_config(Path(source))
     settings = {} if config is None else read_settings(config)
     if config is not None:
-        found = {part: key for part, keys in PARTS.items() for key in keys if settings.get(key)}
-        if "train" not in found:
+        keys_of = {part: key for part, keys in PARTS.items() for key in keys if settings.get(key)}
+        if "train" not in keys_of:
             raise ValueError(f"{config} names no folder of images for training; add a line such as train: images/train")
-        return {part: f"{config}#{found[part]}" for part in PARTS if part in found}
+        return {part: f"{config}#{keys_of[part]}" for part in PARTS if part in keys_of}
     root = Path(source)
     for inner in ("images", ""):
         folders = [(part, root / inner / key) for part, keys in PARTS.items() for key in keys]
@@ -55,10 +55,10 @@ def list_yolo(source: str, images: Path | None = None) -> tuple[list[AnnotatedIm
         if not folders[0].is_dir():
             raise ValueError(f"no such folder: {folders[0]}; give a data.yaml, or the folder of images and labels")
         names = listed_names(Path(file))
-    found = [path for folder in folders for path in list_images(folder)]
-    annotated = [read_yolo(path, names) for path in found]
+    paths = [path for folder in folders for path in list_images(folder)]
+    annotated = [read_yolo(path, names) for path in paths]
     if not any(image.objects for image in annotated):
-        raise ValueError(f"{source}: no .txt with boxes beside its {len(found):,} images, or in labels/ for images/")
+        raise ValueError(f"{source}: no .txt with boxes beside its {len(paths):,} images, or in labels/ for images/")
     return annotated, names
 
 

@@ -42,7 +42,7 @@ class Data:
         return {}
 
     def overview(self) -> list[Overview]:
-        """What was understood of each of the user's files, which is printed before training; [] of embedded data."""
+        """Summaries of the user's files (counts, columns, labels), printed before training; [] without files."""
         return []
 
     def split(self) -> tuple[Any, Any]:

@@ -215,14 +215,14 @@ class BoxesConfig(Data):
     def parts(self) -> dict[str, str]:
         """The sources of train, valid and test: the named ones, or those that ImageSets or data.yaml name."""
         assert self.source is not None
-        found = voc_parts(self.source) if self.voc else yolo_parts(self.source) if self.yolo else {"train": self.source}
+        parts = voc_parts(self.source) if self.voc else yolo_parts(self.source) if self.yolo else {"train": self.source}
         named = {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
         if self.yolo:
             named = {name: yolo_parts(source).get(name, source) for name, source in named.items()}
-        return found | named
+        return parts | named
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's annotations."""
+        """Summaries of the user's annotations: counts, labels, first examples, and notes on what looks wrong."""
         return [] if self.embedded else list(box_overviews(self))
 
     @property

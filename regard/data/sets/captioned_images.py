@@ -130,7 +130,7 @@ class CaptionsConfig(ImageData):
         return CaptionedImages(pixels, captions)
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's images and captions; nothing is decoded."""
+        """Summaries of the user's images and captions; no image is decoded."""
         return [] if self.images is None else list(caption_overviews(self))
 
     def captions_of(self, scene: Scene, part: str) -> tuple[str, ...]:

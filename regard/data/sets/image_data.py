@@ -81,8 +81,8 @@ class ImageData(Augmentation, Data):
     @property
     def parts(self) -> dict[str, str]:
         """The sources of train, valid and test: the named ones, or those in a folder of all three."""
-        found = find_parts(self.images) if self.images is not None else {}
-        return found | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
+        parts = find_parts(self.images) if self.images is not None else {}
+        return parts | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
 
     def shape(self) -> tuple[int, int, int]:
         """Rows, columns and channels that every image gets."""

@@ -181,7 +181,7 @@ class ImagesConfig(FileOrDigits):
         return idle_rank(self.tune)
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's images; nothing is decoded."""
+        """Summaries of the user's images and labels; no image is decoded."""
         return [] if self.images is None else list(label_overviews(self))
 
     def check(self, names: tuple[str, ...]) -> None:

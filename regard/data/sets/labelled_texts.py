@@ -104,8 +104,8 @@ class ExamplesConfig(TextData):
     @property
     def parts(self) -> dict[str, str]:
         """The sources of train, valid and test: the named ones, or those in a folder of all three."""
-        found = find_parts(self.train, is_file=True) if self.train is not None else {}
-        return found | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
+        parts = find_parts(self.train, is_file=True) if self.train is not None else {}
+        return parts | {name: getattr(self, name) for name in ("valid", "test") if getattr(self, name) is not None}
 
     def read(self, path: str) -> ReadExamples:
         """The examples of a source; while somebody holds them, they are not read again."""
@@ -163,7 +163,7 @@ class ExamplesConfig(TextData):
         return self.read(test) if test is not None else self.split()[1]
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's files."""
+        """Summaries of the user's files: counts, columns, labels, first examples, and notes on what looks wrong."""
         return [] if self.train is None else list(overviews(self))
 
 
@@ -175,8 +175,8 @@ def stamp(path: str) -> tuple[int, int] | None:
     """Time and size of a file, which change with its content."""
     if path.startswith(HUB) or not Path(path).is_file():
         return None
-    found = Path(path).stat()
-    return found.st_mtime_ns, found.st_size
+    stat = Path(path).stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
 def stratified(task: str, examples: Examples, share: float) -> list[bool]:

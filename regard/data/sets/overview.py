@@ -16,7 +16,7 @@ MOST_LABELS = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """What was understood of a source; `lines` prints it, `as_json` gives it to programs."""
+    """A summary of a file or folder of data as it was read, to be shown before training."""
 
     source: str
     part: str
@@ -69,7 +69,7 @@ def shortened(text: Any) -> str:
 
 
 def label_notes(counts: Mapping[str, int], count: int, unit: str) -> list[str]:
-    """What may surprise about labels: one alone, labels that occur once, a label for nearly each example."""
+    """Notes on labels that look wrong: a single label, labels that occur once, nearly as many labels as examples."""
     notes = []
     single = [label for label, number in counts.items() if number == 1]
     if len(counts) == 1:

@@ -27,7 +27,7 @@ from regard.data.sets.text_pairs import PairsConfig
 
 TEXT_TASKS = ("classify", "tag", "answer", "embed", "instruct")
 KINDS = (*TEXT_TASKS, "translate", "text", "images", "caption", "detect")
-"""What data can be for; `images` are labelled ones, `text` is running text."""
+"""Tasks that data may suit; `images` are labelled ones, `text` is running text."""
 BY_NAMES = (
     ("tag", ("tokens", "ner_tags")), ("tag", ("text", "entities")), ("tag", ("text", "spans")),
     ("answer", ("question", "context")), ("answer", ("question", "passage")),
@@ -39,7 +39,7 @@ BY_NAMES = (
 
 
 def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | None = None) -> tuple[str, Data]:
-    """What a source is for, and the config that reads it, with fields of it overridden."""
+    """Return the task that a file or folder suits, and the config that reads it, with `fields` overridden."""
     if task is not None and task not in KINDS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, KINDS)}")
     if not source.startswith(HUB) and not Path(source).exists():
@@ -62,7 +62,7 @@ def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | 
 
 
 def kind_of_data(source: str) -> str:
-    """What a source is for, by what it holds."""
+    """Return the task, one of `KINDS`, that a file or folder suits by its format and contents."""
     path, suffix = Path(source), kind_of(source)
     if source.startswith(HUB):
         return table_kind(source)
@@ -87,7 +87,7 @@ def kind_of_data(source: str) -> str:
 
 
 def folder_kind(path: Path) -> str:
-    """What a folder is for."""
+    """Return the task that a folder suits by the files in it."""
     if is_arrays(str(path)) or is_shards(path):
         return "images"
     if saved_set(path) or (path / "dataset_dict.json").is_file():
@@ -128,7 +128,7 @@ def is_coco(path: Path) -> bool:
 
 
 def table_kind(source: str) -> str:
-    """What a table is for, by the names of its columns."""
+    """Return the task that a table suits by the names of its columns."""
     known = [name for fields in KNOWN.values() for aliases in fields.values() for name in aliases]
     table = read_table(source, known)
     cells = [cell for _, row in (table.cells or [])[:2] for cell in row]

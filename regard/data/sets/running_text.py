@@ -64,7 +64,7 @@ class TextConfig(TextData):
         return replace(text, stop=cut), replace(text, start=cut)
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's text."""
+        """A summary of the user's text: its length and its beginning."""
         if self.embedded:
             return []
         text = LargeText(self.text).beginning(1 << 16) if self.large else read_text(self.text)

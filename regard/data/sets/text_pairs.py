@@ -68,7 +68,7 @@ class PairsConfig(TextData):
         return train[:-held] or train, train[-held:]
 
     def overview(self) -> list[Overview]:
-        """What was understood of the user's pairs."""
+        """Summaries of the user's pairs: counts, first examples, and notes on what looks wrong."""
         if self.embedded:
             return []
         train, valid = self.split()
