@@ -57,7 +57,7 @@ VALIDATIONS = 6
 """Validations of a run by that recipe: of many images each takes seconds."""
 BUDGET = ("steps", "minutes", "epochs", "accumulate")
 """Fields that say how long a run is."""
-GREY: dict[str, Any] = dict(turn=10.0, mixup=0.2)
+GREY: dict[str, Any] = dict(turn=10.0)
 """Augmentation of the user's grey images: most are scans, and none lies straight."""
 PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 """Augmentation of the user's colour images: there left and right seldom mean something."""
@@ -101,7 +101,7 @@ def image_recipe(
         if fast:
             every = max(50, math.ceil(seen(name, planned, config.count()) / BATCH / VALIDATIONS))
             train = replace(train, smoothing=0.0 if short else 0.1, eval_every=every, save_every=every)
-            augmented = replace(augmented, zoom=0.0) if short else augmented
+            augmented = replace(augmented, turn=0.0, **dict(zoom=0.0) if short else dict(mixup=PHOTOS["mixup"]))
     return Recipe(name=name, family=family, model=model, data=augmented, train=train)
 
 

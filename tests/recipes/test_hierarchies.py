@@ -193,3 +193,5 @@ def test_the_number_of_images_decides_how_long_a_run_is(tmp_path):
         assert (train.steps, train.optimizer) == (steps, "muon-conv")
         assert train.eval_every == -(-steps // 6)
     assert recipe("cnn-attention").train.optimizer == "muon"  # the embedded digits
+    grey = recipe("cnn-attention", {"data.images": str(tmp_path / "a.npz"), "train.epochs": 40.0}).data
+    assert (grey.turn, grey.mixup, grey.flip) == (0.0, 0.2, False)
