@@ -61,6 +61,10 @@ def field_docs(cls: type) -> dict[str, str]:
     return docs
 
 
+RENAMED = {"data.things": "data.objects"}
+"""Fields that had another name, which stored recipes may hold; a config that has the old name keeps it."""
+
+
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     """Every leaf of a nested config by its dotted name."""
     leaves: dict[str, Any] = {}
@@ -84,6 +88,8 @@ def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         name, _, rest = key.replace("-", "_").partition(".")
+        if name not in names and RENAMED.get(under + name, "").removeprefix(under) in names:
+            name = RENAMED[under + name].removeprefix(under)
         if name not in names:
             deeper = [n for n in flatten(config) if n.rpartition(".")[2] == name] if not under else []
             cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(under + name, [under + n for n in names])

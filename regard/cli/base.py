@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource, augment_usage_errors
 
 from regard.cli.sections import EXAMPLES, Sections
+from regard.config import RENAMED
 from regard.data.notices import listening
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -161,6 +162,15 @@ def fail(text: str, code: int) -> int:
     return code
 
 
+def current_name(field: str) -> str:
+    """The name of a field today; an old one is said to be so. A plugin may have a field of that name."""
+    context = click.get_current_context(silent=True)
+    if field not in RENAMED or context is not None and context.find_root().params.get("plugins"):
+        return field
+    click.echo(f"--{field} is called --{RENAMED[field]} now", err=True)
+    return RENAMED[field]
+
+
 def overrides(words: Iterable[str]) -> dict[str, Any]:
     """`--train.steps 100 --data.lowercase` as a dictionary; a name without a value is true, with several a list."""
     fields: dict[str, Any] = {}
@@ -168,7 +178,7 @@ def overrides(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            name = name.replace("-", "_")
+            name = current_name(name.replace("-", "_"))
             fields[name] = value if equals else "true"
             values = [value] if equals else []
         elif name is not None:

@@ -6,12 +6,12 @@ import click
 
 from regard.cli.base import OVERRIDES, json_option, overrides, regard
 
-KINDS = ("classify", "tag", "answer", "embed", "instruct", "translate", "text", "images", "caption", "detect")
-
 
 @regard.command(context_settings=OVERRIDES)
 @click.argument("source")
-@click.option("--task", type=click.Choice(KINDS), help="What the data are for.  [default: as they look]")
+@click.option(
+    "--task", help="What the data are for: classify, text, images, … or the task of a plugin.  [default: as they look]"
+)
 @json_option
 @click.pass_context
 def data(ctx: click.Context, source: str, task: str | None, as_json: bool) -> None:

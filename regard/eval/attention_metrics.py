@@ -31,7 +31,7 @@ def caption_gain(task: Any, test: EvalSet, scored: Scored) -> Scored:
     gain = f"   attention on what is named {scores['gain']:.1f} ×" if "gain" in scores else ""
     summary = (
         f"BLEU-4 {scores['bleu_4']:.2f}   exact match {scores['exact_match']:.1f} %{gain}"
-        f"   ({scores['pictures']:,} images)\n{scores['bleu_signature']}"
+        f"   ({scores['images']:,} images)\n{scores['bleu_signature']}"
     )
     return replace(scored, scores=scores, summary=summary)
 

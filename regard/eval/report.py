@@ -5,15 +5,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
 from regard.eval.scores import eval_set
 from regard.inside import draw_view
+from regard.modalities import modality_of
 from regard.registry import modalities
 from regard.tasks import EvalSet, Samples, Scored, Task, load
 from regard.tasks.base import quoted, shortened
@@ -78,25 +76,19 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
 
 
 def commands_of(task: Task, samples: Samples, out: Path) -> list[str]:
-    """The commands to try next, as they can be pasted: an image among the examples is saved in the run, and without a
-    command that looks inside, there is one for the first example."""
+    """The commands to try next, as they can be pasted: what is no text is saved in the run, if its modality can write
+    it, and without a command that looks inside, there is one for the first example."""
     rows = [] if modalities[task.inputs[0]].files else [text for text, _ in samples.rows[:1] if text]
     inputs = samples.examples[0].inputs if samples.examples else rows
-    words = [quoted(item) if isinstance(item, str) else quoted(save_image(item, out)) for item in inputs]
-    images = [word for word, item in zip(words, inputs, strict=True) if not isinstance(item, str)]
-    commands = [command.replace(" image.png", f" {images[0]}") if images else command for command in samples.commands]
-    if words and not any(command.startswith("regard look ") for command in commands):
+    writers = [None if isinstance(item, str) else modality_of(item, task.inputs).write for item in inputs]
+    items = [write(item, out) if write else item for write, item in zip(writers, inputs, strict=True)]
+    commands = list(samples.commands)
+    for path in [item for item in items if isinstance(item, Path)][:1]:
+        commands = [command.replace(f" {path.name}", f" {quoted(str(path))}") for command in commands]
+    words = [quoted(str(item)) for item in items if isinstance(item, str | Path)]
+    if words and len(words) == len(items) and not any(command.startswith("regard look ") for command in commands):
         commands.append(f"regard look {out} {' '.join(words)}")
     return commands
-
-
-def save_image(image: Any, out: Path) -> str:
-    """Save an image, or an array of pixels, in the run; return its path."""
-    from PIL import Image
-
-    path = out / "image.png"
-    (image if isinstance(image, Image.Image) else Image.fromarray(np.asarray(image).squeeze())).save(path)
-    return str(path)
 
 
 def score_within(task: Task, test: EvalSet, budget: float) -> tuple[EvalSet, Scored]:

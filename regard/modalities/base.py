@@ -46,6 +46,8 @@ class Modality:
     examples: Callable[[Path, Any], Sequence[tuple[str, Any]]] = lambda path, config: ()
     """Function from a model's path and its config to items that the page offers to try, each with a few words about
     it."""
+    write: Callable[[Any, Path], Path] | None = None
+    """Function that saves an item as a file in a folder and returns its path, for commands that name it."""
     canvas: Callable[[Path, Any], tuple[int, int, int] | None] = lambda path, config: None
     """Function from a model's path and its config to the rows, columns and channels of a canvas on which an item can be
     drawn by hand; None: there is none."""

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ def send(item: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
+def write(item: Any, folder: Path) -> Path:
+    """Save an image in any form as a PNG file in a folder."""
+    read(item).save(folder / "image.png")
+    return folder / "image.png"
+
+
 def canvas_of(preprocessing: Preprocessing) -> tuple[int, int, int] | None:
     """Rows, columns and channels of the images of a preprocessing, if they are small."""
     size = preprocessing.target
@@ -70,7 +77,7 @@ IMAGE = register_modality("image")(
     Modality(
         name="image", suffixes=SUFFIXES, types=(Image.Image, np.ndarray, Tensor, bytes, BytesIO), file=PREPROCESSOR,
         load=load_preprocessing, save=lambda preprocessing, path: save_preprocessing(path, preprocessing), read=read,
-        unit="images", field="image", accept="image/*", send=send,
+        unit="images", field="image", accept="image/*", send=send, write=write,
         examples=lambda path, config: examples_for(load_preprocessing(path, config)),
         canvas=lambda path, config: canvas_of(load_preprocessing(path, config)),
     )

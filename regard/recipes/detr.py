@@ -79,7 +79,7 @@ def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, li
             longest = None if base.longest is None else round(base.longest * data.side / base.shortest)
             preprocessing = replace(preprocessing, longest=longest)
     images, valid = data.split(preprocessing)
-    most = data.things if data.embedded else images.most_objects
+    most = data.objects if data.embedded else images.most_objects
     if most > recipe.model.queries:
         raise ValueError(
             f"some image has {most} objects, but queries={recipe.model.queries} detect at most so many; "

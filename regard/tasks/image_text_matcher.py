@@ -113,7 +113,7 @@ class ImageTextMatcher(ImageEncoder):
         texts = Counter(text for row in rows for text in row)
         scores = {
             "text_recall_at_1": round(100 * max(texts.values()) / len(rows), 2),
-            "picture_recall_at_1": round(100 * max(map(len, rows)) / len(texts), 2),
+            "image_recall_at_1": round(100 * max(map(len, rows)) / len(texts), 2),
         }
         if "zero_shot_accuracy" in scored.scores:
             single = test.data.single_objects(test.limit, self.preprocessing)[0]

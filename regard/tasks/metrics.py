@@ -62,7 +62,7 @@ def caption_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]
     return {
         "bleu_4": round(bleu.corpus_score(list(hypotheses), streams).score, 2),
         "exact_match": round(100 * sum(equal) / len(equal), 2),
-        "pictures": len(equal),
+        "images": len(equal),
         "bleu_signature": str(bleu.get_signature()),
     }
 
@@ -220,7 +220,7 @@ def recall_scores(
     back = sum(text in captions[i] for text, i in zip(texts, similarity.argmax(0).tolist(), strict=True))
     return {
         "text_recall_at_1": round(100 * right / len(captions), 2),
-        "picture_recall_at_1": round(100 * back / len(texts), 2),
+        "image_recall_at_1": round(100 * back / len(texts), 2),
     }, best
 
 

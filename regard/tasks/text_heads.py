@@ -131,12 +131,12 @@ class MaskFiller(TextEncoder):
             expected += targets[targets != IGNORE].tolist()
         share = round(100 * right / max(1, len(expected)), 2)
         return Scored(
-            scores={"found_again": share, "examples": len(expected)}, outputs=[], expected=expected,
+            scores={"masked_accuracy": share, "examples": len(expected)}, outputs=[], expected=expected,
             total=min(len(windows), MASKED_TEXTS), unit="windows of text",
         )  # fmt: skip
 
     def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
-        return {"most frequent token": {"found_again": best_constant(scored.expected)}}
+        return {"most frequent token": {"masked_accuracy": best_constant(scored.expected)}}
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         texts = ["Return a [MASK] of all elements.", "Raise an [MASK] if the file does not exist."]

@@ -1,10 +1,33 @@
 """The command data, what training prints of its files, and tables as inputs of a trained model."""
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
+from regard.data.sets.base import Data
+from regard.data.sets.overview import Overview
+from regard.registry import tasks
+from regard.tasks import Task, register_task
 from tests.cli.calling import call, fails, said
 
 ROWS = [f"{'fine' if i % 2 else 'poor'} film {i};{'pos' if i % 2 else 'neg'}" for i in range(40)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FruitConfig(Data):
+    """Data of a plugin: files with a fruit a line."""
+
+    own: ClassVar[tuple[str, ...]] = ("fruits",)
+    fruits: str | None = None
+
+    @classmethod
+    def reads(cls, source):
+        return source.endswith(".fruit")
+
+    def overview(self):
+        count = len(Path(self.fruits).read_text().split())
+        return [Overview(source=self.fruits, part="train", count=count, unit="fruits", about="a fruit a line")]
 
 
 def test_data_says_what_was_understood(capsys, tmp_path):
@@ -43,3 +66,20 @@ def test_training_shows_its_data_and_a_table_is_an_input(capsys, tmp_path):
     path.write_text("\n".join(["review;sentiment", *(row.replace("neg", "pos") for row in ROWS)]))
     line = fails(capsys, "train", "classify", "--quiet", "--data.train", path, "--out", tmp_path / "other")
     assert "all examples have the label 'pos'" in line
+
+
+def test_data_of_a_plugin_are_recognised(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "_entries", dict(tasks.entries()))
+
+    @register_task("ripen")
+    class Ripener(Task):
+        data = (FruitConfig,)
+
+    path = tmp_path / "apples.fruit"
+    path.write_text("apple\npear\n")
+    assert said(capsys, "data", path)[:2] == ["task: ripen", f"train: {path}, 2 fruits (a fruit a line)"]
+    path = path.rename(tmp_path / "apples.txt")
+    assert said(capsys, "data", path)[0] == "task: text"
+    assert json.loads(said(capsys, "data", path, "--task", "ripen", "--json")[0])["task"] == "ripen"
+    assert "did you mean 'ripen'?" in fails(capsys, "data", path, "--task", "ripe")
+    assert said(capsys, "data", path, "--task", "generate")[0] == "task: generate"

@@ -1,16 +1,20 @@
 """Images with boxes: scenes, COCO's and VOC's files, batches of unequal sizes; and everything that can be wrong."""
 
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from regard.cli.base import overrides
+from regard.config import override
 from regard.data.generated.scenes import SHAPES, scenes
 from regard.data.notices import listening
 from regard.data.sets.batches import IGNORE
 from regard.data.sets.boxed_images import BoxedImage, BoxedImages, BoxesConfig, BoxStream
+from regard.recipes import Recipe, recipe
 
 VOC = """<annotation><filename>{name}</filename><size><width>40</width></size>{objects}</annotation>"""
 OBJECT = """<object><name>{label}</name><bndbox><xmin>{box[0]}</xmin><ymin>{box[1]}</ymin><xmax>{box[2]}</xmax>
@@ -207,7 +211,7 @@ def test_labels_of_other_files_must_be_known(tmp_path):
         (dict(coco="a", voc="b"), "not both"),
         (dict(valid="a"), "give --data.coco or --data.voc too"),
         (dict(crop=1.0), r"crop=1.0 is not in \[0, 1\)"),
-        (dict(things=7), "things=7: a scene has 1 to 6"),
+        (dict(objects=7), "objects=7: a scene has 1 to 6"),
         (dict(channels=2), "channels=2 must be 1"),
         (dict(colour=2.0), "colour=2.0 must be below 1"),
     ],
@@ -218,7 +222,7 @@ def test_settings_that_do_not_fit(fields, message):
 
 
 def test_scenes_are_the_drawn_ones():
-    train, _ = BoxesConfig(scenes=5, things=3).split()
+    train, _ = BoxesConfig(scenes=5, objects=3).split()
     drawn = scenes("train", 5, 64, 3)
     for one, scene in zip(train.images, drawn, strict=True):
         assert np.array_equal(one.pixels, scene.pixels)
@@ -300,3 +304,18 @@ def test_more_pictures_than_memory_are_decoded_when_used_and_give_the_same_batch
         batches[-1] += list(made.once(images))
     for left, right in zip(*batches, strict=True):
         assert torch.equal(left.inputs["pixels"], right.inputs["pixels"]) and torch.equal(left.targets, right.targets)
+
+
+def test_a_stored_recipe_may_have_the_old_name_of_a_field(tmp_path, capsys):
+    (tmp_path / "recipe.toml").write_text('name = "detr"\n[data]\nthings = 2\n')
+    assert Recipe.load(tmp_path / "recipe.toml").data.objects == 2
+    assert recipe("detr", {"data.things": 3}).data.objects == 3
+    assert overrides(["--data.things", "1"]) == {"data.objects": "1"}
+    assert capsys.readouterr().err == "--data.things is called --data.objects now\n"
+
+    @dataclass(frozen=True)
+    class Own:
+        things: int = 1
+        objects: int = 5
+
+    assert override(Own(), {"things": 2}, under="data.") == Own(2, 5), "a plugin's own field of that name"

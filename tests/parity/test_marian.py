@@ -39,7 +39,11 @@ def marian(**changes):
 def reference(**changes):
     """A model with random weights, biases and norms."""
     torch.manual_seed(3)
-    model = transformers.MarianMTModel(marian(**changes)).eval()
+    return perturbed(transformers.MarianMTModel(marian(**changes)).eval())
+
+
+def perturbed(model):
+    """The model with random biases and norms, which are constant in a new one."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:

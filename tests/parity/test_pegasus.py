@@ -9,7 +9,7 @@ from regard.models import Transformer, TransformerConfig
 from regard.recipes import fit, recipe
 from regard.tasks import load
 from tests.cli.calling import call
-from tests.parity.test_marian import VOCAB, marian, sources
+from tests.parity.test_marian import VOCAB, marian, perturbed, sources
 
 transformers = pytest.importorskip("transformers")
 
@@ -19,13 +19,7 @@ def reference(**changes):
     config = transformers.PegasusConfig(
         **{k: v for k, v in marian().to_diff_dict().items() if k != "model_type"} | changes
     )
-    model = transformers.PegasusForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter += 0.2 * torch.randn_like(parameter)
-        model.final_logits_bias += 0.3 * torch.randn_like(model.final_logits_bias)
-    return model
+    return perturbed(transformers.PegasusForConditionalGeneration(config).eval())
 
 
 def logits(theirs, ours):

@@ -170,7 +170,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(folder, tmp_path):
 
 
 def test_scenes_and_other_labels_from_trained_weights(run, tmp_path):
-    more = {"data.base": str(run), "data.scenes": 6, "train.steps": 2, "model.queries": 3, "data.things": 2}
+    more = {"data.base": str(run), "data.scenes": 6, "train.steps": 2, "model.queries": 3, "data.objects": 2}
     fit(recipe("detr", {"train.eval_every": 1, "train.save_every": 1} | more), tmp_path / "scenes", quiet=True)
     model = load_model(tmp_path / "scenes")
     assert model.config.labels[0] == "circle" and model.config.widths == (8,) and model.head.out.out_features == 6

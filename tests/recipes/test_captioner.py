@@ -72,11 +72,11 @@ def test_a_run_is_loaded_and_says_what_it_sees(runs, table, decoder):
         loaded.caption(files, sampling=Sampling(), n_best=2)
     scored = evaluate(runs / decoder, {})
     scores = scored.scores
-    assert scores["pictures"] == 3 and scores["exact_match"] == 100 and scores["bleu_4"] == 100
+    assert scores["images"] == 3 and scores["exact_match"] == 100 and scores["bleu_4"] == 100
     assert "BLEU-4 100.00   exact match 100.0 %" in scored.render() and "gain" not in scores
     again = table.with_name("again.csv")
     again.write_text(table.read_text())
-    assert evaluate(runs / decoder, {"data.images": str(again)}, limit=20).scores["pictures"] == 20
+    assert evaluate(runs / decoder, {"data.images": str(again)}, limit=20).scores["images"] == 20
 
 
 def test_other_data_is_read_as_the_run_reads(tmp_path):
@@ -207,4 +207,4 @@ def test_scenes_are_captioned(tmp_path, decoder, gain):
     """The docstring's figures, with a little room for another machine."""
     fit(recipe("captioner", {"model.decoder": decoder}), tmp_path, quiet=True)
     scores = evaluate(tmp_path, {}).scores
-    assert scores["bleu_4"] >= 95 and scores["gain"] >= gain and scores["pictures"] == 1000, scores
+    assert scores["bleu_4"] >= 95 and scores["gain"] >= gain and scores["images"] == 1000, scores

@@ -147,7 +147,7 @@ def test_scores(run, folder):
     wrong = type(pictures)(pictures.pixels[::-1].copy(), [("something pink",)] * 59 + [("something red",)])
     texts = ["something pink", "something red"]
     found = recall_scores(loaded.embed_arrays(wrong.pixels), loaded.embed_texts(texts), wrong.captions, texts)[0]
-    assert found["picture_recall_at_1"] <= 50
+    assert found["image_recall_at_1"] <= 50
 
 
 def test_scores_of_scenes(tmp_path, monkeypatch):
@@ -158,7 +158,7 @@ def test_scores_of_scenes(tmp_path, monkeypatch):
         quiet=True,
     )
     scores = evaluate(tmp_path, {}, limit=30).scores
-    assert scores.keys() == {"zero_shot_accuracy", "text_recall_at_1", "picture_recall_at_1", "examples"}
+    assert scores.keys() == {"zero_shot_accuracy", "text_recall_at_1", "image_recall_at_1", "examples"}
 
 
 # ---- the command line -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.config import flatten
 from regard.data.sets.labelled_images import ImagesConfig
 from regard.recipes import Recipe, fit, recipe
 from tests.cli.calling import call, fails
@@ -54,11 +55,12 @@ def test_what_the_data_decides_is_not_asked_for(name, field, value, cure):
         ("swinv2", {"model.trained_windows": "2,2"}),
         ("lm", {"data.vocab_size": 500, "data.kind": "word"}),
         ("captioner", {"data.count": 100, "data.most": 2}),
-        ("detr", {"data.scenes": 5, "data.things": 1}),
+        ("detr", {"data.scenes": 5, "data.objects": 1}),
     ],
 )
 def test_what_agrees_or_counts_is_accepted(name, changes):
-    recipe(name, changes)
+    fields = flatten(recipe(name, changes))
+    assert all(fields[key] == value for key, value in changes.items() if not isinstance(value, str))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_what_agrees_or_counts_is_accepted(name, changes):
         ("classify", {"data.rank": 3}, "--data.rank has no effect with --data.tune all"),
         ("lm", {"data.tokenizer": "a.json", "data.kind": "char"}, "kind has no effect with --data.tokenizer a.json"),
         ("clip", {"data.tokenizer": "a.json", "data.vocab_size": 9}, "vocab-size has no effect with --data.tokenizer"),
-        ("detr", {"data.coco": "a.json", "data.things": 1}, "--data.things has no effect with --data.coco a.json"),
+        ("detr", {"data.coco": "a.json", "data.objects": 1}, "--data.objects has no effect with --data.coco a.json"),
         ("detr", {"data.voc": "a", "data.scenes": 5}, "--data.scenes has no effect with --data.voc a"),
     ],
 )  # fmt: skip

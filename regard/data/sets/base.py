@@ -41,6 +41,11 @@ class Data:
         """Fields that have no effect, each with the option that is the reason: {"rank": "tune all"}."""
         return {}
 
+    @classmethod
+    def reads(cls, source: str) -> bool:
+        """Whether a file or folder holds data of this kind and no other, so that `regard data` need not be told."""
+        return False
+
     def overview(self) -> list[Overview]:
         """Summaries of the user's files (counts, columns, labels), printed before training; [] without files."""
         return []

@@ -176,7 +176,7 @@ class BoxesConfig(Data):
     """A run or checkpoint whose weights to start from."""
     scenes: int = 16_000
     """Scenes generated for training."""
-    things: int = 4
+    objects: int = 4
     """Most objects in a scene."""
     flip: bool = True
     """Mirror half of the images."""
@@ -197,8 +197,8 @@ class BoxesConfig(Data):
             raise ValueError(f"crop={self.crop} is not in [0, 1)")
         if self.scenes < 1 or (self.size is not None and self.size < 1):
             raise ValueError("scenes and size must be at least 1")
-        if not 1 <= self.things <= 6:
-            raise ValueError(f"things={self.things}: a scene has 1 to 6 objects")
+        if not 1 <= self.objects <= 6:
+            raise ValueError(f"objects={self.objects}: a scene has 1 to 6 objects")
         Augmentation(colour=self.colour)
 
     @property
@@ -227,7 +227,7 @@ class BoxesConfig(Data):
 
     @property
     def idle(self) -> dict[str, str]:
-        return idle_with(self.layout.lower(), self.source, "scenes", "things")
+        return idle_with(self.layout.lower(), self.source, "scenes", "objects")
 
     @property
     def side(self) -> int:
@@ -290,7 +290,7 @@ class BoxesConfig(Data):
             raise ValueError("scenes are in colour; leave channels at 3")
         side = preprocessing.shortest or self.side
         check_memory("scenes", count, (side, side, 3))
-        return BoxedImages(SceneImages(split, count, side, self.things), SHAPES)
+        return BoxedImages(SceneImages(split, count, side, self.objects), SHAPES)
 
     def split(self, preprocessing: Preprocessing | None = None) -> tuple[BoxedImages, BoxedImages]:
         """The images for training and for validation."""

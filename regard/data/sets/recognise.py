@@ -24,10 +24,11 @@ from regard.data.sets.labelled_images import ImagesConfig
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.running_text import TextConfig
 from regard.data.sets.text_pairs import PairsConfig
+from regard.registry import tasks
 
 TEXT_TASKS = ("classify", "tag", "answer", "embed", "instruct")
 KINDS = (*TEXT_TASKS, "translate", "text", "images", "caption", "detect")
-"""Tasks that data may suit; `images` are labelled ones, `text` is running text."""
+"""Tasks that data may suit; `images` are labelled ones, `text` is running text. Registered tasks come on top."""
 BY_NAMES = (
     ("tag", ("tokens", "ner_tags")), ("tag", ("text", "entities")), ("tag", ("text", "spans")),
     ("answer", ("question", "context")), ("answer", ("question", "passage")),
@@ -40,11 +41,12 @@ BY_NAMES = (
 
 def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | None = None) -> tuple[str, Data]:
     """Return the task that a file or folder suits, and the config that reads it, with `fields` overridden."""
-    if task is not None and task not in KINDS:
-        raise ValueError(f"unknown task {task!r}; {nearest(task, KINDS)}")
+    if task is not None and task not in KINDS and config_of(task) is None:
+        known = dict.fromkeys((*KINDS, *(name for name in tasks if config_of(name))))
+        raise ValueError(f"unknown task {task!r}; {nearest(task, known)}")
     if not source.startswith(HUB) and not Path(source).exists():
         raise ValueError(f"no such file or folder: {source}; check the path")
-    kind = task or kind_of_data(source)
+    kind = task or claimed(source) or kind_of_data(source)
     config: Data
     if kind in TEXT_TASKS:
         config = ExamplesConfig(task=kind, train=source)  # type: ignore[arg-type]
@@ -56,9 +58,24 @@ def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | 
         config = CaptionsConfig(images=source)
     elif kind == "detect":
         config = override(BoxesConfig(), {boxes_in(source): source}, under="data.")
-    else:
+    elif kind == "images":
         config = ImagesConfig(images=source)
+    else:
+        own = config_of(kind)
+        assert own is not None
+        config = override(own(), {own.own[0]: source}, under="data.")
     return kind, override(config, dict(fields or {}), under="data.")
+
+
+def config_of(task: str) -> type[Data] | None:
+    """The data config of a registered task, a plugin's too, that names a file of the user's; None where none does."""
+    return next((own for own in (tasks[task].data if task in tasks else ()) if getattr(own, "own", ())), None)
+
+
+def claimed(source: str) -> str | None:
+    """The first registered task with a data config that claims a source for itself."""
+    configs = ((name, own) for name in tasks for own in tasks[name].data if issubclass(own, Data))
+    return next((name for name, own in configs if own.reads(source)), None)
 
 
 def kind_of_data(source: str) -> str:
