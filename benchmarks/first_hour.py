@@ -2,6 +2,7 @@
 
     python benchmarks/first_hour.py CHECKPOINT DIRECTORY --out rows.jsonl          everything, three seeds
     python benchmarks/first_hour.py CHECKPOINT DIRECTORY --out rows.jsonl --table  the table of the rows so far
+    python benchmarks/first_hour.py CHECKPOINT DIRECTORY --out rows.jsonl --only regard tf-idf  some of the methods
 
 CHECKPOINT is a BERT-like encoder in the Hugging Face layout (made for: all-MiniLM-L6-v2). DIRECTORY holds sets, each of
 two files: NAME.train.tsv and NAME.test.tsv with a text, a tab and a label on every line, or NAME.train.conll and
@@ -201,6 +202,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sets", nargs="+", default=[])
+    parser.add_argument("--counts", nargs="+", type=int, default=[], help="training examples")
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--test", type=int, default=500, help="test examples")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
@@ -214,7 +217,8 @@ def main() -> None:
         for seed in range(args.seeds)
         for path in files
         for count in SIZES[path.suffix[1:]]
-        for by in METHODS
+        if not args.counts or count in args.counts
+        for by in args.only
         if not (path.suffix == ".conll" and by in ("vectors", "majority"))
     ]
     for seed, path, count, by in [] if args.table else plan:

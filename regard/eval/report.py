@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
-from regard.eval.scores import eval_set
+from regard.eval.scores import eval_set, scored_weights
 from regard.inside import draw_view
 from regard.modalities import modality_of
 from regard.registry import modalities
@@ -67,8 +67,10 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
     test = eval_set(task, out, {})
     scored = None
     if task.is_scored(test):
-        test, scored = score_within(task, test, budget)
-        scored = with_baselines(task, test, with_attention(task, test, scored))
+        weights = scored_weights(out, {})
+        judged = task if weights == out else load(weights)
+        test, scored = score_within(judged, test, budget)
+        scored = with_baselines(judged, test, with_attention(judged, test, scored))
     samples = task.samples(eval_set(task, out, {}), out)
     save_examples(task, samples, out)
     draw(task, samples, out)

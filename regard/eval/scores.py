@@ -11,6 +11,7 @@ from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import with_baselines
 from regard.files import same_file
 from regard.hub.remote import find
+from regard.runs.choice import VALIDATED
 from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, load
 from regard.tasks.baselines import best_constant
@@ -27,7 +28,7 @@ def evaluate(
 ) -> Scored:  # fmt: skip
     """The scores of a model on the data that `changes` name, or on what was held out of its training."""
     path = find(run)
-    task = load(path, quantize)
+    task = load(path if few_shot is not None else scored_weights(path, changes), quantize)
     if few_shot is not None:
         if task.verb("generate") is None:
             raise ValueError("examples in a prompt are for language models; score this one without --few-shot")
@@ -40,6 +41,23 @@ def score(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None, *
     """The scores of a loaded task, beside those of its baselines."""
     test = eval_set(task, run, changes, limit)
     return with_baselines(task, test, with_attention(task, test, task.evaluate(test, **options)))
+
+
+def scored_weights(run: Path, changes: Mapping[str, Any]) -> Path:
+    """The folder of the weights to score: where a run has also learned its held-out examples, and these are to be
+    scored, that of the weights which have not seen them."""
+    if not (run / VALIDATED).is_dir():
+        return run
+    own = Recipe.load(run / "recipe.toml").data
+    data = chosen_data(own, None, changes)
+    if not same_file(data.train, own.train) or data.parts.keys() & {"valid", "test"}:
+        return run
+    print(
+        f"the held-out examples are scored by {run / VALIDATED}, trained without them; {run} itself was then trained "
+        "on all examples (give --data.test FILE to score it)",
+        file=sys.stderr,
+    )
+    return run / VALIDATED
 
 
 def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None = None) -> EvalSet:

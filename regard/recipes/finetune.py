@@ -28,6 +28,7 @@ from regard.models import preset
 from regard.objectives.labels import similarity, span, text_labels, token_labels
 from regard.objectives.next_token import next_token
 from regard.registry import models, register_recipe
+from regard.runs.choice import Whole
 from regard.runs.fit import Job, from_base, get_tokenizer, prepare, with_vocabulary
 from regard.runs.linear_probe import probe
 from regard.runs.pace import paced, rows_of, share_held_out
@@ -43,8 +44,8 @@ RATES = {"all": 1e-4, "head": 4e-3, "lora": 2e-3}
 """Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
 LEAST = 250
 """Fewest updates of a pretrained model: of few examples, more passes. A choice for minutes of CPU, not an optimum."""
-PROBED = 1000
-"""Most examples for which a linear probe is trained beside."""
+FEW_EXAMPLES = 1000
+"""Most examples for which a linear probe is trained beside, and which are all trained on after validation."""
 CHARACTERS, SPECIAL = 4.0, 3
 """About the characters of a token, and the special tokens around a text."""
 FEW, CONTRASTED = 8, 16
@@ -68,7 +69,9 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
             epochs=3.0, min_steps=LEAST, batch_tokens=1024, schedule="linear", warmup=0.1, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
-        held |= {"probe": PROBED} if task == "classify" and data.tune == "all" and not data.embedded else {}
+        if data.tune == "all" and not data.embedded:
+            held |= {"probe": FEW_EXAMPLES} if task == "classify" else {}
+            held |= {"refit": FEW_EXAMPLES} if task != "instruct" and "valid" not in data.parts else {}
         examples = ExamplesConfig(task=task, base=data.base, **held)
         return Recipe(name=task, family=family, model=config, data=examples, train=fitting(train, size, data, LEAST))
     model, defaults, pace = FROM_SCRATCH[task]
@@ -171,8 +174,8 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
     if data.hidden and tokenizer.mask is None:
         raise ValueError("words cannot be hidden: the tokenizer has no mask token; leave out --data.hidden")
 
-    def epoch(number: int) -> Sequence[Any]:
-        examples = first if number == 0 or not data.embedded else encode(data.generated("train", number))
+    def epoch(number: int, own: Sequence[Any] = first) -> Sequence[Any]:
+        examples = own if number == 0 or not data.embedded else encode(data.generated("train", number))
         rng = np.random.default_rng((recipe.train.seed, number, 1))
         return (
             [mask_words(example, data.hidden, tokenizer.mask, rng) for example in examples] if data.hidden else examples
@@ -187,9 +190,16 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
         options["generation"] = dict(
             bos=None, eos=eos, pad=pad_id, beams=1, max_len=config.max_len, force_end=False, prompt_end=PROMPT_END
         )
-    if base is not None and data.task == "classify" and data.tune == "all" and len(first) + len(valid) <= data.probe:
+    every = [*first, *valid]
+    if base is not None and data.task == "classify" and data.tune == "all" and len(every) <= data.probe:
         headed = replace(config, pooler=False)
-        options["rival"] = lambda: probe(begin_from(load_model(base), headed), stream.once(first))
+        options["rival"] = lambda whole: probe(
+            begin_from(load_model(base), headed), stream.once(every if whole else first)
+        )
+    # A budget of time is the user's; a file for validation stays out of training.
+    if len(every) <= data.refit and recipe.train.minutes is None and "valid" not in data.parts:
+        whole = replace(stream, epoch=partial(epoch, own=every))
+        options["whole"] = Whole(stream=whole, examples=len(every), held_out=len(valid))
     return Job(
         recipe=recipe, readers={"text": tokenizer}, stream=stream, valid=lambda: stream.once(valid),
         objective=OBJECTIVES[data.task], about=f"{len(first):,} examples an epoch", **options,

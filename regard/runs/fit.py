@@ -23,7 +23,7 @@ from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
 from regard.registry import modalities, models, recipes
-from regard.runs.linear_probe import keep_better
+from regard.runs.choice import Whole, finish, forget, steps_again
 from regard.runs.recipe import Recipe, configure
 from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
@@ -53,8 +53,11 @@ class Job:
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
     """The decoding defaults of a model that generates."""
-    rival: Callable[[], Any] | None = None
-    """A simpler model of the same data, trained; it is kept instead where validation finds it better."""
+    rival: Callable[[bool], Any] | None = None
+    """A simpler model of the same data, trained without what is held out, or (True) with it; it is kept instead where
+    validation finds it clearly better."""
+    whole: Whole | None = None
+    """All examples, if the training is repeated on them after validation."""
 
 
 @singledispatch
@@ -132,6 +135,10 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
             return task.load(out, model).validate(job.valid())
         return {}
 
+    def publish() -> None:
+        forget(out)
+        job.publish(model, out)
+
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
         check_place(recipe, out, resume)
@@ -143,13 +150,18 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         announce(job, recipe, model, line)
         fitted = train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
-            publish=lambda: job.publish(model, out), metrics=metrics,
+            publish=publish, metrics=metrics,
             observer=Watch(model, job.objective, recipe.train), resume=resume, quiet=quiet,
         )  # fmt: skip
-        if job.rival is None or task is None or not metrics():
+        whole, rival = job.whole, job.rival if metrics() else None
+        if task is None or (whole is None and rival is None):
             return fitted
-        loss = keep_better(out, task, load_model(out), job.rival(), job.valid, job.objective, job.publish, line)
-        return fitted if loss is None else replace(fitted, valid_loss=loss)
+        steps = steps_again(recipe.train, fitted.step, whole.stream.count()) if whole is not None else fitted.step
+        return finish(
+            out, task, fitted, rival=rival, whole=whole, build=lambda: job.build(recipe), publish=job.publish,
+            valid=job.valid, objective=job.objective, config=replace(recipe.train, steps=steps), resume=resume,
+            quiet=quiet,
+        )  # fmt: skip
 
 
 def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> None:

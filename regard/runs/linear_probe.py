@@ -1,7 +1,7 @@
-"""A linear probe beside a fine-tuned classifier: of few examples, the better one is kept, and both are scored."""
+"""A linear probe beside a fine-tuned classifier: where that failed on few examples, the probe is kept."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,11 +10,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.data.sets.batches import Batch
-from regard.tasks.base import Task
-from regard.train.loop import Objective, evaluate
-from regard.train.progress import Line
-
-Batches = Callable[[], Iterable[Batch]]
 
 
 def fit_linear(
@@ -53,23 +48,11 @@ def probe(model: Any, batches: Iterable[Batch]) -> nn.Module:
     return model
 
 
-def keep_better(
-    out: Path, task: type[Task], tuned: Any, rival: Any, valid: Batches, objective: Objective,
-    publish: Callable[[Any, Path], None], line: Line,
-) -> float | None:  # fmt: skip
-    """Publish the probe where validation finds it better than the fine-tuned model in `out`, by the task's metric and
-    then by the loss; print both figures. Return the probe's loss if it is kept."""
-    with torch.no_grad():
-        figures = [
-            (task.load(out, model).validate(valid()), evaluate(model, valid(), objective)) for model in (tuned, rival)
-        ]
-    (mine, loss), (other, probe_loss) = figures
-    name, score = next(iter(mine.items()))
-    better = (other[name], -probe_loss) > (score, -loss)
-    line.say(
-        f"validation: {name} {score:.1f} fine-tuned, {other[name]:.1f} with a linear probe of the frozen encoder; "
-        f"kept: {'the probe' if better else 'the fine-tuned model'}"
-    )
-    if better:
-        publish(rival, out)
-    return probe_loss if better else None
+def clearly_better(score: float, other: float, count: int) -> bool:
+    """Whether `other` is higher than `score` by more than a standard error; both are percentages of `count` examples.
+
+    Fine-tuned models are better by some points as a rule, and few examples cannot tell them from a probe: only a
+    difference that luck would hardly make speaks for the probe.
+    """
+    share = (score + other) / 200
+    return other - score > 100 * math.sqrt(2 * share * (1 - share) / count)

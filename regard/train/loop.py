@@ -53,7 +53,7 @@ class Fitted:
 def fit(
     model: Any,
     stream: Stream,
-    valid: Callable[[], Iterable[Batch]],
+    valid: Callable[[], Iterable[Batch]] | None,
     objective: Objective,
     config: TrainConfig,
     out: Path,
@@ -66,7 +66,8 @@ def fit(
 ) -> Fitted:
     """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
     best validation, or once at the end with the mean of the last checkpoints. A validation takes the loss and the
-    task's `metrics`, the first of which `config.select` may choose by. `observer` reads along."""
+    task's `metrics`, the first of which `config.select` may choose by. Without `valid`, the last weights are published.
+    `observer` reads along."""
     torch.manual_seed(config.seed)
     line, folder, observer = Line(quiet), out / "checkpoints", observer or Observer()
     peak = peak_rate(config, model)
@@ -127,7 +128,7 @@ def fit(
                 f"step {step:>6}  loss {loss:6.3f}  lr {lr:.2e}  grad norm {norm:5.2f}"
                 f"  {speed.tokens:>7,.0f} {batch.unit}/s  {left} left"
             )
-            if step % config.eval_every == 0 or finished():
+            if valid is not None and (step % config.eval_every == 0 or finished()):
                 value, scores = evaluate(model, valid(), objective), metrics()
                 log.add({"step": step, "valid_loss": value, "seconds": seconds} | scores)
                 shown = "".join(f"  {name.replace('_', ' ')} {score:.1f}" for name, score in scores.items())
@@ -142,7 +143,9 @@ def fit(
                 raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
     if config.average > 1:
         checkpoint.average(checkpoint.saved(folder)[-config.average :], model)
+    if config.average > 1 or valid is None:
         publish()
+    if config.average > 1 and valid is not None:
         return Fitted(state.step, state.seconds, evaluate(model, valid(), objective))
     return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan)
 

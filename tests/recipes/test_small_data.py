@@ -1,5 +1,6 @@
 """Few examples of one's own: batches, passes, validation and a linear probe that fit them."""
 
+import inspect
 import math
 from dataclasses import replace
 
@@ -7,10 +8,14 @@ import pytest
 import torch
 
 from regard.data.sets.labelled_texts import ExamplesConfig, stratified
+from regard.eval.scores import evaluate
+from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
-from regard.runs.linear_probe import fit_linear
+from regard.runs.choice import AGAIN, VALIDATED
+from regard.runs.linear_probe import clearly_better, fit_linear
 from regard.runs.pace import paced, rows_of, share_held_out
 from regard.tasks import load
+from regard.train import loop as loop_module
 from tests.cli.calling import fails
 
 WARMUPS = {"lm": 20, "pixel": 50, "detr": 200, "spans": 200, "t5": 200, "classify": 100, "translate": 100, "vit": 100}
@@ -105,3 +110,66 @@ def test_the_better_one_of_probe_and_fine_tuned_model_is_kept_and_both_are_said(
 def test_a_task_without_examples_asks_for_them(tiny, capsys):
     said = fails(capsys, "finetune", tiny.run("bert"), "--task", "classify")
     assert "nothing to fine-tune on; give examples for classify: --data.train FILE" in said
+
+
+def few(tiny, task="classify", **fields):
+    given = {"data.base": str(tiny.run("bert")), "train.lr": 1e-2, "train.steps": 12, "train.eval_every": 6}
+    return recipe(task, tiny.files[task] | given | {"train.save_every": 4, "data.probe": 0} | fields)
+
+
+def test_after_validation_all_examples_are_trained_on_and_scores_are_of_weights_without_the_held_out(
+    tiny, tmp_path, capsys
+):
+    out, plan = tmp_path / "run", few(tiny)
+    assert plan.data.refit == 1000 and few(tiny, **{"data.valid": plan.data.train}).data.refit == 0
+    fitted = fit(plan, out)
+    assert "once more with all 40 examples, the 8 for validation included" in capsys.readouterr().err
+    one, final = (load_model(path).state_dict() for path in (out / VALIDATED, out))
+    assert any(not torch.equal(one[name], final[name]) for name in one) and not (out / AGAIN).exists()
+    learn, held = plan.data.split()
+    valid = evaluate(out, {}).scores
+    words = capsys.readouterr().err
+    assert f"scored by {out / VALIDATED}, trained without them" in words and valid["examples"] == len(held)
+    right = [
+        given[0].label == example.label
+        for given, example in zip(load(out / VALIDATED).classify([e.text for e in held]), held, strict=True)
+    ]
+    assert valid["accuracy"] == pytest.approx(100 * sum(right) / len(right), abs=0.1)
+    seen = evaluate(out, {"data.test": plan.data.train}).scores
+    assert seen["examples"] == len(learn) + len(held) and not capsys.readouterr().err
+    before = {name: value.clone() for name, value in final.items()}
+    again = fit(plan, out, resume=True, quiet=True)
+    assert again.valid_loss == fitted.valid_loss
+    assert all(torch.equal(before[name], value) for name, value in load_model(out).state_dict().items())
+
+
+@pytest.mark.parametrize("task, end", [("classify", 4), ("classify", 17), ("tag", 22)])
+def test_a_run_that_breaks_in_either_training_goes_on_as_if_unbroken(task, end, tiny, tmp_path, monkeypatch):
+    plan, steps = few(tiny, task, **{"model.dropout": 0.1}), iter(range(100))
+    fit(plan, tmp_path / "whole", quiet=True)
+
+    def dies(batches):
+        if inspect.isgenerator(batches) and next(steps) == end:  # type checks call `next` too
+            raise RuntimeError("the power went out")
+        return next(batches)
+
+    monkeypatch.setattr(loop_module, "next", dies, raising=False)
+    with pytest.raises(RuntimeError, match="power"):
+        fit(plan, tmp_path / "broken", quiet=True)
+    monkeypatch.undo()
+    assert (tmp_path / "broken" / VALIDATED).exists() == (end > 12)
+    fit(plan, tmp_path / "broken", resume=True, quiet=True)
+    for part in (".", VALIDATED):
+        one, two = (load_model(tmp_path / name / part).state_dict() for name in ("whole", "broken"))
+        assert all(torch.equal(one[name], two[name]) for name in one), part
+
+
+def test_a_budget_of_time_and_old_runs_are_trained_once(tiny, tmp_path):
+    for name, fields in {"minutes": {"train.minutes": 0.005}, "old": {"data.refit": 0}}.items():
+        fit(few(tiny, **fields), tmp_path / name, quiet=True)
+        assert not (tmp_path / name / VALIDATED).exists(), name
+
+
+def test_only_a_clear_difference_speaks_for_the_probe():
+    assert not clearly_better(76.0, 82.0, 50) and clearly_better(76.0, 90.0, 50)
+    assert not clearly_better(25.0, 45.0, 8) and clearly_better(25.0, 100.0, 8) and not clearly_better(100.0, 100.0, 8)

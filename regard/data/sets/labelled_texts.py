@@ -76,7 +76,11 @@ class ExamplesConfig(TextData):
     max_len: int = 256
     """Longest example in tokens; longer ones are cut."""
     probe: int = 0
-    """Most examples for which a linear probe of the frozen encoder is trained beside and kept if better; 0 for none."""
+    """Most examples for which a linear probe of the frozen encoder is trained beside and kept if clearly better; 0 for
+    none."""
+    refit: int = 0
+    """Most examples for which, after validation, the training is repeated on all of them, those for validation too;
+    0 for none."""
     epoch_size: int = 20_000
     """Fresh generated examples in an epoch."""
 
