@@ -191,7 +191,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         if "regard" in means:
             others = [mean for by, mean in means.items() if by != "regard"]
             shown = " | ".join(f"{means[by]:.1f}" if by in means else "" for by in METHODS)
-            lines.append(f"| {name} | {count:,} | {len(seeds)} | {shown} | {means['regard'] - max(others):+.1f} |")
+            distance = f"{means['regard'] - max(others):+.1f}" if others else ""
+            lines.append(f"| {name} | {count:,} | {len(seeds)} | {shown} | {distance} |")
     return "\n".join(lines)
 
 
