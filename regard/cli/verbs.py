@@ -12,7 +12,7 @@ from regard.cli.query import SAMPLING, Query, make_command, out_option, verb, wi
 
 
 def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
-    """The option of speculative decoding, if it is asked for."""
+    """Return the argument of `generate` for speculative decoding; {} without --draft and --lookup."""
     from regard.decode.speculative import Draft, Lookup
     from regard.tasks import load_for
 

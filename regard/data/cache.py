@@ -1,4 +1,4 @@
-"""The folder of what is made from the user's data once and read again: decoded images, encoded texts."""
+"""The folder of what is made once and read again: decoded images, encoded texts, the table of recipes and fields."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ DAYS = 30
 
 
 def cache_folder() -> Path:
-    """The folder of decoded images and encoded texts."""
+    """Return the cache folder, which the variable REGARD_CACHE may name."""
     return Path(os.environ.get("REGARD_CACHE") or Path.home() / ".cache" / "regard")
 
 

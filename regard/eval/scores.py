@@ -73,7 +73,8 @@ def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None
 
 
 def chosen_data(own: Any, default: Any, changes: Mapping[str, Any]) -> Any:
-    """A data config with the user's changes; nothing that belongs to a run's own files stays where others are named."""
+    """Return a run's data config with the user's changes; where these name other files, only the fields that say how
+    examples are read are kept."""
     fields = {key.removeprefix("data.").replace("-", "_"): value for key, value in changes.items()}
     if default is not None and not fields.keys() <= set(type(own).__dataclass_fields__):
         own = default

@@ -27,7 +27,7 @@ def best_constant(expected: Sequence[Hashable]) -> float:
 
 
 def most_frequent(expected: Sequence[Any]) -> Any:
-    """The most frequent output; the first one of several."""
+    """The most frequent output; of equally frequent ones, the first."""
     return Counter(expected).most_common(1)[0][0]
 
 

@@ -73,7 +73,7 @@ class Scored:
         return self.metrics or next(((name,) for name in self.scores if name not in UNJUDGED), ())
 
     def as_json(self) -> dict[str, Any]:
-        """The scores with all that stands beside them, for JSON."""
+        """Return the scores with baselines, figures of classes and confusions, as they are written to JSON."""
         more: dict[str, Any] = {"baselines": self.baselines} if self.baselines else {}
         if self.classes:
             more["classes"] = self.classes

@@ -21,7 +21,7 @@ ROWS = 1024
 
 
 def read_arrow(paths: list[Path]) -> tuple[list[dict[str, Any]], Names]:
-    """The rows of one or more files of a table, and the names of the classes of columns that hold their numbers.
+    """The rows of one or more files of a table, and the class names of columns that hold class numbers.
 
     What the files declare to hold is checked first, over all of them, and what was unpacked after every few rows.
     """

@@ -58,7 +58,9 @@ def list_yolo(source: str, images: Path | None = None) -> tuple[list[AnnotatedIm
     paths = [path for folder in folders for path in list_images(folder)]
     annotated = [read_yolo(path, names) for path in paths]
     if not any(image.objects for image in annotated):
-        raise ValueError(f"{source}: no .txt with boxes beside its {len(paths):,} images, or in labels/ for images/")
+        raise ValueError(
+            f"{source}: no .txt with boxes beside its {len(paths):,} images, or in labels/ for images/; add them"
+        )
     return annotated, names
 
 

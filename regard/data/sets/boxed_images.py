@@ -380,7 +380,8 @@ class BoxStream(ArrayStream):
 
 
 def padded(arrays: Sequence[np.ndarray]) -> dict[str, Tensor]:
-    """Images (channels, rows, columns) as one tensor, zeros at the bottom and the right; and, if any, their sizes."""
+    """Return images (channels, rows, columns) as one tensor with zeros at the bottom and the right, and their sizes
+    where these differ."""
     shapes = np.array([array.shape for array in arrays])
     whole = np.zeros((len(arrays), *shapes.max(0)), dtype=np.float32)
     for row, array in zip(whole, arrays, strict=True):
