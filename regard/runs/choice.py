@@ -36,7 +36,7 @@ Publish = Callable[[Any, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What validation chose."""
+    """The model that validation chose, and whether it is trained again on all examples."""
 
     probe: bool = False
     """Whether the linear probe is kept, not the fine-tuned model."""

@@ -43,7 +43,7 @@ class Data:
 
     @classmethod
     def reads(cls, source: str) -> bool:
-        """Whether a file or folder holds data of this kind and no other, so that `regard data` need not be told."""
+        """Whether a file or folder holds data of this kind and no other, so that `regard data` needs no --task."""
         return False
 
     def overview(self) -> list[Overview]:

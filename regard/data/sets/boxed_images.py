@@ -380,8 +380,7 @@ class BoxStream(ArrayStream):
 
 
 def padded(arrays: Sequence[np.ndarray]) -> dict[str, Tensor]:
-    """Return images (channels, rows, columns) as one tensor with zeros at the bottom and the right, and their sizes
-    where these differ."""
+    """Images (channels, rows, columns) in one tensor padded at the bottom and right; their sizes where they differ."""
     shapes = np.array([array.shape for array in arrays])
     whole = np.zeros((len(arrays), *shapes.max(0)), dtype=np.float32)
     for row, array in zip(whole, arrays, strict=True):
