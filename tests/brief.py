@@ -14,7 +14,7 @@ SHORT = {
     "bench area": ["--sides", "32,64", "--repeats", "1"],
     "bench error": ["--draws", "1"],
     "bench quality": ["--steps", "2"],
-    "bench images": ["--steps", "2", "--seeds", "1", "--values", "20,40"],
+    "bench images": ["--steps", "2", "--seeds", "1"],
     "bench quantize": ["--limit", "4"],
     "bench decode": ["--rounds", "1", "--new", "4", "--prompt", "4"],
     "generate": ["--max-new-tokens", "8"],
@@ -28,19 +28,19 @@ STEPS, EXAMPLES = 3, 8
 
 def shorten_training() -> None:
     """Let every training end after a few steps, and score a few examples after it."""
-    import regard.recipes
     import regard.runs.fit
     import regard.tasks.base
     from regard.eval import scores
     from regard.tasks import language_model, translator
 
-    whole = regard.runs.fit.fit
+    whole = regard.runs.fit.fit_job
 
-    def fit(recipe, out, **options):
+    def fit_job(job, out, **options):
         brief = dict(steps=STEPS, epochs=None, minutes=None, min_steps=0, warmup=1, eval_every=STEPS, save_every=STEPS)
-        return whole(replace(recipe, train=replace(recipe.train, **brief, average=1)), out, **options)
+        train = replace(job.recipe.train, **brief, average=1)
+        return whole(replace(job, recipe=replace(job.recipe, train=train)), out, **options)
 
-    regard.runs.fit.fit = regard.recipes.fit = fit
+    regard.runs.fit.fit_job = fit_job
     for module in (scores, language_model, translator):
         module.TEST_EXAMPLES = EXAMPLES
 

@@ -68,7 +68,7 @@ def images(folder: Path) -> None:
     Image.fromarray(rng.integers(0, 255, (8, 8)).astype(np.uint8)).save(folder / "digit.png")
     for name in ("scene.png", "image.png", "image.jpg", "photo.jpg"):
         Image.fromarray(rng.integers(0, 255, (64, 64, 3)).astype(np.uint8)).save(folder / name)
-    x, y = rng.integers(0, 255, (60, 28, 28)).astype(np.uint8), np.arange(60) % 10
+    x, y = rng.integers(0, 255, (300, 28, 28)).astype(np.uint8), np.arange(300) % 10
     np.savez(folder / "mnist.npz", x=x, y=y)
     files = sorted(str(path.relative_to(folder)) for path in (folder / "FOLDER").rglob("*.png"))
     with (folder / "captions.csv").open("w", newline="", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
-"""README.md as a newcomer follows it: all commands and Python in the order written, from a fresh state; and the
-commands that each recipe suggests after its training. Budgets are those of tests/brief.py."""
+"""README.md as a newcomer follows it: all commands and Python in the order written, from a fresh state; with --slow
+docs/*.md, too, and the commands that each recipe suggests after its training. Budgets are those of tests/brief.py."""
 
 import os
 import re
@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from regard.registry import recipes
 from tests.document_files import provide
-from tests.documents import ROOT, Step, steps_of, words_of
+from tests.documents import DOCUMENTS, ROOT, Step, steps_of, words_of
 
 SKIPPED = (
     "git clone",
@@ -31,8 +32,10 @@ SKIPPED = (
 )
 """Commands that install, or measure for hours."""
 REPLACED = {"make demo": "regard train translate --out runs/demo"}
-ELSEWHERE = ("stories260K.bin", "gpt2", "owner/name", "hf:")
-"""Files and names that have to be fetched first."""
+ELSEWHERE = ("stories260K.bin", " gpt2", "owner/name", "hf:", "example.org")
+"""Files, names and hosts that are not on this machine."""
+TRAINED = ("--against",)
+"""Options that need a model which has learned something."""
 READY = re.compile(r"page http://\S+")
 PAGE_OPTIONS = {"--out", "--view", "--word", "--json", "--kind", "--layer", "--head", "--at", "--token", "--target"}
 
@@ -42,12 +45,14 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.server, self.port = folder, None, free_port()
-        (folder / "bin").mkdir()
+        (folder / "bin").mkdir(exist_ok=True)
         script = folder / "bin" / "regard"
         script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / "brief.py"} regard "$@"\n')
         script.chmod(0o755)
-        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        self.env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        self.env = os.environ | {
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+            "HOME": str(folder), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
         for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "REGARD_PLUGINS"):
             self.env.pop(name, None)
 
@@ -112,39 +117,75 @@ def free_port() -> int:
 
 def is_run(step: Step) -> bool:
     """Whether a step needs nothing but what is here."""
-    return not step.text.startswith(SKIPPED) and not any(name in step.text.split("#")[0] for name in ELSEWHERE)
+    return not step.text.startswith(SKIPPED) and not any(
+        name in step.text.split("#")[0] for name in ELSEWHERE + TRAINED
+    )
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory):
+def files(tmp_path_factory):
+    """The files that documents name, and the image model that CHECKPOINT stands for where images are given."""
     folder = tmp_path_factory.mktemp("documents")
     provide(folder)
     (folder / "tests").symlink_to(ROOT / "tests")
+    Shell(folder).run("regard train vit --out made/vit --quiet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(files, tmp_path_factory):
+    """The files, and the runs of README.md and docs/language-models.md that other documents use."""
+    shutil.copytree(files, folder := tmp_path_factory.mktemp("runs") / "files", symlinks=True)
     shell = Shell(folder)
-    shell.run("regard train vit --out made/vit --quiet")
-    yield shell
-    shell.stop()
+    for command in (
+        "regard train translate --out runs/demo",
+        "regard sample reviews --out reviews",
+        "regard train classify --data.train reviews/train.csv --out runs/reviews",
+        "regard train lm --out runs/docs",
+    ):
+        shell.run(command)
+    return folder
+
+
+@pytest.mark.timeout(1800)
+def test_readme_runs_in_the_order_written(files, tmp_path):
+    check_steps(ROOT / "README.md", files, tmp_path / "readme")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_readme_runs_in_the_order_written(shell):
-    broken = []
-    for step in filter(is_run, steps_of(ROOT / "README.md")):
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", DOCUMENTS[1:], ids=attrgetter("stem"))
+def test_documents_run_in_the_order_written(path, runs, tmp_path):
+    check_steps(path, runs, tmp_path / path.stem)
+
+
+def check_steps(path: Path, start: Path, folder: Path) -> None:
+    """Run the steps of a document in a copy of a folder; raise an error that lists those that fail."""
+    shutil.copytree(start, folder, symlinks=True)
+    shell, blocks, broken = Shell(folder), "", []
+    provided = {str(run.relative_to(folder)) for run in folder.glob("runs/*")}
+    for step in filter(is_run, steps_of(path)):
         text = next((new for old, new in REPLACED.items() if step.text.startswith(old)), step.text)
         if {"--data.images", "--data.coco", "--data.voc"} & set(text.split()):
             text = text.replace("CHECKPOINT", "made/vit")
+        if step.language == "python":  # a document is one session: blocks use the names of those before
+            blocks = text = blocks + text
+        for run in provided & set(re.findall(r"--out (runs/\S+)", text)):  # the document makes it itself
+            shutil.rmtree(folder / run)
+            provided.remove(run)
         try:
             shell.run(text, step.language)
         except (AssertionError, subprocess.TimeoutExpired) as error:
             broken.append(f"{step}: {step.text}\n{error}")
+    shell.stop()
     assert not broken, "\n\n".join(broken)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", list(recipes))
-def test_what_a_recipe_suggests_runs(name, shell):
+def test_what_a_recipe_suggests_runs(name, runs):
+    shell = Shell(runs)
     shown = shell.run(f"regard train {name} --out next/{name}")
     commands = [line.strip() for line in shown.partition("Try next:\n")[2].splitlines() if line.strip()]
     verbs = {words[0] for command in commands for words in words_of(command)}
@@ -153,3 +194,4 @@ def test_what_a_recipe_suggests_runs(name, shell):
         for out in re.findall(r"--out (runs/\S+)", command):
             shutil.rmtree(shell.folder / out, ignore_errors=True)
         shell.run(command)
+    shell.stop()

@@ -84,8 +84,12 @@ def draw_panel(axes: Axes, panel: Panel, pens: Mapping[str, tuple[str, str]]) ->
         return
     lengths = sorted({n for n, _ in every})
     low, high = min(value for _, value in every), max(value for _, value in every)
-    room, margin = max(1.25, (high / low) ** 0.06), 0.06 * (high - low) or 1
-    reach = (low / room, high * room) if panel.logarithmic else (low - margin, high + margin)
+    if panel.logarithmic:
+        room = max(1.25, (high / low) ** 0.06)
+        reach = (low / room, high * room)
+    else:
+        margin = 0.06 * (high - low) or 1
+        reach = (low - margin, high + margin)
     axes.set(xlim=(lengths[0] / 1.1, lengths[-1] * 1.1), ylim=reach)
     for slope, style in zip(panel.slopes, ((0, (5, 3)), (0, (2, 2))), strict=False):
         ends = [(low if slope > 0 else high) * (n / lengths[0]) ** slope for n in (lengths[0], lengths[-1])]
