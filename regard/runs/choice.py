@@ -36,7 +36,7 @@ Publish = Callable[[Any, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The model that validation chose, and whether it is trained again on all examples."""
+    """The model that validation chose, and whether the run's weights are final."""
 
     probe: bool = False
     """Whether the linear probe is kept, not the fine-tuned model."""
