@@ -243,7 +243,7 @@ def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = Fa
             raise ValueError(f"unknown key {key!r}; {nearest(f'{section}.{field}', options)}")
         if section == "model" and field in ("kernel", "position") and isinstance(value, str):
             check_entry(field, value)
-        elif not deeper_field:
+        elif not deeper_field and (section != "model" or len(families) == 1):  # families have other types for one name
             parse(value, known[field].kind, key)
 
 
