@@ -86,5 +86,15 @@ modalities = Registry("modality", OWN, package="regard.modalities")
 register_model = models.register
 register_kernel = kernels.register
 register_position = positions.register
-register_recipe = recipes.register
+
+starts: dict[str, dict[str, Any]] = {}
+"""What recipes declare about the models that they go on from; see `regard.runs.starts.Start`."""
+
+
+def register_recipe(name: str, **start: Any) -> Callable[[Any], Any]:
+    """Register a recipe; `start` are the fields of `regard.runs.starts.Start`, for `regard finetune`."""
+    starts[name] = start
+    return recipes.register(name)
+
+
 register_modality = modalities.register

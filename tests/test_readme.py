@@ -32,7 +32,7 @@ def recipe_of(context: click.Context, fields: dict) -> str | None:
         return context.params["name"]
     if command != "finetune":
         return None
-    task = context.params["task"]
+    task = outline.tasks().get(context.params["task"])
     return task or ("detr" if {"data.coco", "data.voc"} & fields.keys() else "vit" if "data.images" in fields else None)
 
 

@@ -80,7 +80,7 @@ class FieldCommand(Command):
 
     def get_help(self, ctx: click.Context) -> str:
         words = ctx.meta.get("regard.words", [])
-        name = task_of(words)
+        name = outline.tasks().get(task_of(words), "")
         shown = super().get_help(ctx)
         if name not in outline.registered("recipe"):
             return shown
@@ -118,7 +118,7 @@ def task_of(words: list[str]) -> str:
 def recipe_of(ctx: click.Context) -> str | None:
     """The recipe of the words typed so far: named, of a task, or of the run; None while it is not known."""
     params: dict[str, Any] = ctx.params
-    name = params.get("name") or params.get("task")
+    name = params.get("name") or outline.tasks().get(str(params.get("task")))
     run = Path(str(params.get("run") or "")) / "recipe.toml"
     if name is None and run.is_file():
         from regard.config import read_toml

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from regard.config import describe, field_docs, nearest, parse
 from regard.data.cache import cache_folder
 from regard.files import write_text
-from regard.registry import OWN, kernels, models, positions, recipes
+from regard.registry import OWN, kernels, models, positions, recipes, starts
 
 PACKAGE = Path(__file__).parents[1]
 SECTIONS = ("model", "data", "train")
@@ -114,6 +114,7 @@ def build() -> dict[str, Any]:
         "recipe": {
             name: {
                 "family": plan.family,
+                "word": starts.get(name, {}).get("verb") or name,
                 "data": describe_fields(type(plan.data)),
                 "train": describe_fields(type(plan.train)),
                 "about": summarize(name, sys.modules[recipes[name].__module__].__doc__ or ""),
@@ -202,6 +203,26 @@ def render_recipes() -> str:
 
 
 # ---- checks -----------------------------------------------------------------------------------------------------
+
+
+def tasks() -> dict[str, str]:
+    """The words after --task, each with the first recipe of it: the `verb` that it is registered with, or its name."""
+    words: dict[str, str] = {}
+    for name, plan in table()["recipe"].items():
+        words[plan["word"]] = name if plan["word"] == name else words.get(plan["word"], name)
+    return words
+
+
+def check_task(word: str | None, changes: Mapping[str, Any]) -> None:
+    """Raise an error for a word after --task that no recipe has, or for fields of data and training that none has."""
+    if word is not None and word not in tasks():
+        raise ValueError(f"--task {word!r} is not one of {', '.join(map(repr, tasks()))}; {nearest(word, tasks())}")
+    known = {part: {field for name in registered("recipe") for field in fields(name, part)} for part in SECTIONS[1:]}
+    for key in (key.replace("-", "_") for key in changes):
+        section, _, field = key.partition(".")
+        if section in known and field.partition(".")[0] not in known[section]:
+            own = known[section] if word is None else fields(tasks()[word], section)
+            raise ValueError(f"unknown key {key!r}; {nearest(key, [f'{section}.{name}' for name in own])}")
 
 
 def check_entry(what: str, value: Any) -> str:

@@ -137,11 +137,12 @@ class Query:
 
     def answer_file(
         self, task: Any, out: Path, settings: dict[str, Any], *, others: dict[str, Any], drafting: dict[str, Any],
-        **about: Any,
+        method: str = "", **about: Any,
     ) -> None:  # fmt: skip
         """Answer every text of --input into a file, in order; resume where an earlier call was stopped.
 
-        `others` are options that do not go with it; `about` is recorded beside the settings, which all have to agree.
+        `others` are options that do not go with it; `about` is recorded beside the settings, which all have to agree;
+        `method` is that of the task, where it is not the verb's.
         """
         from regard.tasks.bulk import Answers, read_records, text_of
         from regard.tasks.engine_task import texts_as_json
@@ -173,7 +174,7 @@ class Query:
                 bar.update(1)
 
             try:
-                getattr(task, self.verb)(texts[first:], each=put, first=first, **settings, **drafting)
+                getattr(task, method or self.verb)(texts[first:], each=put, first=first, **settings, **drafting)
             finally:
                 answers.close()
 

@@ -116,13 +116,9 @@ def run_recipe(
 
 @regard.command(context_settings=OVERRIDES, cls=FieldCommand)
 @click.argument("base", shell_complete=complete_run)
-@click.option(
-    "--task",
-    type=click.Choice(["classify", "tag", "answer", "embed", "instruct"]),
-    help="Task to fine-tune for; not needed for images (--data.images).",
-)
+@click.option("--task", help="What to learn, where the data may mean several: classify, tag, answer, embed, instruct …")
 @click.option("--tune", type=click.Choice(["all", "head", "lora"]), help="Weights to train.  [default: all]")
-@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK, runs/pictures, runs/boxes]")
+@click.option("--out", type=PATH, help="Directory of the run.  [default: runs/TASK, runs/TASK-tuned …]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @no_score_option
@@ -132,32 +128,35 @@ def finetune(
     ctx: click.Context, base: str, task: str | None, tune: str | None, out: Path | None, resume: bool, quiet: bool,
     no_score: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Fine-tune a trained model, BASE (a run, a checkpoint or a name on the Hub), for a task.
+    """Fine-tune a trained model, BASE (a run, a checkpoint or a name on the Hub); the data decide for what.
 
     \b
+    regard finetune TRANSLATOR --data.source new.en --data.target new.de     or --data.pairs new.tsv
+    regard finetune LANGUAGE_MODEL --data.text more.txt                      an encoder too, by masked words
+    regard finetune CLIP_OR_CAPTIONER --data.images captions.csv
     regard finetune CHECKPOINT --task classify --data.train train.tsv --data.valid dev.tsv
     regard finetune CHECKPOINT --task tag --tune lora --data.train train.conll
     regard finetune CHECKPOINT --data.images FOLDER --data.size 96
     regard finetune CHECKPOINT --data.coco annotations.json        a detr; or --data.voc FOLDER
     """
     changes = {"data.base": base} | ({"data.tune": tune} if tune else {}) | overrides(ctx.args)
-    boxes, images = {"data.coco", "data.voc", "data.yolo"} & changes.keys(), "data.images" in changes
-    if task is not None and (boxes or images and task != "classify"):
-        raise ValueError(f"--task {task} is for texts, and the data are images; leave out --task")
-    if boxes and "data.tune" in changes:
-        raise ValueError("a detector is always fine-tuned as a whole; leave out --tune")
-    if boxes:
-        task, place = "detr", "boxes"
-    elif images:
-        task, place = "vit", "pictures"
-    elif task is None:
-        raise ValueError("give --task classify, tag, answer, embed or instruct, or images: --data.images FOLDER")
-    else:
-        place = task
-        check_fields(task, changes, any_family=resume)  # a misspelt --data.train first
-        if "data.train" not in changes and not resume:
-            raise ValueError(f"nothing to fine-tune on; give examples for {task}: --data.train FILE")
-    run_recipe(task, changes, out or Path("runs") / place, resume, quiet, as_json, score=not no_score)
+    if not click.get_current_context().find_root().params.get("plugins"):
+        from regard.cli.outline import check_task
+
+        check_task(task, changes)  # before anything heavy is imported
+    from regard.runs.recipe import Recipe
+    from regard.runs.starts import choose, place_of
+
+    stored = (out or place_of(task)) / "recipe.toml" if resume and (out or task) else None
+    if stored is not None:
+        if not stored.exists():
+            raise ValueError(f"{stored.parent} holds no run to resume; leave out --resume to start one")
+        run_recipe(Recipe.load(stored).name, changes, stored.parent, resume, quiet, as_json, score=not no_score)
+        return
+    start = choose(base, task, {key[5:]: value for key, value in changes.items() if key.startswith("data.")})
+    if (mode := changes.get("data.tune", "all")) not in start.tunes:
+        raise ValueError(f"{start.whole} is always fine-tuned as a whole; leave out --tune {mode}")
+    run_recipe(start.recipe, changes, out or start.place, resume, quiet, as_json, score=not no_score)
 
 
 @regard.command()
@@ -272,16 +271,27 @@ def compare(
 @regard.command()
 @click.argument("run", shell_complete=complete_run)
 @click.argument("out", type=PATH)
-@click.option("--to", type=click.Choice(["hf"]), default="hf", show_default=True, help="The layout to write.")
-def convert(run: str, out: Path, to: str) -> None:
-    """Convert the model in RUN, with its tokenizer or image preprocessing, to a layout that other projects read."""
-    from regard.tasks import load
+@click.option("--to", type=click.Choice(["hf", "onnx"]), help="The layout to write.  [default: hf where it can be]")
+def convert(run: str, out: Path, to: str | None) -> None:
+    """Convert the model in RUN, with its tokenizer or image preprocessing, to a layout that other projects read.
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not empty; choose another directory")
+    \b
+    regard convert RUN DIRECTORY        the layout of Hugging Face's transformers; if it has no such model, ONNX
+    regard convert RUN model.onnx       a graph for onnxruntime and others, of any family
+    """
+    from regard.tasks import load
+    from regard.tasks.export import export
+
+    alone = out.suffix == ".onnx"
+    if out.exists() and (alone or not out.is_dir() or any(out.iterdir())):
+        why = "exists; choose another name" if alone else "is not empty; choose another directory"
+        raise ValueError(f"{out} {why}")
+    if to == "hf" and alone:
+        raise ValueError(f"--to hf writes a directory, and {out} is the name of an ONNX file; leave out --to")
     notify(f"reading {run} …", passing=True)
     task = load(run)
     notify(f"writing {out} …", passing=True)
-    task.export(out)
+    lines = export(task, run, out, "onnx" if alone else to)
     notify("", passing=True)
-    click.echo(f"written: {out}", err=True)
+    for line in (*lines, f"written: {out}"):
+        click.echo(line, err=True)

@@ -60,6 +60,9 @@ def translate(query: Query, alignment: Path | None, out: Path | None, **options:
     click.option(
         "--max-new-tokens", type=click.IntRange(1), help="[default: 200; of an answer, what its prompt allows]"
     ),
+    click.option("--beam", "beams", type=click.IntRange(1), help="Search with so many beams; 1 is greedy."),
+    penalty_option,
+    click.option("--n-best", type=click.IntRange(1), help="Print so many continuations of each, with their scores."),
     *SAMPLING,
     click.option(
         "--draft", metavar="RUN", help="Let a smaller model with the same vocabulary draft tokens; same output, faster."
@@ -70,15 +73,24 @@ def translate(query: Query, alignment: Path | None, out: Path | None, **options:
     out_option, items="prompt",
 )  # fmt: skip
 def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **options: Any) -> None:
-    """Continue PROMPT, or answer it, with the model in RUN; shown as it is generated."""
-    options = with_sampling(options)
+    """Continue PROMPT, or answer it, with the model in RUN; shown as it is generated, or by beams when it is whole."""
+    beams = {name: value for name in BEAMS if (value := options.pop(name)) is not None}
+    options = with_sampling(options) | beams
     task = query.load(**options)
     drafting = drafts(task, draft, lookup)
+    searches = beams not in ({}, {"beams": 1})
+    if searches and (drafting or options["sampling"] is not None):
+        raise ValueError("beam search is deterministic; leave out --temperature and the like, --draft and --lookup")
     if out is not None:
-        others = {"PROMPT": query.items}
-        query.answer_file(task, out, options, others=others, drafting=drafting, draft=draft, lookup=lookup)
+        others, method = {"PROMPT": query.items}, "continuations" if searches else ""
+        about: dict[str, Any] = dict(draft=draft, lookup=lookup, method=method)
+        query.answer_file(task, out, options, others=others, drafting=drafting, **about)
         return
     options |= drafting
+    if searches:
+        show_beams(query, task, options)
+        return
+    options.pop("beams", None)
     if query.as_json or len(query.texts) > 1:
         ready: dict[int, str] = {}
         texts = iter(enumerate(query.texts))
@@ -102,6 +114,23 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
             sys.stdout.flush()
             click.echo(piece, nl=False)
         click.echo()
+
+
+BEAMS = ("beams", "length_penalty", "n_best")
+"""Options of a beam search."""
+
+
+def show_beams(query: Query, task: Any, options: dict[str, Any]) -> None:
+    """Print the best continuations of each prompt; where there are several, with their scores."""
+    from regard.tasks.engine_task import render_texts, texts_as_json
+
+    for item, found in zip(query.texts, task.continuations(query.texts, **options), strict=True):
+        texts = texts_as_json(found)
+        if query.as_json:
+            several = {"texts": texts} if len(texts) > 1 else {}
+            click.echo(json.dumps({"prompt": item, "text": texts[0]["text"]} | several, ensure_ascii=False))
+        else:
+            click.echo(task.shown(item) + texts[0]["text"] if len(texts) == 1 else render_texts(texts))
 
 
 @verb(click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Tokens for each position."))

@@ -26,7 +26,7 @@ LORA = (".narrow", ".wide")
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
     """A model with this config and the weights of `base`, in float32. A head for another task, or for other labels, is
     initialised anew, and so is a pooler that the base lacks. Positions are interpolated for images of another size."""
-    base = pretrained(base)
+    base = base if type(config) is type(base.config) else pretrained(base)
     model = type(base)(config)
     stored, own = own_tensors(base), own_tensors(model)
     same_head = all(getattr(config, name, None) == getattr(base.config, name, None) for name in ("task", "labels"))
@@ -73,7 +73,8 @@ def save_adapter(model: Any, directory: Path, *, base: Path, mode: str, rank: in
 
 def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
     """The model of a run: its base with the trained tensors put into it, LoRA adapters merged."""
-    adapter, base = fields["adapter"], pretrained(base)
+    adapter = fields["adapter"]
+    base = base if type(base) is models[fields["family"]] else pretrained(base)
     own = {k: v for k, v in fields.items() if k not in HEAD}
     with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
         model = begin_from(base, override(type(base.config)(), own))

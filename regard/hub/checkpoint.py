@@ -130,6 +130,10 @@ def _check_names(wanted: Mapping[str, Any], got: Mapping[str, Any], guess: str) 
             raise ValueError(f"{len(names)} {what} tensors: {shown}; {guess}")
 
 
+class LayoutError(ValueError):
+    """No layout of other projects has such a model."""
+
+
 def export_model(model: Any, directory: str | Path, *, kind: str | None = None, **generation: Any) -> None:
     """Write the Hugging Face layout, for a model that one of the known `model_type`s can express.
 
@@ -146,7 +150,7 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     fitting = {name: MAPS[name].misfits(config) for name, (config, _) in reworded.items()}
     if not fitting:
         expressible = ", ".join(sorted({mapping.family for mapping in MAPS.values()}))
-        raise ValueError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
+        raise LayoutError(f"{family!r} has no counterpart among the Hugging Face models known here; {expressible} have")
     if kind is not None and kind not in fitting:
         raise ValueError(f"kind={kind!r} is no {family} model; {nearest(kind, fitting)}")
     kind = kind or min(fitting, key=lambda name: len(fitting[name]))
@@ -154,7 +158,7 @@ def export_model(model: Any, directory: str | Path, *, kind: str | None = None, 
     if known.pad is not None and generation.get("pad") not in (None, known.pad):
         odd.append(f"pad={generation['pad']} would have to be {known.pad}")
     if odd:
-        raise ValueError(f"{kind} cannot express this model: {'; '.join(odd)}")
+        raise LayoutError(f"{kind} cannot express this model: {'; '.join(odd)}")
     fields = known.write_config(config)
     if getattr(model, "reads", None) is not None:  # it generates
         if not fields.get("is_encoder_decoder"):

@@ -22,11 +22,12 @@ def save_generation(
     max_len: int = 512,
     force_end: bool = True,
     prompt_end: str = "",
+    forced_bos: int | None = None,
 ) -> dict[str, Any]:
     """Write the defaults for decoding, and return them; None is for tokens that the model does not have.
 
     A decoder begins with `bos`. `forbidden` None is the padding token alone. `prompt_end` stands between a prompt
-    and its answer.
+    and its answer. `forced_bos` is written first in any case.
     """
     banned = [token for token in ([pad] if forbidden is None else forbidden) if token is not None]
     content = {
@@ -40,6 +41,7 @@ def save_generation(
         "length_penalty": length_penalty,
         "max_length": max_len + 1,  # they count the token of the start
     } | ({"prompt_end": prompt_end} if prompt_end else {})
+    content |= {} if forced_bos is None else {"forced_bos_token_id": forced_bos}
     write_json(Path(directory) / GENERATION, content)
     return content
 

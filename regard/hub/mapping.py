@@ -229,7 +229,8 @@ class Map:
             got = getattr(ours, name)
             plain = got.partition(":")[0] if name == "position" else got
             if plain != needed and not (name in same and got == same[name]):
-                problems.append(f"{name}={got!r} would have to be {needed!r}")
+                value = repr(got) if len(repr(got)) < 60 else repr(got)[:40] + "…'"
+                problems.append(f"{name}={value} would have to be {needed!r}")
         for name, (_, _, values) in self.fields.items():
             if values is not None and getattr(ours, name) not in values.values():
                 known = ", ".join(dict.fromkeys(values.values()))

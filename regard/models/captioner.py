@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.config import check_positive
 from regard.models.seq2seq import RecurrentCache, RecurrentDecoder, Seq2SeqConfig
+from regard.models.towers import FeatureMap, Tower
 from regard.nn.block import BlockConfig
 from regard.nn.cache import Cache, KeyValues
 from regard.nn.convolution import ConvStem
@@ -26,7 +27,7 @@ from regard.registry import register_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptionerConfig(BlockConfig):
+class CaptionerConfig(FeatureMap, BlockConfig):
     """Sizes of the convolutions and of the decoder; heads, ffn_dim, kernel … are the Transformer decoder's."""
 
     vocab_size: int = 4000
@@ -37,6 +38,8 @@ class CaptionerConfig(BlockConfig):
     """Channels of a pixel: 3 for colour, 1 for grey."""
     widths: tuple[int, ...] = (24, 48, 96)
     """Channels of the convolutions; each entry halves the image's sides."""
+    tower: str = ""
+    """A trained image model in place of the convolutions: its family and config as JSON."""
     decoder: Literal["recurrent", "transformer"] = "recurrent"
     """Decoder: a recurrent network with f_att, or Transformer blocks with cross-attention."""
     cell: Literal["rnn", "gru", "lstm"] = "gru"
@@ -63,15 +66,8 @@ class CaptionerConfig(BlockConfig):
         if self.decoder == "recurrent":
             self.recurrent  # noqa: B018  its own checks
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of the feature map."""
-        return PatchGrid(sides(self.image), 1).coarser(self.cell_side).grid
-
-    @property
-    def cell_side(self) -> int:
-        """Pixels from one cell of the feature map to the next."""
-        return 2 ** len(self.widths)
+    def convolved(self, size: tuple[int, int]) -> PatchGrid:
+        return PatchGrid(size, 1).coarser(2 ** len(self.widths))
 
     @property
     def idle(self) -> dict[str, str]:
@@ -79,7 +75,7 @@ class CaptionerConfig(BlockConfig):
         names = {"cell", "layers", "score"}
         if self.decoder == "recurrent":
             names = {field.name for field in fields(BlockConfig)} - {"dim", "dropout", "max_len"} | {"depth"}
-        return dict.fromkeys(sorted(names), f"decoder {self.decoder}")
+        return dict.fromkeys(sorted(names), f"decoder {self.decoder}") | self.idle_convolutions()
 
     @property
     def recurrent(self) -> Seq2SeqConfig:
@@ -153,7 +149,8 @@ class Captioner(nn.Module):
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
         self.config = config
-        self.eye = ConvStem(config.channels, config.widths, config.dim)
+        own = Tower(config.tower, config.dim) if config.tower else None
+        self.eye = own or ConvStem(config.channels, config.widths, config.dim)
         rows, columns = config.grid
         self.positions = nn.Parameter(torch.randn(rows * columns, config.dim) * 0.02)
         recurrent = config.decoder == "recurrent"
@@ -164,12 +161,12 @@ class Captioner(nn.Module):
         return self.writer.head
 
     def image_tower(self) -> nn.Module:
-        """The convolutions."""
-        return self.eye
+        """The convolutions, or the trained image model in their place."""
+        return self.eye.inner if isinstance(self.eye, Tower) else self.eye
 
     def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
         """The cells of the feature map of an image of that size."""
-        return PatchGrid(size, 1).coarser(self.config.cell_side)
+        return self.config.cells(size)
 
     def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S D"]:
         """Return the features h_i of each cell, row by row, with their positions."""

@@ -179,7 +179,7 @@ class CLIP(nn.Module):
 
     def embed_text(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B E"]:
         """Return one vector for each text: that of its last token, at `lengths` − 1."""
-        last = torch.arange(len(ids), device=ids.device), lengths - 1
+        last = torch.arange(ids.shape[0], device=ids.device), lengths - 1
         return self.project_text(self.text(ids)[last])
 
     def features(

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_positive
+from regard.models.towers import FeatureMap, Tower
 from regard.nn.block import Activation, BlockConfig, NormPlace
 from regard.nn.dropout import dropout
 from regard.nn.grids import PatchGrid
@@ -27,7 +28,7 @@ from regard.registry import register_model
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DETRConfig:
+class DETRConfig(FeatureMap):
     """Sizes of the ResNet, of encoder and decoder, and the labels; the defaults are `detr-r50`."""
 
     image: Side = 800
@@ -44,6 +45,8 @@ class DETRConfig:
     """Blocks of three convolutions, the middle one narrow; otherwise of two."""
     frozen: bool = True
     """Frozen batch norms in the ResNet, as published; otherwise they are trained."""
+    tower: str = ""
+    """A trained image model in place of the ResNet: its family and config as JSON."""
     queries: int = 100
     """Number of object queries: most objects that are detected in an image."""
     contents: bool = False
@@ -95,11 +98,9 @@ class DETRConfig:
             ffn_dropout=self.ffn_dropout, kernel=self.kernel, position="none", max_len=max(self.queries, self.tokens),
         )  # fmt: skip
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of an image's feature map."""
-        rows, columns = sides(self.image)
-        return halved(rows, len(self.blocks) + 1), halved(columns, len(self.blocks) + 1)
+    def convolved(self, size: tuple[int, int]) -> PatchGrid:
+        halvings = len(self.blocks) + 1
+        return PatchGrid((halved(size[0], halvings), halved(size[1], halvings)), 2**halvings)
 
     @property
     def tokens(self) -> int:
@@ -136,8 +137,9 @@ class DETR(nn.Module):
         glorot(self)
         for layer in (self.head.out, cast(nn.Linear, self.box.layers[-1])):
             layer.weight.detach().mul_(0.1)  # initially all labels are equally probable, and all boxes equal
-        self.backbone = ResNet(config.channels, config.stem, config.widths, config.blocks, **options)
-        self.project = nn.Conv2d(config.widths[-1], dim, 1)
+        self.backbone: nn.Module = Tower(config.tower, dim) if config.tower else ResNet(
+            config.channels, config.stem, config.widths, config.blocks, **options)  # fmt: skip
+        self.project = nn.Identity() if config.tower else nn.Conv2d(config.widths[-1], dim, 1)
         self.queries = nn.Parameter(torch.randn(config.queries, dim))
         self.contents = nn.Parameter(torch.randn(config.queries, dim) * 0.02) if config.contents else None
 
@@ -147,8 +149,7 @@ class DETR(nn.Module):
 
     def patch_grid(self, size: tuple[int, int]) -> PatchGrid:
         """The cells of the feature map of an image of that size."""
-        halvings = len(self.config.blocks) + 1
-        return PatchGrid((halved(size[0], halvings), halved(size[1], halvings)), 2**halvings)
+        return self.config.cells(size)
 
     def states(
         self, pixels: Float[Tensor, "B C Y X"], sizes: Int[Tensor, "B 2"] | None = None
@@ -157,7 +158,7 @@ class DETR(nn.Module):
         memory, real = self.encode(pixels, sizes)
         where = grid_sinusoids(real, self.config.dim, memory.dtype)
         x = self.queries.new_zeros(()) if self.contents is None else self.contents
-        x = x.expand(len(pixels), *self.queries.shape)
+        x = x.expand(pixels.shape[0], *self.queries.shape)
         mask = None if sizes is None else valid_keys(real.flatten(1))
         inputs = dict(positions=self.queries[None], context_positions=where, context_mask=mask)
         return self.decoder(x, memory, every=True, **inputs)

@@ -159,14 +159,14 @@ class ViT(nn.Module):
         rows, columns = x.shape[2:]
         x = x.flatten(2).mT
         if self.first is not None:
-            x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
+            x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], dim=1)
         x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
         return dropout(x, self.config.dropout, self.training)
 
     def patch_vectors(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
         """The vectors of tokens without their positions, and with them."""
         x = self.patches(pixels).flatten(2).mT
-        x = x if self.first is None else torch.cat([self.first.expand(len(x), -1, -1), x], 1)
+        x = x if self.first is None else torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1)
         return x, ViT.tokens(self, pixels)  # a subclass may normalise what it makes of them
 
     def features(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:

@@ -146,6 +146,6 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Apply cross-attention. The beams of a sentence (B = M · beams) are further queries to its one context."""
         assert self.cross is not None and (mask is None or mask.is_keywise), "regrouped queries need a mask on keys"
-        sources = len(x) if cache is None or not cache.length else cache.batch
+        sources = x.shape[0] if cache is None or not cache.length else cache.batch  # len() is none of an exported graph
         folded = x.reshape(sources, -1, x.shape[-1])
         return self.cross(folded, context, mask=mask, cache=cache).view_as(x)

@@ -168,7 +168,7 @@ class LocalRelation(nn.Module):
     def relate(self, x: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C I J"], Float[Tensor, "B G I J k k"]]:
         """Return the mixed neighbourhoods and their weights: attention of one query and G heads for each cell I J."""
         q = self.query(x)  # B G I J
-        B, G, places, k = len(x), self.groups, q.shape[2:], self.kernel_size
+        B, G, places, k = x.shape[0], self.groups, q.shape[2:], self.kernel_size
         queries = q.flatten(2).transpose(1, 2).reshape(-1, G, 1, 1)  # B·I·J G 1 1
         keys = self.neighbours(self.key(x)).unsqueeze(2)  # B·I·J G 1 k²
         values = F.pad(self.neighbours(x), (0, 0, 0, G * self.share - x.shape[1]))

@@ -36,6 +36,14 @@ class Rule:
         """The cached values: the layers of a stack ask for the same ones."""
         return self.__dict__.setdefault("_dense", {})
 
+    def kept(self, key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
+        """Return what `make` returns, computed once for each key; symbolic sizes of an exported graph are no key."""
+        if any(isinstance(size, torch.SymInt) for size in key):
+            return make()
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
+
     def forget(self) -> None:
         """Clear the cache: its tensors may lack gradients, or their graph is used up."""
         self.__dict__.pop("_dense", None)
@@ -81,17 +89,21 @@ class Mask(Rule):
 
     def dense(self, T: int, S: int) -> Bool[Tensor, "#B 1 T S"]:
         """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S."""
-        if (T, S) not in self.known:
+
+        def evaluate() -> Tensor:
             block = self.allowed(*self.positions(T, S))
-            self.known[T, S] = block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
-        return self.known[T, S]
+            return block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
+
+        return self.kept((T, S), evaluate)
 
     def added(self, T: int, S: int, dtype: torch.dtype) -> Float[Tensor, "#B 1 T S"]:
         """Return the dense mask as numbers to add to attention scores: 0 where it allows, −∞ elsewhere."""
-        if (T, S, dtype) not in self.known:
+
+        def evaluate() -> Tensor:
             dense = self.dense(T, S)
-            self.known[T, S, dtype] = torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
-        return self.known[T, S, dtype]
+            return torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
+
+        return self.kept((T, S, dtype), evaluate)
 
     def select(self, rows: Int[Tensor, "N"]) -> "Mask":
         """Return this rule for a selection of rows of the batch, which is the first axis of its tensors."""

@@ -219,7 +219,7 @@ class Stage(nn.Module):
     def forward(self, x: Float[Tensor, "B T D"], grid: Grid) -> tuple[Float[Tensor, "B N E"], Grid]:
         """Return the stage's output and its grid."""
         cuts = self.windows(grid)
-        masks = [cut.mask(len(x), x.device) for cut in cuts]
+        masks = [cut.mask(x.shape[0], x.device) for cut in cuts]
         for number, block in enumerate(self.blocks):
             x = block(x, cuts[number % 2], masks[number % 2])
         if self.merge is None:

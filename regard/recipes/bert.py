@@ -13,28 +13,34 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.config import override
 from regard.data.sets.batches import IGNORE, Batch, Stream, pad
 from regard.data.sets.masked_text import MaskedConfig
 from regard.models import preset
 from regard.objectives.masked import masked_tokens
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
-from regard.runs.recipe import Recipe, from_scratch
+from regard.runs.recipe import Recipe, from_scratch, go_on_from
 from regard.tasks.text_encoder import text_inputs
 from regard.tokens.encoding import MaskedExample, cut_text, mask_texts
 from regard.train.progress import Line
 
 
-@register_recipe("bert")
+@register_recipe("bert", verb="fill", bases=("fill", "embed", "classify", "tag", "answer"))
 def bert(data: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a small BERT with both of its pre-training objectives."""
-    return Recipe(
+    """Return the recipe of a small BERT with both of its pre-training objectives; from a base, with those it had."""
+    base = override(MaskedConfig(), data, under="data.").base
+    plan = Recipe(
         name="bert",
         family="bert",
         model=preset("bert", "tiny", dropout=0.0, max_len=128, task="pretrain"),
         data=MaskedConfig(vocab_size=2000),
         train=from_scratch(steps=600, batch_tokens=2048, lr=2e-3, every=200),
     )
+    if base is None:
+        return plan
+    plan = go_on_from(base, plan)
+    return plan.with_data(base=base, next_sentence=plan.model.task == "pretrain")
 
 
 @prepare.register

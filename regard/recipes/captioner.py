@@ -12,6 +12,7 @@ regard train captioner --data.images captions.csv
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from regard.config import override
 from regard.data.sets.captioned_images import CaptionedImages, CaptionsConfig, CaptionStream
 from regard.data.sets.image_data import image_fields, preprocessing_for
 from regard.models import preset
+from regard.models.towers import describe_tower
 from regard.objectives.next_token import next_token
+from regard.recipes.vit import LABELLED
 from regard.registry import register_recipe
-from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
+from regard.runs.fit import Job, base_preprocessing, get_tokenizer, prepare, special_ids, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
+from regard.runs.towers import from_tower, tower_of, tower_rate
 from regard.tokens import Tokenizer
 from regard.train.progress import Line
 
@@ -32,20 +36,26 @@ SIDE = 12
 """Most cells along a side of the feature map; larger images get further stages that halve them."""
 
 
-@register_recipe("captioner")
+@register_recipe("captioner", verb="caption", bases=("caption",), asked=LABELLED)
 def captioner(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small captioner: without dropout for generated scenes, with dropout for the user's
     images."""
     config = override(CaptionsConfig(), data, under="data.")
-    shape, embedded = config.shape(), config.embedded
+    shape, embedded, tower = config.shape(), config.embedded, tower_of(config.base)
     widths: tuple[int, ...] = (24, 48, 96)
     while min(shape[:2]) > SIDE * 2 ** len(widths):
         widths += (2 * widths[-1],)
-    sizes = dict(**image_fields(shape), widths=widths, max_len=max(64, config.max_len))
+    sizes: dict[str, Any] = dict(**image_fields(shape), widths=widths, max_len=max(64, config.max_len))
+    if tower is not None:  # its size, and its way to read images
+        sizes |= dict(image=config.size or tower.config.image, channels=tower.config.channels)
+        sizes |= dict(tower=describe_tower(tower))
     model = preset("captioner", "tiny", **sizes, dropout=0.0 if embedded else 0.2)
     tokens, smoothing = BATCH * model.grid[0] * model.grid[1], 0.0 if embedded else 0.1
     train = from_scratch(steps=2000, batch_tokens=tokens, lr=3e-3, smoothing=smoothing, every=250)
     augmented = CaptionsConfig() if embedded else CaptionsConfig(shift=0.05, zoom=0.1, colour=0.1)
+    if tower is not None:
+        augmented = replace(augmented, base=config.base)
+        train = replace(train, lr=tower_rate(model.tower, train.lr))
     return Recipe(name="captioner", family="captioner", model=model, data=augmented, train=train)
 
 
@@ -53,7 +63,8 @@ def captioner(data: Mapping[str, Any]) -> Recipe:
 def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Images with their captions as ids; the model gets their size and the captions' vocabulary."""
     check_length(data, recipe)
-    images, valid = data.split()
+    start = base_preprocessing(data, recipe.model, line)
+    images, valid = data.split(start)
     tokenizer = get_tokenizer(data, lambda: images.texts, out, resume)
     (images, ids), (valid, valid_ids) = (encode(part, tokenizer, data.max_len, line) for part in (images, valid))
     if not ids or not valid_ids:
@@ -61,14 +72,14 @@ def prepare_captions(data: CaptionsConfig, recipe: Recipe, out: Path, resume: bo
     recipe = with_vocabulary(recipe, tokenizer, **image_fields(images.pixels.shape[1:]))
     bos, eos, pad = special_ids(tokenizer, "bos", "eos", "pad")
     stream = CaptionStream(
-        images, ids, preprocessing_for(images), data, (bos, eos, pad),
+        images, ids, start or preprocessing_for(images), data, (bos, eos, pad),
         rows=max(1, recipe.train.batch_tokens // (recipe.model.grid[0] * recipe.model.grid[1])),
         seed=recipe.train.seed,
     )  # fmt: skip
     return Job(
         recipe=recipe, readers={"text": tokenizer, "image": stream.preprocessing}, stream=stream,
         valid=lambda: stream.once(valid, valid_ids), objective=next_token, generation=dict(bos=bos, eos=eos, pad=pad),
-        about=f"{len(images):,} images with {sum(map(len, ids)):,} captions",
+        about=f"{len(images):,} images with {sum(map(len, ids)):,} captions", **from_tower(data),
     )  # fmt: skip
 
 

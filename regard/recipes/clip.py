@@ -21,7 +21,7 @@ from regard.models import preset
 from regard.objectives.contrastive import image_text_contrast
 from regard.recipes.captioner import check_length
 from regard.registry import register_recipe
-from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
+from regard.runs.fit import Job, base_preprocessing, get_tokenizer, prepare, special_ids, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
 from regard.train.progress import Line
@@ -37,7 +37,7 @@ END = "<end>"
 separate."""
 
 
-@register_recipe("clip")
+@register_recipe("clip", verb="match", bases=("match",))
 def clip(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small CLIP for images of the size that the data have."""
     config = override(PairedConfig(), data, under="data.")
@@ -58,7 +58,8 @@ def stem(side: int) -> dict[str, Any]:
 def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Images with their texts as ids; the model gets their size and the texts' vocabulary."""
     check_length(data, recipe)
-    images, valid = data.split()
+    start = base_preprocessing(data, recipe.model, line)
+    images, valid = data.split(start)
     tokenizer = with_end(get_tokenizer(data, lambda: images.texts, out, resume, specials=(END,)))
     bos, eos, padding = special_ids(tokenizer, "bos", "eos", "pad")
     ids, valid_ids = (
@@ -67,7 +68,7 @@ def prepare_pairs(data: PairedConfig, recipe: Recipe, out: Path, resume: bool, l
     )
     recipe = with_vocabulary(recipe, tokenizer, **image_fields(images.pixels.shape[1:]))
     stream = PairStream(
-        images, ids, preprocessing_for(images), data, (bos, eos, padding),
+        images, ids, start or preprocessing_for(images), data, (bos, eos, padding),
         rows=max(2, recipe.train.batch_tokens // recipe.model.tokens), seed=recipe.train.seed,
     )  # fmt: skip
     return Job(

@@ -21,11 +21,14 @@ from regard.hub.checkpoint import load_model
 from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.models import preset
+from regard.models.towers import describe_tower
 from regard.nn.patches import sides
 from regard.objectives.matching import matched_boxes
+from regard.recipes.vit import LABELLED
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, prepare
 from regard.runs.recipe import Recipe, from_scratch
+from regard.runs.towers import from_tower, tower_of, tower_rate
 from regard.train.progress import Line
 
 BATCH, LARGE = 32, 256
@@ -34,14 +37,20 @@ LARGER: dict[str, Any] = dict(widths=(64, 96, 128), blocks=(1, 1, 1), queries=30
 """Fields of a model for images that are larger than scenes."""
 
 
-@register_recipe("detr")
+@register_recipe("detr", verb="detect", bases=("detect", *LABELLED), tunes=("all",), whole="a detector", out="boxes")
 def detr(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small DETR, or of the one that the data name as their base."""
     config = override(BoxesConfig(), data, under="data.")
     base = config.base
     augmented = BoxesConfig(base=base) if config.embedded else BoxesConfig(base=base, crop=0.3, colour=0.2)
     train = from_scratch(steps=4000, lr=2e-3, warmup=200, every=500)
-    if base is not None:
+    tower = tower_of(base)
+    if tower is not None:
+        fields = dict(tower=describe_tower(tower), channels=tower.config.channels, image=config.side)
+        model = preset("detr", "tiny", **fields, **{} if config.embedded else {"queries": LARGER["queries"]})
+        augmented = replace(augmented, channels=model.channels)
+        train = replace(train, lr=tower_rate(model.tower, train.lr))
+    elif base is not None:
         model = start_config(base)
         model = replace(model, image=config.size or model.image)
         augmented = replace(augmented, channels=model.channels)
@@ -70,7 +79,9 @@ def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, li
         base = load_preprocessing(find(data.base), recipe.model)
         if data.channels != base.channels:
             raise ValueError(f"{data.base} reads images of {base.channels} channels; leave out --data.channels")
-        data = replace(data, size=data.size or base.shortest or min(base.size or (data.side,)))
+        own = base.shortest or min(base.size or (data.side,))
+        # A tower's grid can be larger than it was trained with, and small objects need that.
+        data = replace(data, size=data.size or (max(own, data.side) if recipe.model.tower else own))
         recipe = replace(recipe, data=data)
     preprocessing = data.preprocessing
     if data.base is not None:  # its weights were trained on pixels of that scale
@@ -90,7 +101,9 @@ def prepare_boxes(data: BoxesConfig, recipe: Recipe, out: Path, resume: bool, li
     rows = max(1, recipe.train.batch_tokens // config.tokens)
     stream = BoxStream(images, data, preprocessing, rows, seed=recipe.train.seed)
     options: dict[str, Any] = {}
-    if data.base is not None:
+    if data.base is not None and recipe.model.tower:
+        options = from_tower(data)
+    if data.base is not None and not options:
         start = find(data.base)
         options["build"] = lambda recipe: begin_from(load_model(start), recipe.model)
     return Job(

@@ -62,7 +62,8 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
     with AdamW."""
     data = override(ExamplesConfig(task=task), fields, under="data.")
     size = None if data.embedded else data.size()
-    held: dict[str, Any] = {} if size is None or data.valid else {"held_share": share_held_out(size.count)}
+    named = "valid" in data.parts  # by a field, or by the folder that holds it
+    held: dict[str, Any] = {} if size is None or named else {"held_share": share_held_out(size.count)}
     if data.base is not None:
         family, config = start_config(data.base, task)
         train = TrainConfig(
@@ -87,8 +88,9 @@ def fitting(train: TrainConfig, size: Size | None, data: ExamplesConfig, least: 
     """The training with batches, passes and validations that fit the number and the length of the user's examples."""
     if size is None:
         return train
-    held = size.held_out if data.valid else round(share_held_out(size.count) * size.count)
-    count = size.count if data.valid else size.count - held
+    named = "valid" in data.parts
+    held = size.held_out if named else round(share_held_out(size.count) * size.count)
+    count = size.count if named else size.count - held
     length = min(size.characters / CHARACTERS + SPECIAL, data.max_len)
     if data.base is not None:
         rows = rows_of(count, CONTRASTED if data.task == "embed" else FEW)
@@ -127,8 +129,11 @@ def start_config(base: str, task: str) -> tuple[str, Any]:
     return family, replace(model.config, task=HEADS[task], labels=(), pooler=model.config.pooler or task == "classify")
 
 
+ENCODERS_OF_TEXT = ("fill", "embed", "classify", "tag", "answer")
+"""Tasks of models that can learn another task of encoders."""
 for _task in FROM_SCRATCH:
-    register_recipe(_task)(lambda data, task=_task: task_recipe(task, data))
+    _bases = ("generate",) if _task == "instruct" else ENCODERS_OF_TEXT
+    register_recipe(_task, asked=_bases, out=_task)(lambda data, task=_task: task_recipe(task, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +232,17 @@ def texts_of(examples: Examples) -> Iterator[str]:
 
 def check_labels(data: ExamplesConfig, labels: tuple[str, ...], held_out: Examples) -> None:
     """Raise an error that names file and line if a validation example has a label that training lacks."""
+    train, valid = (data.parts.get(part) for part in ("train", "valid"))
     for example in held_out:
         own = [example.label] if data.task == "classify" else [f"B-{entity.label}" for entity in example.entities]
         for label in own:
             if label not in labels:
-                where = f"{data.valid or data.train}, line {example.line}: " if example.line else ""
+                where = f"{valid or train}, line {example.line}: " if example.line else ""
                 name = label if data.task == "classify" else label[2:]
                 known = [label.removeprefix("B-") for label in labels if not label.startswith("I-") and label != "O"]
-                if data.valid is None:
+                if valid is None:
                     raise ValueError(f"{where}held out, but no other example has the label {name!r}; give --data.valid")
-                raise ValueError(f"{where}label {name!r} does not occur in {data.train}; {nearest(name, known)}")
+                raise ValueError(f"{where}label {name!r} does not occur in {train}; {nearest(name, known)}")
 
 
 # ---- each task: examples → framed texts with targets → a batch --------------------------------------------------

@@ -27,6 +27,6 @@ SIZES = {"swin": ("swin", "tiny"), "swinv2": ("swin", "tiny-v2"), "mvit": ("mvit
 SIZES |= {"cnn-attention": ("cnn-attention", "tiny")}
 """The family and the preset of each recipe."""
 for _name in SIZES:
-    register_recipe(_name)(
+    register_recipe(_name, verb="classify")(
         lambda data, train=MappingProxyType({}), name=_name: image_recipe(name, *SIZES[name], data, train)
     )

@@ -15,11 +15,14 @@ from regard.config import override
 from regard.data.readers.large_texts import text_bytes
 from regard.data.sets.batches import TextStream, text_batches
 from regard.data.sets.running_text import TextConfig
+from regard.hub.checkpoint import load_generation
+from regard.hub.remote import find
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
+from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_large, encode_text
 from regard.train.progress import Line
 
@@ -33,7 +36,7 @@ TOKENIZER_TEXT = 1 << 26
 """Characters of a large text that its tokenizer is trained on."""
 
 
-@register_recipe("lm")
+@register_recipe("lm", verb="generate", bases=("generate",))
 def lm(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small Llama-like GPT; with dropout on the user's own text, which is repeated in every
     epoch."""
@@ -70,5 +73,14 @@ def prepare_text(data: TextConfig, recipe: Recipe, out: Path, resume: bool, line
         recipe=recipe, readers={"text": tokenizer}, stream=TextStream(ids, context, rows, seed=recipe.train.seed),
         valid=lambda: text_batches(valid, context, max(1, 8192 // context)), objective=next_token,
         about=f"{len(ids):,} tokens of {text_bytes(data.text) if size is None else size:,} bytes",
-        generation=dict(bos=None, eos=None, pad=tokenizer.pad, beams=1, max_len=context, force_end=False),
+        generation=generation_of(data.base, tokenizer, context),
     )  # fmt: skip
+
+
+def generation_of(base: str | None, tokenizer: Tokenizer, context: int) -> dict[str, Any]:
+    """The decoding defaults of a language model: those of its base, or of one that has no special tokens."""
+    stored: dict[str, Any] = dict(bos=None, eos=None, pad=tokenizer.pad, prompt_end="")
+    if base is not None and (path := find(base)).is_dir():
+        stored = load_generation(path)
+    kept = {name: stored[name] for name in ("bos", "eos", "pad", "prompt_end")}
+    return dict(beams=1, max_len=context, force_end=False, **kept)

@@ -25,7 +25,7 @@ from regard.data.sets.unlabelled_images import HiddenConfig, HiddenStream
 from regard.models import fitting, preset
 from regard.objectives.pixels import masked_pixels
 from regard.registry import register_recipe
-from regard.runs.fit import Job, prepare
+from regard.runs.fit import Job, base_preprocessing, prepare
 from regard.runs.recipe import Recipe, from_scratch
 from regard.train.config import TrainConfig
 from regard.train.progress import Line
@@ -34,7 +34,7 @@ BATCH = 128
 """Images in a batch."""
 
 
-@register_recipe("mae")
+@register_recipe("mae", verb="restore", asked=("restore-images",), tunes=("all",), whole="an autoencoder")
 def mae(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small masked autoencoder for images of the size that the data have."""
     model = sized("mae", override(HiddenConfig(), data, under="data."))
@@ -62,9 +62,10 @@ def shaped(recipe: Recipe, images: Any) -> Recipe:
 @prepare.register
 def prepare_hidden(data: HiddenConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Images at the model's size, and for each patch a random number that decides whether it is hidden."""
-    images, valid = data.split()
+    start = base_preprocessing(data, recipe.model, line)
+    images, valid = data.split(start)
     recipe = shaped(recipe, images)
-    preprocessing, tokens = preprocessing_for(images), recipe.model.tokens
+    preprocessing, tokens = start or preprocessing_for(images), recipe.model.tokens
     stream = HiddenStream(
         images, preprocessing, data, max(1, recipe.train.batch_tokens // tokens), seed=recipe.train.seed,
         patches=tokens - 1,

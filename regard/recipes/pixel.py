@@ -73,7 +73,7 @@ class PixelConfig(GPTConfig):
         return rows * columns
 
 
-@register_recipe("pixel")
+@register_recipe("pixel", verb="complete", bases=("generate-pixels",))
 def pixel(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small GPT on pixels, for images of the size that the data have."""
     config = override(PixelsConfig(), data, under="data.")

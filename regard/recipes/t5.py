@@ -22,7 +22,6 @@ from regard.data.generated.text_tasks import corrupt
 from regard.data.sets.batches import IdPair, Stream, pair_collate
 from regard.data.sets.running_text import SpansConfig
 from regard.data.sets.text_pairs import TasksConfig
-from regard.hub.adapter import begin_from
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models import preset
@@ -40,7 +39,7 @@ TRAIN = from_scratch(steps=2500, batch_tokens=2048, lr=3e-3, warmup=200, every=2
 """Training settings: the mean of the last checkpoints is kept."""
 
 
-@register_recipe("t5")
+@register_recipe("t5", verb="translate", bases=("text-to-text",))
 def t5(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small T5, or of the one that the data name as their base."""
     config = override(TasksConfig(), data, under="data.")
@@ -54,7 +53,7 @@ def t5(data: Mapping[str, Any]) -> Recipe:
     return Recipe(name="t5", family="t5", model=model, data=TasksConfig(base=config.base), train=train)
 
 
-@register_recipe("spans")
+@register_recipe("spans", bases=("text-to-text",))
 def spans(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe that pre-trains a small T5 to restore spans taken out of a text."""
     return Recipe(name="spans", family="t5", model=preset("t5", "tiny", dropout=0.0), data=SpansConfig(), train=TRAIN)
@@ -64,16 +63,9 @@ def spans(data: Mapping[str, Any]) -> Recipe:
 def prepare_tasks(data: TasksConfig, recipe: Recipe, out: Path, resume: bool, line: Line) -> Job:
     """Texts and answers as ids, fresh in every epoch where they are generated."""
     pairs, held_out = data.split()
-    base = find(data.base) if data.base is not None else None
-    if base is not None:
-        tokenizer = Tokenizer.load(base)
-    else:
-        tokenizer = get_tokenizer(data, lambda: (t for p in pairs for t in p), out, resume, specials=SENTINELS)
-        recipe = with_vocabulary(recipe, tokenizer)
-    job = pairs_job(recipe, tokenizer, *pair_epochs(data, pairs, held_out, tokenizer, line))
-    if base is None:
-        return job
-    return replace(job, build=lambda recipe: begin_from(load_model(base), recipe.model))
+    tokenizer = get_tokenizer(data, lambda: (t for p in pairs for t in p), out, resume, specials=SENTINELS)
+    recipe = with_vocabulary(recipe, tokenizer)
+    return pairs_job(recipe, tokenizer, *pair_epochs(data, pairs, held_out, tokenizer, line))
 
 
 @prepare.register

@@ -15,17 +15,23 @@ from regard.config import override
 from regard.data.readers.pairs import Pairs
 from regard.data.sets.batches import IdPair, Stream, pair_collate
 from regard.data.sets.text_pairs import PairsConfig
+from regard.hub.checkpoint import load_generation
+from regard.hub.remote import find
 from regard.models import preset
 from regard.objectives.next_token import next_token
 from regard.registry import register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, special_ids, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
+from regard.tasks.language_model import front_of
 from regard.tokens import Tokenizer
 from regard.tokens.encoding import encode_pairs
 from regard.train.progress import Line
 
+ROLES = ("bos", "eos", "pad")
+"""The special tokens of a translator."""
 
-@register_recipe("translate")
+
+@register_recipe("translate", bases=("translate",))
 def translate(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small translator: without dropout for the embedded phrases, with dropout for a small
     corpus."""
@@ -49,22 +55,47 @@ def prepare_pairs(data: PairsConfig, recipe: Recipe, out: Path, resume: bool, li
     """Pairs of texts as ids; embedded phrases are fresh in every epoch."""
     pairs, held_out = data.split()
     tokenizer = get_tokenizer(data, lambda: (side for pair in pairs for side in pair), out, resume)
-    bos, eos, pad = special_ids(tokenizer, "bos", "eos", "pad")
-    epochs, valid = pair_epochs(data, pairs, held_out, tokenizer, line)
+    if data.base is None:
+        generation: dict[str, Any] = dict(zip(ROLES, special_ids(tokenizer, *ROLES), strict=True))
+    else:
+        generation = generation_of(data.base)
+    bos, eos, pad = (generation[role] for role in ROLES)
+    epochs, valid = pair_epochs(data, pairs, held_out, tokenizer, line, generation.get("forced_bos"))
     collate = pair_collate(bos=bos, eos=eos, pad_id=pad)
     stream = Stream(epochs, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
     return Job(
         recipe=with_vocabulary(recipe, tokenizer), readers={"text": tokenizer}, stream=stream,
         valid=lambda: stream.once(valid), objective=next_token, about=f"{len(pairs):,} pairs an epoch",
-        generation=dict(bos=bos, eos=eos, pad=pad),
+        generation=generation,
     )  # fmt: skip
 
 
+def generation_of(base: str) -> dict[str, Any]:
+    """The decoding defaults of the translator that training starts from, as `save_generation` takes them."""
+    stored = load_generation(find(base))
+    if missing := [name for name in ("decoder_start", "eos", "pad") if stored[name] is None]:
+        raise ValueError(f"{base} names no {missing[0]} token; add it to its generation_config.json")
+    kept = {name: stored[name] for name in ("eos", "pad", "forbidden", "length_penalty", "force_end", "forced_bos")}
+    return dict(bos=stored["decoder_start"], beams=stored["num_beams"], max_len=stored["max_length"] - 1, **kept)
+
+
 def pair_epochs(
-    data: PairsConfig, pairs: Pairs, held_out: Pairs, tokenizer: Tokenizer, line: Line
+    data: PairsConfig, pairs: Pairs, held_out: Pairs, tokenizer: Tokenizer, line: Line, forced_bos: int | None = None
 ) -> tuple[Callable[[int], list[IdPair]], list[IdPair]]:
-    """The training pairs of each epoch, and the validation pairs, as ids; pairs that are too long are left out."""
-    first, valid = (encode_pairs(part, tokenizer, data.max_len) for part in (pairs, held_out))
+    """The training pairs of each epoch, and the validation pairs, as ids; pairs that are too long are left out.
+
+    A published tokenizer frames the sources. `forced_bos` is a token that every target begins with.
+    """
+    lead = [] if forced_bos is None else [forced_bos]
+    front = front_of(tokenizer)
+
+    def encode(pairs: Pairs) -> list[IdPair]:
+        plain = encode_pairs(pairs, tokenizer, data.max_len - len(front))
+        if not front and not lead:
+            return plain
+        return [IdPair([*front, *pair.source], [*lead, *pair.target], pair.number) for pair in plain]
+
+    first, valid = encode(pairs), encode(held_out)
     if not first or not valid:
         raise ValueError(f"no pair is shorter than max_len={data.max_len} tokens; raise --data.max-len")
     if dropped := len(pairs) - len(first):
@@ -74,6 +105,6 @@ def pair_epochs(
         if not data.embedded or number == 0:
             return first
         fresh = data.generated("train", data.epoch_size, number * data.epoch_size)
-        return encode_pairs(fresh, tokenizer, data.max_len)
+        return encode(fresh)
 
     return epoch, valid

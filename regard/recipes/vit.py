@@ -43,6 +43,8 @@ FAST = "cnn-attention"
 """The recipe that learns most from scratch and in little time."""
 CROP = 0.4
 """Least share of the area of random crops from the user's images, where these are larger than the model reads."""
+LABELLED = ("classify-images", "embed-images", "restore-images")
+"""Tasks of models that images with labels go on from."""
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
 """Augmentation of the digits."""
 SHORT: dict[str, Any] = dict(colour=0.0, mixup=0.0, turn=0.0)
@@ -63,7 +65,7 @@ PHOTOS: dict[str, Any] = dict(flip=True, colour=0.2, mixup=0.2)
 """Augmentation of the user's colour images: there left and right seldom mean something."""
 
 
-@register_recipe("vit")
+@register_recipe("vit", verb="classify", out="pictures", bases=LABELLED)
 def vit(data: Mapping[str, Any], train: Mapping[str, Any] = MappingProxyType({})) -> Recipe:
     """Return the recipe of a small ViT, or of the image classifier that the data name as their base."""
     return image_recipe("vit", "vit", "tiny", data, train)

@@ -13,15 +13,18 @@ import torch
 from regard.config import nearest
 from regard.data.notices import listening
 from regard.data.readers.hub_sets import HUB
+from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.batches import Batch
 from regard.doctor.watch import Watch
 from regard.files import held
 from regard.hub.adapter import begin_from, save_adapter, tune
-from regard.hub.checkpoint import load_model, save_generation, save_model
+from regard.hub.checkpoint import load_model, peek_model, save_generation, save_model
 from regard.hub.files import CONFIG
+from regard.hub.preprocessor import load_preprocessing
 from regard.hub.remote import find
 from regard.modalities.text import TEXT
 from regard.models import build
+from regard.nn.patches import sides
 from regard.registry import modalities, models, recipes
 from regard.runs.choice import Whole, finish, forget, steps_again
 from regard.runs.recipe import Recipe, configure
@@ -32,6 +35,16 @@ from regard.tokens import Tokenizer
 from regard.train.loop import Fitted, Objective, Stream
 from regard.train.loop import fit as train
 from regard.train.progress import Line
+
+RATES = {"all": 5e-4, "head": 4e-3, "lora": 2e-3}
+"""Learning rates from trained weights; what is small or initialised to zero can take larger steps."""
+WIDTH = 128
+"""The width up to which they hold; the rate of all weights of a wider model is lower in proportion."""
+
+
+def build_new(recipe: Recipe) -> Any:
+    """The model of a recipe with new weights."""
+    return build(recipe.family, recipe.model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +60,7 @@ class Job:
     objective: Objective
     about: str
     """The training data in a few words."""
-    build: Callable[[Recipe], Any] = lambda recipe: build(recipe.family, recipe.model)
+    build: Callable[[Recipe], Any] = build_new
     """The model as training starts with it."""
     publish: Callable[[Any, Path], None] = save_model
     """Writes the weights that others load."""
@@ -87,11 +100,24 @@ def fit(
     line = Line(quiet)
     with listening(lambda text, passing: (line.show if passing else line.say)(text)):
         understood = [] if resume else recipe.data.overview()
-        job = prepare(recipe.data, recipe, Path(out), resume, line)
+        job = started(prepare(recipe.data, recipe, Path(out), resume, line))
         for text in [text for overview in understood for text in overview.lines()]:  # a mistake is one line before it
             line.say(text)
         del understood  # what was read for it is free from here on
     return fit_job(job, Path(out), resume=resume, quiet=quiet)
+
+
+def started(job: Job) -> Job:
+    """The job, from trained weights where its data name a base and their `prepare` leaves it to us."""
+    if getattr(job.recipe.data, "base", None) is None or job.build is not build_new:
+        return job
+    recipe, options = from_base(job.recipe, job.recipe.data, rates_for(job.recipe.model))
+    return replace(job, recipe=recipe, **options)
+
+
+def rates_for(config: Any) -> dict[str, float]:
+    """The learning rates of a model from trained weights, by what is tuned."""
+    return RATES | {"all": RATES["all"] * min(1.0, WIDTH / getattr(config, "dim", WIDTH))}
 
 
 def dotted_fields(plan: Recipe, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,38 +249,72 @@ def from_base(recipe: Recipe, data: Any, rates: Mapping[str, float]) -> tuple[Re
     recipe as it is and {} where the data name no weights to start from."""
     if data.base is None:
         return recipe, {}
-    base = find(data.base)
+    base, mode, rank = find(data.base), getattr(data, "tune", "all"), getattr(data, "rank", 1)
+    with torch.device("meta"):
+        tune(build_new(recipe), mode, rank)  # what cannot be tuned is refused before anything is printed
     if recipe.train.lr is None:
-        recipe = replace(recipe, train=replace(recipe.train, lr=rates[data.tune]))
+        recipe = replace(recipe, train=replace(recipe.train, lr=rates[mode]))
 
     def build(recipe: Recipe) -> Any:
         model = begin_from(load_model(base), recipe.model)
-        tune(model, data.tune, data.rank)
+        tune(model, mode, rank)
         return model
 
-    if data.tune == "all":
+    if mode == "all":
         return recipe, {"build": build}
-    return recipe, {"build": build, "publish": partial(save_adapter, base=base, mode=data.tune, rank=data.rank)}
+    return recipe, {"build": build, "publish": partial(save_adapter, base=base, mode=mode, rank=rank)}
+
+
+def base_preprocessing(data: Any, config: Any, line: Line) -> Preprocessing | None:
+    """The preprocessing of the base that the data name, at the size of a model with this config; None without one."""
+    if data.base is None:
+        return None
+    if data.channels not in (None, config.channels):
+        raise ValueError(f"{data.base} reads images of {config.channels} channels; leave out --data.channels")
+    shape = (*sides(config.image), config.channels)
+    if (own := replace(data, channels=None).shape()) != shape:
+        before, after = (
+            f"{rows} × {columns} in {'grey' if depth == 1 else 'colours'}" for rows, columns, depth in (own, shape)
+        )
+        line.say(f"images of {before} become {after}, as {data.base} reads them")
+    return load_preprocessing(find(data.base), config).at(sides(config.image))
 
 
 def get_tokenizer(
     data: Any, texts: Callable[[], Iterable[str]], out: Path, resume: bool, specials: tuple[str, ...] = ()
 ) -> Tokenizer:
-    """The run's own tokenizer on resuming, the one that the data name, or one trained on the texts."""
+    """The run's own tokenizer on resuming, the one that the data name, their base's, or one trained on the texts."""
     if resume and TEXT.beside(out):
         return Tokenizer.load(out)
     if data.tokenizer is not None:
         return Tokenizer.load(data.tokenizer)
+    if data.base is not None and reads_text(data.base):
+        return TEXT.load(find(data.base), None)
     return Tokenizer.train(
         texts=texts(), kind=data.kind, vocab_size=data.vocab_size, lowercase=data.lowercase, specials=specials
     )
+
+
+def reads_text(base: str) -> bool:
+    """Whether a trained model has a tokenizer to go on with; an image model has none."""
+    path = find(base)
+    return TEXT.name in task_of(path, peek_model(path)).inputs
 
 
 def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:
     """The recipe with the model's vocabulary, and other fields, set for this tokenizer."""
     if missing := changes.keys() - {field.name for field in fields(recipe.model)}:
         refuse(recipe, f"has no {' and '.join(sorted(missing))}")
-    return replace(recipe, model=replace(recipe.model, vocab_size=len(tokenizer), **changes))
+    size = len(tokenizer)
+    base = getattr(recipe.data, "base", None)
+    if base is not None and reads_text(base):  # its rows stay, also those beyond the tokenizer's
+        if size > recipe.model.vocab_size:
+            source = getattr(recipe.data, "tokenizer", None) or base
+            raise ValueError(
+                f"{source} has {size:,} tokens, the model {recipe.model.vocab_size:,}; use the model's own"
+            )
+        size = recipe.model.vocab_size
+    return replace(recipe, model=replace(recipe.model, vocab_size=size, **changes))
 
 
 def special_ids(tokenizer: Tokenizer, *roles: str) -> list[int]:

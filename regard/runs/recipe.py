@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import dotted, dump_toml, override, read_toml, to_dict
+from regard.data.sets.base import check_tuning
 from regard.files import write_text
+from regard.hub.checkpoint import load_model
+from regard.hub.remote import find
 from regard.models import fitting, preset
+from regard.models.parts import pretrained
 from regard.nn.patches import sides
 from regard.registry import models, recipes
 from regard.train.config import TrainConfig
@@ -66,7 +70,12 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
     )
     budgeted = "train" in inspect.signature(recipes[name]).parameters
     plan = recipes[name](data, train=train) if budgeted else recipes[name](data)
+    if "base" in data and getattr(plan.data, "base", "") is None:  # the recipe leaves it to us
+        base = override(plan.data, {"base": data["base"]}, under="data.").base
+        plan = plan if base is None else go_on_from(base, plan)
     chosen = configure(plan, changes)
+    if hasattr(chosen.data, "tune"):
+        check_tuning(chosen.data.base, chosen.data.tune, chosen.data.rank)
     check_effect(plan, chosen, named)
     return chosen
 
@@ -89,6 +98,30 @@ def from_scratch(*, every: int, steps: int, warmup: int = 100, **fields: Any) ->
     usual: dict[str, Any] = dict(optimizer="muon", schedule="trapezoid", smoothing=0.0)
     usual |= dict(steps=steps, warmup=warmup / steps, eval_every=every, save_every=every)
     return TrainConfig(**usual | fields)
+
+
+def go_on_from(base: str, plan: Recipe) -> Recipe:
+    """The recipe with the config of a trained model in place of its own, and the training of one that is fine-tuned."""
+    model: Any = load_model(find(base))
+    if type(model) is not models[plan.family]:
+        model = pretrained(model)
+    family, config = models.name_of(type(model)), model.config
+    if inputs_of(family) != inputs_of(plan.family):
+        raise ValueError(
+            f"{base} is a {family}; {plan.name} goes on from a {plan.family}, or another that reads the same"
+        )
+    own, tokens = (getattr(one, "tokens", None) for one in (plan.model, config))
+    batch = plan.train.batch_tokens // own * tokens if own and tokens else plan.train.batch_tokens
+    return replace(plan, family=family, model=config, train=replace(fine_tuning(plan.train), batch_tokens=batch))
+
+
+def fine_tuning(train: TrainConfig) -> TrainConfig:
+    """The training of a model that starts from trained weights: few epochs, and a learning rate that follows from what
+    is tuned (`regard.runs.fit.from_base`)."""
+    return replace(
+        train, epochs=3.0, min_steps=100, optimizer="adamw", lr=None, schedule="linear", warmup=0.06, beta2=0.999,
+        eval_every=100, save_every=100, average=1,
+    )  # fmt: skip
 
 
 SIZES = {"dim", "depth", "decoder_depth", "heads", "kv_heads", "head_dim", "ffn_dim", "dropout"}

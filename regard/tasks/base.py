@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.data.sets.batches import Batch
+from regard.hub.checkpoint import LayoutError
 from regard.modalities.base import modality_of
 from regard.registry import modalities, models, tasks
 from regard.tasks.baselines import best_constant
@@ -299,7 +300,7 @@ class Task:
 
     def export(self, out: Path) -> None:
         """Write the model so that other projects can read it."""
-        raise ValueError(f"a {type(self.model).__name__} for {self.name!r} has no layout that other projects read")
+        raise LayoutError(f"a {type(self.model).__name__} for {self.name!r} has no layout that other projects read")
 
 
 def register_task(name: str) -> Callable[[type[Task]], type[Task]]:

@@ -1,6 +1,7 @@
 """The base of tasks that generate tokens with an engine."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from regard.decode.engine import Engine
@@ -20,10 +21,21 @@ BEAM_OPTIONS = (
     Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each input."),
     *GENERATE_OPTIONS,
 )
+BEAMS = 4
+"""Beams of a search, by default."""
 GENERATE = Verb(
-    name="generate", does="writes", input="prompt", options=GENERATE_OPTIONS, as_json=lambda text: {"text": text},
+    name="generate", does="writes", input="prompt", options=BEAM_OPTIONS, as_json=lambda text: {"text": text},
     render=lambda answer: answer["text"],
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """A continuation of a prompt, with its score: the log-probability divided by a power of the length."""
+
+    text: str
+    score: float
+    ids: tuple[int, ...]
 
 
 def texts_as_json(results: Sequence[Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, quoted, register_task
 from regard.tasks.default_texts import DOCUMENTATION, PROMPTS
-from regard.tasks.engine_task import GENERATE, EngineTask, count_or
+from regard.tasks.engine_task import BEAMS, GENERATE, Continuation, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared_text import read_prompt
@@ -92,6 +92,9 @@ class LanguageModel(EngineTask, TextTask):
         propose: Propose | None = None,
         alternatives: int = 0,
         cut: bool = False,
+        beams: int = 1,
+        length_penalty: float = 1.0,
+        n_best: int = 1,
     ) -> Request:
         """The engine's request for a prompt, as far as the context reaches; with `cut`, a prompt longer than the
         context is shortened by `window`."""
@@ -100,7 +103,8 @@ class LanguageModel(EngineTask, TextTask):
         most = count_or(NEW_TOKENS, max_new_tokens)
         return Request(
             prompt=ids, max_len=min(most, self.context - len(ids)), ends=tuple(self.ends), sampling=sampling, row=row,
-            forbidden=tuple(self.generation["forbidden"]), propose=propose, alternatives=alternatives,
+            forbidden=tuple(self.generation["forbidden"]), propose=propose, alternatives=alternatives, beams=beams,
+            length_penalty=length_penalty, n_best=n_best,
         )  # fmt: skip
 
     @one_or_many
@@ -111,14 +115,21 @@ class LanguageModel(EngineTask, TextTask):
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         propose: Propose | None = None,
+        beams: int = 1,
+        length_penalty: float | None = None,
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
         **options: Unpack[SamplingOptions],
     ) -> list[str]:
-        """The continuation of each prompt: greedy, or sampled as `sampling`, or `temperature`, `top_p` and the like,
-        say. `propose` drafts tokens ahead (`regard.decode.speculative`); `each` is called with a prompt's index and
-        text when it is ready; `first` is the index of the first prompt, which seeds its samples."""
+        """The continuation of each prompt: greedy, sampled as `sampling`, or `temperature`, `top_p` and the like, say,
+        or the best one of `beams`. `propose` drafts tokens ahead (`regard.decode.speculative`); `each` is called with a
+        prompt's index and text when it is ready; `first` is the index of the first prompt, which seeds its samples."""
         sampling = sampling_of(sampling, options)
+        if beams > 1 or length_penalty is not None:
+            report = None if each is None else lambda row, found: each(row, found[0].text)
+            settings: dict[str, Any] = dict(max_new_tokens=max_new_tokens, sampling=sampling, propose=propose)
+            settings |= dict(beams=beams, length_penalty=length_penalty, each=report, first=first)
+            return [found[0].text for found in self.continuations(list(prompts), **settings)]
         most = count_or(NEW_TOKENS, max_new_tokens)
         encoded = [self.encode(prompt) for prompt in prompts]
         written: list[list[int]] = [[] for _ in prompts]
@@ -153,6 +164,42 @@ class LanguageModel(EngineTask, TextTask):
                 self.engine.serve(requests, keep)
                 rows = sorted(left)
         return texts
+
+    @one_or_many
+    def continuations(
+        self,
+        prompts: Sequence[str],
+        *,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        max_new_tokens: int | None = None,
+        sampling: Sampling | None = None,
+        propose: Propose | None = None,
+        each: Callable[[int, list[Continuation]], Any] | None = None,
+        first: int = 0,
+    ) -> list[list[Continuation]]:
+        """The `n_best` continuations of each prompt by beam search, the best first. A search ends with the context."""
+        if sampling is not None or propose is not None:
+            raise ValueError("beam search is deterministic; leave out sampling and drafts, or the beams")
+        beams, penalty = max(beams or BEAMS, n_best), 1.0 if length_penalty is None else length_penalty
+        encoded = [self.encode(prompt) for prompt in prompts]
+        results: list[list[Continuation]] = [[] for _ in prompts]
+
+        def done(row: int, ticket: Ticket) -> None:
+            for hypothesis in ticket.hypotheses or ():
+                text = self.continuation(encoded[row], list(hypothesis.ids))
+                results[row].append(Continuation(text, hypothesis.score, tuple(hypothesis.ids)))
+            if each is not None and ticket.hypotheses:
+                each(row, results[row])
+
+        options: dict[str, Any] = dict(beams=beams, length_penalty=penalty, n_best=n_best)
+        requests = (
+            self.request(ids, max_new_tokens=max_new_tokens, row=first + row, **options)
+            for row, ids in enumerate(encoded)
+        )
+        self.engine.serve(requests, done)
+        return results
 
     def stream(
         self,

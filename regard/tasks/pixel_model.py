@@ -12,6 +12,7 @@ from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.unlabelled_images import PixelsConfig
 from regard.decode.requests import Request
 from regard.decode.sample import Sampling, SamplingOptions, sampling_of
+from regard.hub.checkpoint import LayoutError
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, register_task
 from regard.tasks.engine_task import EngineTask
 from regard.tasks.image_encoder import ImageInput, at_most, images_of, opened
@@ -135,7 +136,7 @@ class PixelModel(EngineTask):
         return Samples(commands=commands, images={"done.png": sheet(rows)}, examples=examples)
 
     def export(self, out: Path) -> None:
-        raise ValueError("a model of pixels has no layout that other projects read; use it here")
+        raise LayoutError("a model of pixels has no layout that other projects read")
 
     @property
     def shape(self) -> tuple[int, int, int]:

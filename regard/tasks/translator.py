@@ -164,16 +164,21 @@ class Translator(EngineTask, TextTask):
         *,
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
+        beams: int = 1,
+        length_penalty: float | None = None,
         each: Callable[[int, str], Any] | None = None,
         first: int = 0,
         **sampled: Unpack[SamplingOptions],
     ) -> list[str]:
-        """The output for each prompt, for models of several tasks: greedy, or sampled as `sampling`, or `temperature`,
-        `top_p` and the like, say."""
+        """The output for each prompt, for models of several tasks: greedy, sampled as `sampling`, or `temperature`,
+        `top_p` and the like, say, or the best one of `beams`."""
         sampling = sampling_of(sampling, sampled)
         report = None if each is None else lambda row, translations: each(row, translations[0].text)
         options: dict[str, Any] = dict(sampling=sampling, max_new_tokens=max_new_tokens, each=report, first=first)
-        return [best[0].text for best in self.translate(prompts, beams=1, **options)]
+        options |= dict(beams=beams, length_penalty=length_penalty)
+        return [best[0].text for best in self.translate(prompts, **options)]
+
+    continuations = translate
 
     def stream(
         self, prompt: str, *, max_new_tokens: int | None = None, sampling: Sampling | None = None,

@@ -71,8 +71,8 @@ def test_commands_and_options_are_frozen():
             "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
         ],
         "generate": [
-            "--draft", "--input", "--json", "--lookup", "--max-new-tokens", "--min-p", "--out", "--quantize", "--seed",
-            "--temperature", "--top-k", "--top-p",
+            "--beam", "--draft", "--input", "--json", "--length-penalty", "--lookup", "--max-new-tokens", "--min-p",
+            "--n-best", "--out", "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
         ],
         "fill": ["--count", "--input", "--json", "--quantize"],
         "classify": ["--input", "--json", "--quantize", "--second", "--zero-shot"],

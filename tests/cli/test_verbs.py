@@ -11,7 +11,7 @@ import torch
 from regard.cli.query import parts
 from regard.decode import Sampling
 from regard.tasks import load
-from tests.cli.calling import call, options, rows, said
+from tests.cli.calling import call, fails, options, rows, said
 from tests.recipes.tiny import SIZES
 
 TEXT = "The red cat sees a cat in May."
@@ -159,6 +159,33 @@ def test_every_encoder_embeds(tiny, capsys):
 
 
 # ---- fine-tuning, scores, looking, converting -------------------------------------------------------------------
+
+
+def test_generate_by_beams(tiny, tmp_path, capsys):
+    run = tiny.run("lm")
+    few = ("--max-new-tokens", 6)
+    (best,) = rows(capsys, "generate", run, "The red", "--beam", 3, "--n-best", 3, *few)
+    scores = [text["score"] for text in best["texts"]]
+    assert len(scores) == len({text["text"] for text in best["texts"]}) == 3
+    assert best["text"] == best["texts"][0]["text"] and scores == sorted(scores, reverse=True)
+    assert load(run).generate(["The red"], beams=3, max_new_tokens=6) == [best["text"]]
+    call("generate", run, "The red", "--beam", 3, *few)
+    assert capsys.readouterr().out == "The red" + best["text"] + "\n"
+    call("generate", run, "The red", "--beam", 3, "--n-best", 2, *few)
+    assert capsys.readouterr().out.split("  ")[1].startswith(best["text"].split("\n")[0].strip()[:1])
+    greedy = rows(capsys, "generate", run, "The red", *few)
+    assert rows(capsys, "generate", run, "The red", "--beam", 1, *few) == greedy
+    assert "beam search is deterministic" in fails(capsys, "generate", run, "a", "--beam", 2, "--temperature", 1)
+    assert "beam search is deterministic" in fails(capsys, "generate", run, "a", "--n-best", 2, "--lookup")
+    (tmp_path / "in.txt").write_text("The red\nNo\n")
+    words = ("--input", tmp_path / "in.txt", "--out", tmp_path / "out.jsonl", "--beam", 3, "--n-best", 2)
+    call("generate", run, *words, *few)
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert first["answer"] == best["text"] and len(first["answers"]) == 2
+    (t5,) = rows(capsys, "generate", tiny.run("t5"), "colour: red cat", "--beam", 3, "--n-best", 2, *few)
+    assert len(t5["texts"]) == 2
+    (lstm,) = rows(capsys, "generate", tiny.run("lstm"), "The red", "--beam", 2, *few)
+    assert lstm["text"]
 
 
 def test_finetune_reports_and_goes_on(tiny, adapter, tmp_path, capsys):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.decode import generate
+from regard.decode import Engine, Request, generate
 from regard.hub import export_model, load_generation, load_model
 from regard.models import GPT, GPTConfig
 from tests.parity.peers import CLOSE, EOS, PAD, VOCAB, batch, change_config, far, gpt2, learn, llama, saved
@@ -26,6 +26,26 @@ CASES = [
     (llama, dict(rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=10000.0), hidden_act="gelu")),
     (llama, dict(rope_parameters=LLAMA3 | dict(rope_theta=50.0), head_dim=None, hidden_size=24)),
 ]
+
+
+@pytest.mark.parametrize("penalty", [1.0, 0.0])
+def test_beams_of_a_language_model(tmp_path, penalty):
+    """The same n-best continuations of a prompt as theirs, with their scores."""
+    theirs = gpt2()
+    learn(theirs, next_after, 30)
+    ours = saved(theirs, tmp_path).double()
+    theirs = theirs.double()
+    prompt = torch.tensor([[5, 9, 7]])
+    wanted = theirs.generate(
+        prompt, num_beams=4, num_return_sequences=3, max_new_tokens=9, do_sample=False, length_penalty=penalty,
+        eos_token_id=EOS, pad_token_id=PAD, return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    request = Request(prompt=[5, 9, 7], max_len=9, ends=(EOS,), beams=4, n_best=3, length_penalty=penalty)
+    (ticket,) = Engine(ours).serve([request])
+    for hypothesis, row, score in zip(ticket.hypotheses, wanted.sequences, wanted.sequences_scores, strict=True):
+        ids = row[3:].tolist()
+        assert list(hypothesis.ids) == (ids[: ids.index(EOS)] if EOS in ids else ids)
+        assert abs(hypothesis.score - score.item()) < 1e-5
 
 
 @pytest.mark.parametrize("make, changes", CASES)

@@ -138,7 +138,8 @@ def test_at_the_command_line(capsys, run, folder, tmp_path):
     assert "text.png is no image" in fails(capsys, "classify", run, tmp_path / "text.png")
     assert "no such image: nowhere.png" in fails(capsys, "classify", run, "nowhere.png")
     assert "it does not tag; choose another model" in fails(capsys, "tag", run, red)
-    assert "give --task classify" in fails(capsys, "finetune", run)
+    line = fails(capsys, "finetune", run)
+    assert "is a vit; give the data that it is to learn from: --data.images" in line
     assert "head" in "\n".join(said(capsys, "look", run, red, "--view", "heads"))
 
 

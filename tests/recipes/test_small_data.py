@@ -80,6 +80,20 @@ def test_the_recipe_fits_the_users_file_and_the_user_decides(tiny):
     assert recipe("classify").data.held_share == recipe("classify").data.probe == 0
 
 
+def test_a_folder_with_a_part_for_validation_is_counted_as_one(tmp_path, capsys):
+    """The same pace as with the two files by name, and no share that is held out beside."""
+    rows = [(f"text {i}", "ab"[i % 2]) for i in range(200)]
+    train, valid = table(tmp_path / "train.tsv", rows), table(tmp_path / "dev.tsv", rows[:150])
+    folder = recipe("classify", {"data.train": str(tmp_path)})
+    named = recipe("classify", {"data.train": train, "data.valid": valid})
+    assert folder.train == named.train and folder.data.held_share == named.data.held_share == 0
+    alone = recipe("classify", {"data.train": train})
+    assert alone.train != named.train and alone.data.held_share > 0
+    table(tmp_path / "dev.tsv", [("text 1", "a"), ("text 2", "c")])
+    line = fails(capsys, "train", "classify", "--data.train", tmp_path, "--out", tmp_path / "run")
+    assert f"{valid}, line 2: label 'c' does not occur in {train}; known: a, b" in line
+
+
 def test_a_linear_probe_is_scikit_learns_logistic_regression():
     linear = pytest.importorskip("sklearn.linear_model")
     vectors = torch.nn.functional.normalize(torch.randn(60, 7, generator=torch.Generator().manual_seed(0)), dim=-1)

@@ -224,7 +224,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "no such image" in fails(capsys, "complete", runs / "pixel", "none.png")
     assert "it does not complete" in fails(capsys, "complete", runs / "simclr", tmp_path / "a.png")
     assert "completes images, it does not generate" in fails(capsys, "generate", runs / "pixel", "a")
-    assert "a model of pixels has no layout" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf")
+    assert "a model of pixels has no layout" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf", "--to", "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
     with pytest.raises(ValueError, match="does not describe pixels"):

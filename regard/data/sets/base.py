@@ -74,10 +74,17 @@ class TextData(Data):
     """Entries of the tokenizer to train."""
     lowercase: bool = False
     """Lower-case everything."""
+    base: str | None = None
+    """A run or checkpoint whose weights and tokenizer to start from."""
+    tune: Tune = "all"
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
+    rank: int = 8
+    """Rank of the LoRA adapters."""
 
     @property
     def idle(self) -> dict[str, str]:
-        return idle_with("tokenizer", self.tokenizer, *TRAINED)
+        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        return tokens | idle_rank(self.tune)
 
 
 def idle_with(option: str, value: Any, *fields: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from regard.data.readers.image_lists import list_captioned
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import Pixels, chosen, decode_files
 from regard.data.sets.augment import Augmentation, normalized
-from regard.data.sets.base import TRAINED, TextData, idle_with
+from regard.data.sets.base import TRAINED, TextData, idle_rank, idle_with
 from regard.data.sets.batches import IGNORE, Batch, pad
 from regard.data.sets.image_data import (
     DECIDED,
@@ -105,8 +105,8 @@ class CaptionsConfig(ImageData):
 
     @property
     def idle(self) -> dict[str, str]:
-        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED)
-        return tokens | idle_with("images", self.images, "count", "most")
+        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        return tokens | idle_rank(self.tune) | idle_with("images", self.images, "count", "most")
 
     def own_shape(self) -> tuple[int, int, int]:
         return (64, 64, 3) if self.images is None else common_shape(list_captioned(self.images)[0])

@@ -18,7 +18,7 @@ from regard.data.readers.parts import find_parts
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import DAMAGED, DiskImages
 from regard.data.sets.augment import Augmentation
-from regard.data.sets.base import Data
+from regard.data.sets.base import Data, Tune, idle_rank
 from regard.data.sets.batches import shuffled
 
 Result = TypeVar("Result")
@@ -61,6 +61,16 @@ class ImageData(Augmentation, Data):
     """GiB of decoded images that are held in memory; more are decoded into a file once and read from there."""
     strict: bool = False
     """Stop at a damaged image file; otherwise it is skipped and counted."""
+    base: str | None = None
+    """A run or checkpoint whose weights and preprocessing to start from."""
+    tune: Tune = "all"
+    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
+    rank: int = 8
+    """Rank of the LoRA adapters."""
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return idle_rank(self.tune)
 
     def __post_init__(self) -> None:
         if (self.valid or self.test) and not self.images:

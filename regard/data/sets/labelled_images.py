@@ -14,7 +14,7 @@ from regard.data.readers.image_lists import ImageFile, list_labelled, list_unlab
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.readers.stored_images import Pixels, chosen, decode_files
 from regard.data.sets.augment import Augmentation, mix, normalized
-from regard.data.sets.base import Tune, check_tuning, idle_rank
+from regard.data.sets.base import check_tuning
 from regard.data.sets.batches import Batch
 from regard.data.sets.image_data import ArrayStream, ImageData, common_shape, every_tenth, larger, limited, resized
 from regard.data.sets.image_overview import label_overviews
@@ -145,12 +145,6 @@ class ImagesConfig(FileOrDigits):
     images: str | None = None
     """A folder with a sub-folder a class (or with train, val and test folders of these), a table of path and label, an
     .npz of x and y, IDX files, or .tar files of webdataset."""
-    base: str | None = None
-    """A run or checkpoint whose weights to start from."""
-    tune: Tune = "all"
-    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
-    rank: int = 8
-    """Rank of the LoRA adapters."""
     examples: int | None = None
     """Train on a random sample of so many images, each class in proportion (none: all)."""
     shift: float = 0.1
@@ -175,10 +169,6 @@ class ImagesConfig(FileOrDigits):
         for name in ("mixup", "cutmix"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative")
-
-    @property
-    def idle(self) -> dict[str, str]:
-        return idle_rank(self.tune)
 
     def overview(self) -> list[Overview]:
         """Summaries of the user's images and labels; no image is decoded."""

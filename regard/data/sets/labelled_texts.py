@@ -15,7 +15,7 @@ from regard.data.readers.examples import Examples as ReadExamples
 from regard.data.readers.examples import Instruction, Labelled, read_examples
 from regard.data.readers.hub_sets import HUB
 from regard.data.readers.parts import find_parts
-from regard.data.sets.base import TRAINED, TextData, Tune, check_tuning, idle_rank, idle_with
+from regard.data.sets.base import TRAINED, TextData, check_tuning, idle_rank, idle_with
 from regard.data.sets.overview import Overview
 from regard.data.sets.text_overview import overviews
 
@@ -64,12 +64,6 @@ class ExamplesConfig(TextData):
     """Names of labels or tags that the files hold as numbers, in their order."""
     scale: float | None = None
     """The highest score that a similarity can have (none: 1, 5, 10 or 100, as the training scores tell)."""
-    base: str | None = None
-    """A run or checkpoint whose weights and tokenizer to start from."""
-    tune: Tune = "all"
-    """The weights to train: all, the head's alone, or the head's and LoRA adapters."""
-    rank: int = 8
-    """Rank of the LoRA adapters."""
     vocab_size: int = 2000
     hidden: float = 0.0
     """Share of the words that training replaces by the mask token, so that their context must be used."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from regard.data.generated.text_tasks import Summaries, tasks
 from regard.data.readers.pairs import Pairs, read_pairs
-from regard.data.sets.base import TRAINED, TextData, idle_with
+from regard.data.sets.base import TRAINED, TextData, idle_rank, idle_with
 from regard.data.sets.overview import SHOWN, Overview, shared_note, shortened
 
 HELD_OUT = 1000
@@ -106,13 +106,11 @@ class TasksConfig(PairsConfig):
     vocab_size: int = 1000
     summaries: Summaries = "reports"
     """Texts of the embedded summaries (docstrings: what runs before version 0.2 learned)."""
-    base: str | None = None
-    """A T5 run or checkpoint whose weights and tokenizer to start from."""
 
     @property
     def idle(self) -> dict[str, str]:
-        idle = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
-        return idle | idle_with("pairs", self.pairs, "summaries")
+        tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
+        return tokens | idle_rank(self.tune) | idle_with("pairs", self.pairs, "summaries")
 
     def generated(self, split: str, count: int, start: int = 0) -> Pairs:
         """Embedded examples number `start`, `start` + 1 … of a split."""

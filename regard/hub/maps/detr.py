@@ -114,6 +114,6 @@ DETR = Map(
         "ffn_dropout": Field("activation_dropout", 0.0),
     },
     # Norms that learned here are constants there.
-    fixed=dict(norm_place="post", kernel="full", contents=False), read=read, write=write,
+    fixed=dict(norm_place="post", kernel="full", contents=False, tower=""), read=read, write=write,
     only=dict(position_embedding_type="sine", dilation=False, auxiliary_loss=False),
 )  # fmt: skip

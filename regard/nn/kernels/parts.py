@@ -132,8 +132,8 @@ class Part:
             i, j, exists = group.places(q.shape[2], k.shape[2], q.device)
             allowed = self.rule(self.position_of(i), self.position_of(j)) & exists  # (batch) (lanes) N c W
             if allowed.dim() == 5:
-                allowed = allowed.expand(len(q) // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
-            yield group, allowed.expand(len(q), -1, -1, -1).flatten(0, 1)[:, None]
+                allowed = allowed.expand(q.shape[0] // allowed.shape[1], -1, -1, -1, -1).flatten(0, 1)
+            yield group, allowed.expand(q.shape[0], -1, -1, -1).flatten(0, 1)[:, None]
 
 
 def attend_parts(
