@@ -17,7 +17,7 @@ from regard.data.readers.pairs import Pairs
 from regard.data.readers.text_files import read_lines, read_text
 from regard.data.sets.batches import bucket, pair_batch, text_batches
 from regard.data.sets.text_pairs import TasksConfig
-from regard.eval.scores import eval_set, score
+from regard.eval.scores import eval_set, score, scored_weights
 from regard.hub.remote import find
 from regard.native.quantized import size_of
 from regard.objectives.next_token import next_token
@@ -57,9 +57,10 @@ def measure_quantize(
     rows: dict[str, Any] = {}
     reference: dict[str, Any] = {}
     unit = ""
+    weights = scored_weights(path, changes or {})
     for kind in KINDS:
         line.say(f"{kind} …")
-        task = load(path, kind)
+        task = load(weights, kind)
         if task.inputs[0] != "text":
             raise ValueError(f"{run} reads {task.inputs[0]}; regard bench quantize compares models of texts")
         size = size_of(task.model)  # tables of positions grow with use

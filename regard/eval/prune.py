@@ -21,6 +21,7 @@ from regard.hub.remote import find
 from regard.inside.capture.ablation import without
 from regard.inside.capture.weights import owner_of
 from regard.nn.weights import find_kernels
+from regard.runs.choice import VALIDATED
 from regard.runs.fit import prepare
 from regard.runs.recipe import Recipe, configure
 from regard.tasks import load
@@ -49,10 +50,13 @@ def prune(
     every = removable(model)
     if not 0 < heads < len(every):
         raise ValueError(f"--heads {heads}: {run} has {len(every)} heads; remove 1 to {len(every) - 1} of them")
+    line = Line(quiet)
+    if (run / VALIDATED).is_dir() and not changes:
+        line.say(f"{run} was trained on its held-out examples, too; --data.valid FILE names others to choose heads by")
     loss_of = held_out_loss(run, changes)
     before = loss_of(model)
     if seed is None:
-        chosen, losses = sift(model, heads, lambda: loss_of(model), Line(quiet))
+        chosen, losses = sift(model, heads, lambda: loss_of(model), line)
     else:
         chosen, losses = sorted(random.Random(seed).sample(every, heads)), {}
     remove(model, chosen)
