@@ -277,7 +277,7 @@ def convert(run: str, out: Path, to: str | None) -> None:
 
     \b
     regard convert RUN DIRECTORY        the layout of Hugging Face's transformers; if it has no such model, ONNX
-    regard convert RUN model.onnx       a graph for onnxruntime and others, of any family
+    regard convert RUN model.onnx       a graph for onnxruntime and others
     """
     from regard.tasks import load
     from regard.tasks.export import export

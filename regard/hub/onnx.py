@@ -1,4 +1,4 @@
-"""A model as an ONNX graph, which onnxruntime and others run without this package: the way out of every family.
+"""A model as an ONNX graph, which onnxruntime and others run without this package.
 
 The graph is the model's `forward`: its arguments by name in (`ids`, `lengths`, `source`, `target`, `pixels` …), its
 output as `logits`. The number of rows and the lengths of texts are free; images have the size that the model was
@@ -6,6 +6,7 @@ trained for.
 """
 
 import contextlib
+import copy
 import io
 import logging
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.doctor.case import example
 from regard.files import write_atomically
@@ -37,7 +39,9 @@ def export_onnx(model: Any, path: Path) -> float | None:
     except ImportError:
         raise ImportError(f"ONNX files need more packages: {NEEDS}") from None
     model = model.eval().float()
-    inputs = example(model)
+    inputs, others = example(model), example(model, rows=2)
+    with torch.no_grad():
+        wanted = model(**others)  # before the export, whose symbols would stay in caches of masks
     free = {name: {axis: torch.export.Dim.DYNAMIC for axis in FREE.get(name, (0,))} for name in inputs}
     quiet = logging.getLogger("torch.onnx"), logging.getLogger("onnxscript"), logging.getLogger("onnx_ir")
     levels = [logger.level for logger in quiet]
@@ -47,35 +51,33 @@ def export_onnx(model: Any, path: Path) -> float | None:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
-                model, kwargs=inputs, dynamo=True, dynamic_shapes=free, opset_version=OPSET,
+                copy.deepcopy(model), kwargs=inputs, dynamo=True, dynamic_shapes=free, opset_version=OPSET,
                 input_names=list(inputs), output_names=["logits"], verbose=False,
             )  # fmt: skip
-    except torch.onnx.errors.OnnxExporterError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"a {type(model).__name__} with these settings has no ONNX graph: {reason}") from None
+    except torch.onnx.errors.OnnxExporterError:
+        raise ValueError(
+            f"PyTorch cannot write this {type(model).__name__} as an ONNX graph; use it with regard serve"
+        ) from None
     finally:
         for logger, level in zip(quiet, levels, strict=True):
             logger.setLevel(level)
     assert program is not None
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda draft: program.save(draft))
-    return check(model, path)
+    return check(path, others, wanted, type(model).__name__)
 
 
-def check(model: Any, path: Path) -> float | None:
-    """How far the outputs of a graph are from the model's, for another number of rows; an error where that is far."""
+def check(path: Path, inputs: dict[str, Tensor], wanted: Tensor, family: str) -> float | None:
+    """How far the outputs of a graph are from those that are wanted; an error where that is far."""
     try:
         import onnxruntime
     except ImportError:
         return None
-    inputs = example(model, rows=2)
-    with torch.no_grad():
-        wanted = model(**inputs)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     read = {value.name for value in session.get_inputs()}
     outputs = session.run(None, {name: value.numpy() for name, value in inputs.items() if name in read})
     difference = (torch.from_numpy(outputs[0]) - wanted).abs().max().item()
     if difference > CLOSE * max(1.0, wanted.abs().max().item()):
         path.unlink()
-        raise ValueError(f"onnxruntime's outputs of a {type(model).__name__} differ by {difference:.2g}; not written")
+        raise ValueError(f"onnxruntime's outputs of a {family} differ by {difference:.2g}; not written")
     return difference

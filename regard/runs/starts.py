@@ -114,7 +114,8 @@ def choose(base: str, word: str | None, given: Mapping[str, Any]) -> Start:
         kinds = "texts, and the data are images; leave out --task" if "images" in named else f"{takes}"
         raise ValueError(f"--task {word} is for {kinds}")
     if word is not None and not able:
-        recipes[known_starts[0].recipe]({"base": base})  # which may have words of its own
+        own = min(known_starts, key=lambda start: start.recipe != word)  # of texts, where images have the word too
+        recipes[own.recipe]({"base": base})  # which may have words of its own
     options = {
         start.options() + (f" with --task {start.word}" if task in start.asked and word is None else ""): start
         for start in sorted(all_starts(), key=lambda start: task not in start.bases)

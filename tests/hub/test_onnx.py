@@ -16,6 +16,8 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 CLOSE = 1e-4
+REFUSED = {"captioner", "mae", "rnn", "seq2seq"}
+"""Families that PyTorch cannot export: recurrent loops, and patches that are sorted."""
 CHILD = """
 import json, sys
 from pathlib import Path
@@ -60,6 +62,9 @@ def differences(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(SMALL))
 def test_logits(family, differences):
+    if family in REFUSED:
+        assert "as an ONNX graph; use it with regard serve" in differences[family]
+        return
     assert isinstance(differences[family], list), differences[family]
     assert max(differences[family]) <= CLOSE
 

@@ -190,6 +190,7 @@ def test_one_line_for_what_does_not_fit(tiny, translators, captions, pairs, tmp_
     assert "--data.train with --task classify" in line and "--data.text" in line
     line = fails(capsys, "finetune", bert, "--task", "classify")
     assert "nothing to fine-tune on; give examples for classify: --data.train FILE" in line
+    assert "classify needs an encoder such as bert" in fails(capsys, "finetune", lm, "--task", "classify")
     line = fails(capsys, "finetune", translator, "--data.text", "more.txt")
     assert "is a transformer, which does not learn from --data.text here; give --data.source or --data.pairs" in line
     assert "give --data.text" in fails(capsys, "finetune", lm, "--data.pairs", pairs)
