@@ -57,7 +57,7 @@ CONVOLUTIONS = ("stem", "widths", "blocks", "bottleneck", "frozen")
 
 
 class FeatureMap:
-    """What configs share whose model begins with convolutions, or with a trained image model in their place."""
+    """Base of configs whose model begins with convolutions, or with a trained image model in their place."""
 
     __slots__ = ()
     image: Side

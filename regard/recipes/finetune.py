@@ -158,12 +158,7 @@ def prepare_examples(data: ExamplesConfig, recipe: Recipe, out: Path, resume: bo
         tokenizer = Tokenizer.load(base)
     else:
         tokenizer = get_tokenizer(data, lambda: texts_of(examples), out, resume, specials=("<mask>",))
-    recipe = with_vocabulary(recipe, tokenizer) if base is None else recipe
-    if len(tokenizer) > recipe.model.vocab_size:
-        raise ValueError(
-            f"{data.tokenizer or base} has {len(tokenizer):,} tokens, the model {recipe.model.vocab_size:,}; "
-            "use the model's own"
-        )
+    recipe = with_vocabulary(recipe, tokenizer)
     labels = labels_of(data.task, examples)
     if labels:
         recipe = replace(recipe, model=replace(recipe.model, labels=labels))

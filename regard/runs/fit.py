@@ -286,19 +286,33 @@ def get_tokenizer(
     """The run's own tokenizer on resuming, the one that the data name, their base's, or one trained on the texts."""
     if resume and TEXT.beside(out):
         return Tokenizer.load(out)
+    base = TEXT.load(find(data.base), None) if data.base is not None and reads_text(data.base) else None
     if data.tokenizer is not None:
-        return Tokenizer.load(data.tokenizer)
-    if data.base is not None and reads_text(data.base):
-        return TEXT.load(find(data.base), None)
+        named = Tokenizer.load(data.tokenizer)
+        if base is not None:
+            check_same_tokens(data.tokenizer, named, base)
+        return named
+    if base is not None:
+        return base
     return Tokenizer.train(
         texts=texts(), kind=data.kind, vocab_size=data.vocab_size, lowercase=data.lowercase, specials=specials
     )
 
 
+def check_same_tokens(source: str, tokenizer: Tokenizer, base: Tokenizer) -> None:
+    """Raise an error if a tokenizer would give other meanings to the embeddings of a trained model."""
+    if tokenizer.inner.get_vocab() == base.inner.get_vocab():
+        return
+    count, own = len(tokenizer), len(base)
+    fact = f"{count:,} tokens, the model {own:,}" if count != own else f"other tokens than the model, {count:,} as well"
+    raise ValueError(f"{source} has {fact}; use the model's own: leave out --data.tokenizer")
+
+
 def reads_text(base: str) -> bool:
-    """Whether a trained model has a tokenizer to go on with; an image model has none."""
+    """Whether a trained model has embeddings of tokens to go on with: it reads or, as a captioner, writes texts."""
     path = find(base)
-    return TEXT.name in task_of(path, peek_model(path)).inputs
+    model: Any = peek_model(path)
+    return hasattr(model.config, "vocab_size") and (TEXT.beside(path) or TEXT.name in task_of(path, model).inputs)
 
 
 def with_vocabulary(recipe: Recipe, tokenizer: Tokenizer, **changes: Any) -> Recipe:

@@ -146,7 +146,9 @@ def test_images_with_texts(name, captions, tmp_path):
     sizes = {"data.images": str(captions), "train.steps": 2, "train.warmup": 1, "train.eval_every": 2}
     base = tmp_path / "base"
     fit(recipe(name, sizes | {"data.size": 16}), base, quiet=True)
-    after = tuned(base, tmp_path / "run", STILL | {"data.images": captions})
+    other = captions.parent / f"other-{name}.csv"  # a tokenizer trained on these would have other tokens
+    other.write_text(captions.read_text().replace("red thing", "quick fox").replace("blue thing", "lazy dog"))
+    after = tuned(base, tmp_path / "run", STILL | {"data.images": other})
     same_weights(base, tmp_path / "run")
     for file in ("preprocessor_config.json", "tokenizer.json"):
         assert (tmp_path / "run" / file).read_text() == (base / file).read_text()

@@ -192,6 +192,28 @@ def test_a_tokenizer_that_is_too_large_for_the_model(tiny, tmp_path):
         job_of(plan, tmp_path)
 
 
+@pytest.mark.parametrize("name, base", [("classify", "bert"), ("lm", "lm")])
+def test_a_tokenizer_with_other_tokens_than_the_base_is_refused(name, base, tiny, tmp_path):
+    """Smaller, or of the same size: either would give other meanings to the rows of the embedding."""
+    from regard.tokens import Tokenizer
+
+    own, path = load(tiny.run(base)).tokenizer, tmp_path / "other.json"
+    start = tiny.files[name] | {"data.base": str(tiny.run(base)), "data.tokenizer": str(path)}
+    Tokenizer.train(texts=["many words"], kind="char", vocab_size=400).save(path)
+    with pytest.raises(ValueError, match=r"other.json has \d+ tokens, the model 3\d\d; use the model's own: leave out"):
+        job_of(recipe(name, start), tmp_path)
+    text = own.inner.to_str()
+    moved = json.loads(text)
+    words = moved["model"]["vocab"]
+    last, before = sorted(words, key=words.get)[-2:]
+    words[last], words[before] = words[before], words[last]
+    path.write_text(json.dumps(moved))
+    with pytest.raises(ValueError, match="other.json has other tokens than the model, 3.. as well; use the model's"):
+        job_of(recipe(name, start), tmp_path)
+    path.write_text(text)
+    assert job_of(recipe(name, start), tmp_path).recipe.model.vocab_size == load(tiny.run(base)).model.config.vocab_size
+
+
 def test_labels_of_a_published_classifier_are_its_own(tiny, tmp_path):
     """A head of `transformers` with the same labels stays; the vocabulary and the positions are the base's."""
     transformers = pytest.importorskip("transformers")
