@@ -255,7 +255,8 @@ def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = Fa
             continue
         if section not in SECTIONS or not rest:
             deeper = [f"{part}.{key}" for part in SECTIONS if key in fields(name, part, families)]
-            cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(key, ("family", *SECTIONS, "name"))
+            meant = [f"{part}.{rest}" for part in SECTIONS if rest and rest in fields(name, part, families)]
+            cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(key, meant or ("family", *SECTIONS, "name"))
             raise ValueError(f"unknown key {key!r}; {cure}")
         known = fields(name, section, families)
         field, _, deeper_field = rest.partition(".")

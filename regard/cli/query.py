@@ -129,7 +129,9 @@ class Query:
         from regard.modalities import modality_of
 
         field, render = task.field_of(self.verb, item), task.verb(self.verb).render
-        named = f"\t{item}" if several and (modality_of(item, task.inputs).files or self.verb == "classify") else ""
+        named = ""
+        if several and (modality_of(item, task.inputs).files or self.verb == "classify"):
+            named = f"\t{' '.join(str(item).split())}"  # an answer is one line, whatever the text's own
         emit(
             {field: item} | answer, self.as_json,
             lambda _: "\n".join(line + named for line in render(answer).split("\n")),

@@ -39,7 +39,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature={self.temperature} must be above 0; leave out sampling for greedy decoding")
+            raise ValueError(f"temperature={self.temperature} must be above 0; for greedy decoding leave it out")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k={self.top_k} must be at least 1; use none to keep all tokens")
         if self.top_p is not None and not 0 < self.top_p <= 1:

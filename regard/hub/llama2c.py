@@ -56,7 +56,9 @@ def _read_fields(path: Path) -> dict[str, Any]:
     sizes = HEADER.unpack(head)
     dim, hidden, layers, heads, kv_heads, vocabulary, length = sizes
     if min(dim, hidden, layers, heads, kv_heads, abs(vocabulary), length) < 1 or dim % heads or heads % kv_heads:
-        raise ValueError(f"{path} begins with {sizes}, which are no sizes of a model; give a llama2.c file")
+        raise ValueError(
+            f"{path} is no model: as a llama2.c file its sizes would be {sizes}; give a run's or checkpoint's directory"
+        )
     return {
         "model_type": "llama",
         "hidden_size": dim,

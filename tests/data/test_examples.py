@@ -57,7 +57,15 @@ def test_csv_texts_may_have_lines_and_still_errors_name_theirs(tmp_path):
     path = write(tmp_path / "a.csv", '"two\nlines",x\n"one",y\n')
     assert read_examples(path, "classify") == [Labelled("two\nlines", "x"), Labelled("one", "y")]
     with pytest.raises(ValueError, match="a.csv, line 4: 'label' is empty"):
-        read_examples(write(tmp_path / "a.csv", '"two\nlines",x\n\n"one",\n'), "classify")
+        read_examples(write(tmp_path / "a.csv", '"two\nlines",x\n\n"one",\n'), "classify", strict=True)
+
+
+def test_rows_with_an_empty_cell_are_skipped_and_counted(tmp_path, capsys):
+    path = write(tmp_path / "a.csv", "text,label\ngood,1\n,1\nbad,0\nso so,\n")
+    assert read_examples(path, "classify") == [Labelled("good", "1"), Labelled("bad", "0")]
+    assert "skipped 2 of 4 rows" in (said := capsys.readouterr().err) and "line 3: 'text' is empty" in said
+    with pytest.raises(ValueError, match="line 2: 'label' is empty"):  # nearly all: the column is the wrong one
+        read_examples(write(tmp_path / "b.csv", "text,label\na,\nb,\nc,1\n"), "classify")
 
 
 CONLL = """\

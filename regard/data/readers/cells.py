@@ -1,16 +1,19 @@
 """Tables of cells: which character separates the columns of a .csv or .tsv file, and how its quotes are meant."""
 
+import ast
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 LOOKED_AT = 1000
 """Rows that the choice of a separator looks at."""
+LONGEST, DEEPEST = 1 << 18, 100
+"""Most characters of a cell that is read as a list, and most brackets that are open in it at once."""
 Cells = list[tuple[int, list[str]]]
 
 csv.field_size_limit(1 << 27)  # a text may be a book
@@ -127,3 +130,15 @@ def width(dialect: Dialect, lines: Sequence[str]) -> int:
     except csv.Error:
         return 0
     return next(iter(counts)) if len(counts) == 1 else 0
+
+
+def as_list(cell: Any) -> Any:
+    """A list that a table holds as its text, "['EU', 'rejects']", as pandas writes it."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith(("[", "{")) or len(cell) > LONGEST:
+        return cell
+    if max(accumulate((letter in "([{") - (letter in ")]}") for letter in cell)) > DEEPEST:
+        return cell
+    try:
+        return ast.literal_eval(cell)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return cell

@@ -1,15 +1,15 @@
 """Examples for fine-tuning from the user's files, in any format of tables, or CoNLL. Errors name file, line, cure."""
 
-import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
+from regard.data.notices import notify
 from regard.data.readers import conll
+from regard.data.readers.cells import as_list
 from regard.data.readers.columns import RENAME, Chosen, Known, Row, choose_columns, named_rows
 from regard.data.readers.packed import kind_of
 from regard.data.readers.scores import find_scale
@@ -94,13 +94,14 @@ class Examples(list[Any]):
 
 def read_examples(
     path: str | Path, task: str, columns: Mapping[str, str] | None = None, *, header: bool | None = None,
-    names: Sequence[str] = (), scale: float | None = None,
+    names: Sequence[str] = (), scale: float | None = None, strict: bool = False,
 ) -> Examples:  # fmt: skip
     """All examples of a source for a task (classify, tag, answer, embed, instruct), as one of the classes above.
 
     `columns` maps our names of fields to those in the file: {"text": "sentence"}. A table without a header has its
     columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt,
-    answer. `names` spell labels that are numbers, `scale` is the highest score that a similarity can have.
+    answer. `names` spell labels that are numbers, `scale` is the highest score that a similarity can have. Rows with an
+    empty cell are skipped and counted, or, if `strict` or if they are the larger part, an error.
     """
     if task not in _TASKS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, _TASKS)}")
@@ -128,7 +129,7 @@ def read_examples(
     rows = [(number, row) for number, row in named_rows(table, chosen, columns)]
     if task == "embed":
         scale = scale or find_scale(table, rows)
-    examples = []
+    examples, missing = [], []
     for number, row in rows:
         try:
             if spelled:
@@ -137,14 +138,19 @@ def read_examples(
                 row = row | {SCALE: scale}
             examples.append(replace(build(row), line=number))
         except ValueError as error:
-            raise ValueError(f"{path}, {table.unit} {number}: {error}") from None
+            reason = f"{path}, {table.unit} {number}: {error}"
+            if strict or not isinstance(error, Missing):
+                raise ValueError(reason) from None
+            missing.append(reason)
+    if len(missing) > len(examples):
+        raise ValueError(missing[0])
+    if missing:
+        notify(f"{path}: skipped {len(missing):,} of {len(rows):,} rows ({missing[0]}); --data.strict stops instead")
     if not examples:
         raise ValueError(f"{path}: not one example; a header alone is no data")
     return Examples(examples, table, chosen, scale)
 
 
-LONGEST, DEEPEST = 1 << 18, 100
-"""Most characters of a cell that is read as a list, and most brackets that are open in it at once."""
 NAMES, SCALE = "\0names", "\0scale"
 """Keys of a row under which the names of labels and the scale of scores go to the functions that make examples."""
 _WORDS = (".conll", ".bio")
@@ -195,16 +201,20 @@ def spelling(table: Table, chosen: Chosen, names: Sequence[str]) -> Sequence[str
     return table.names.get(keys[column], ()) if column < len(keys) else ()
 
 
+class Missing(ValueError):  # noqa: N818  a row can be left out
+    """Raised for a row with an empty cell."""
+
+
 # From here on, rows as examples.
 def _text(row: Row, name: str) -> str:
     if name not in row:
         raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; {RENAME}")
     if row[name] is None or isinstance(row[name], float) and row[name] != row[name]:  # as pandas leaves out values
-        raise ValueError(f"{name!r} is no text: null; fill it, or leave out the line")
+        raise Missing(f"{name!r} is no text: null; fill it, or leave out the line")
     if not isinstance(row[name], str):
         raise ValueError(f"{name!r} is no text: {json.dumps(row[name], default=str)[:40]}; put it in quotes")
     if not row[name].strip():
-        raise ValueError(f"{name!r} is empty; fill it, or leave out the line")
+        raise Missing(f"{name!r} is empty; fill it, or leave out the line")
     return row[name]
 
 
@@ -231,18 +241,6 @@ def spelled_label(label: Any, names: Sequence[str] | None) -> str:
     if not 0 <= int(label) < len(names):
         raise ValueError(f"the label {label} is none of the {len(names)} names; correct it, or --data.names")
     return names[int(label)]
-
-
-def as_list(cell: Any) -> Any:
-    """A list that a table holds as its text, "['EU', 'rejects']", as pandas writes it."""
-    if not isinstance(cell, str) or not cell.lstrip().startswith(("[", "{")) or len(cell) > LONGEST:
-        return cell
-    if max(accumulate((letter in "([{") - (letter in ")]}") for letter in cell)) > DEEPEST:
-        return cell
-    try:
-        return ast.literal_eval(cell)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return cell
 
 
 def _tagged(row: Row) -> Tagged:

@@ -87,6 +87,8 @@ def decoded(path: Path) -> Iterator[str]:
                 yield decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 line += block[: max(0, error.start - pending)].count(b"\n")
+                if b"\0" in block[:1000]:
+                    raise ValueError(f"{path} is no text file; give one that an editor can show, as UTF-8") from None
                 raise ValueError(
                     f"{path}, line {line}: not UTF-8; convert it: iconv -f latin1 -t utf-8 {path}"
                 ) from None

@@ -45,6 +45,8 @@ def as_text(raw: bytes, path: Path) -> str:
 
 def not_utf8(raw: bytes, position: int, path: Path) -> str:
     """The error for a byte that is not UTF-8: its line, and what it would be in latin-1."""
+    if b"\0" in raw[:1000]:
+        return f"{path} is no text file; give one that an editor can show, as UTF-8"
     begin, line = raw.rfind(b"\n", 0, position) + 1, raw.count(b"\n", 0, position) + 1
     character = raw[position : position + 1].decode("latin-1")
     perhaps = f" (byte {position - begin} is {character!r} in latin-1)" if character.isprintable() else ""

@@ -64,6 +64,8 @@ class ExamplesConfig(TextData):
     """Names of labels or tags that the files hold as numbers, in their order."""
     scale: float | None = None
     """The highest score that a similarity can have (none: 1, 5, 10 or 100, as the training scores tell)."""
+    strict: bool = False
+    """Whether a row with an empty text or label is an error; else such rows are skipped and counted."""
     vocab_size: int = 2000
     hidden: float = 0.0
     """Share of the words that training replaces by the mask token, so that their context must be used."""
@@ -110,12 +112,12 @@ class ExamplesConfig(TextData):
         training, scale = self.parts.get("train", path), self.scale
         if self.task == "embed" and scale is None and path != training:
             scale = self.read(training).scale or 1.0  # the highest score of a small file may be below the top
-        key = (path, stamp(path), self.task, self.columns, self.header, self.names, scale)
+        key = (path, stamp(path), self.task, self.columns, self.header, self.names, scale, self.strict)
         examples = KEPT.get(key)
         if examples is None:
             columns = dict(pair.split("=", 1) for pair in self.columns)
             examples = KEPT[key] = read_examples(
-                path, self.task, columns, header=self.header, names=self.names, scale=scale
+                path, self.task, columns, header=self.header, names=self.names, scale=scale, strict=self.strict
             )
         return examples
 

@@ -24,7 +24,7 @@ def draw_race(series: Mapping[str, Sequence[tuple[Number, Number]]], path: Targe
     sheet = Sheet()
     axes = sheet.chart(0, 0, 4.6, 3, xlabel="minutes of training", ylabel=measure)
     for name, points in series.items():
-        axes.plot(*zip(*points, strict=True), linewidth=1.6, label=name)
+        axes.plot(*zip(*points, strict=True), linewidth=1.6, label=name, marker="o" if len(points) == 1 else None)
     settled = [value for points in series.values() for _, value in points[len(points) // 8 :]]
     axes.set(xlim=(0, None), ylim=(0.97 * min(settled), 1.03 * max(settled)))  # the first fall would hide the rest
     name_lines(axes)

@@ -133,7 +133,7 @@ def show_lens(prepared: Prepared) -> Shown:
     table = Table(
         values=best.values[..., 0].numpy()[::-1], rows=[depth_name(i) for i in range(len(layers))][::-1],
         columns=prepared.output_names, texts=[[cell[0] for cell in row] for row in words][::-1], top=1.0,
-        title="The output behind each block; above: the model's own",
+        title="The most probable token after each block; above: the token that came",
     )  # fmt: skip
     return {"outputs": prepared.output_names, "layers": rows}, lambda path: draw_tables([table], path)
 
