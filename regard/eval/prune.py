@@ -21,7 +21,7 @@ from regard.hub.remote import find
 from regard.inside.capture.ablation import without
 from regard.inside.capture.weights import owner_of
 from regard.nn.weights import find_kernels
-from regard.runs.choice import VALIDATED
+from regard.runs.choice import learned
 from regard.runs.fit import prepare
 from regard.runs.recipe import Recipe, configure
 from regard.tasks import load
@@ -51,9 +51,11 @@ def prune(
     if not 0 < heads < len(every):
         raise ValueError(f"--heads {heads}: {run} has {len(every)} heads; remove 1 to {len(every) - 1} of them")
     line = Line(quiet)
-    if (run / VALIDATED).is_dir() and not changes:
-        line.say(f"{run} was trained on its held-out examples, too; --data.valid FILE names others to choose heads by")
     loss_of = held_out_loss(run, changes)
+    own = Recipe.load(run / "recipe.toml")
+    held_out = not learned(run, own.data, configure(own, changes).data, "valid")
+    if not held_out:
+        line.say(f"{run} was trained on its held-out examples, too; --data.valid FILE names others to choose heads by")
     before = loss_of(model)
     if seed is None:
         chosen, losses = sift(model, heads, lambda: loss_of(model), line)
@@ -62,7 +64,7 @@ def prune(
     remove(model, chosen)
     result = {
         "heads": len(every), "removed": [{"layer": name, "head": head} for name, head in chosen],
-        "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
+        "held_out": held_out, "loss_before": round(before, 6), "loss_after": round(loss_of(model), 6),
         "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
     }  # fmt: skip
     save_pruned(model, run, out, result)
@@ -166,4 +168,5 @@ def render(result: Mapping[str, Any]) -> str:
         removed.setdefault(head["layer"], []).append(head["head"])
     lines = [f"{len(result['removed'])} of {result['heads']} heads removed:"]
     lines += [f"  {layer:32}{' '.join(map(str, sorted(heads)))}" for layer, heads in sorted(removed.items())]
-    return "\n".join([*lines, f"held-out loss {result['loss_before']:.4f} before, {result['loss_after']:.4f} after"])
+    kind = "held-out loss" if result.get("held_out", True) else "loss on examples that were trained on"
+    return "\n".join([*lines, f"{kind} {result['loss_before']:.4f} before, {result['loss_after']:.4f} after"])

@@ -65,13 +65,12 @@ def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Sam
     """The scores of a run, in about `budget` seconds, and its samples; its figures are drawn into it."""
     task = load(out)
     test = eval_set(task, out, {})
-    scored = None
+    scored, weights = None, scored_weights(out, {})
+    judged = task if weights == out else load(weights)  # the task itself may have learned what was held out
     if task.is_scored(test):
-        weights = scored_weights(out, {})
-        judged = task if weights == out else load(weights)
         test, scored = score_within(judged, test, budget)
         scored = with_baselines(judged, test, with_attention(judged, test, scored))
-    samples = task.samples(eval_set(task, out, {}), out)
+    samples = judged.samples(eval_set(task, out, {}), out)
     save_examples(task, samples, out)
     draw(task, samples, out)
     return scored, replace(samples, commands=commands_of(task, samples, out))

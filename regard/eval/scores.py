@@ -11,7 +11,7 @@ from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import with_baselines
 from regard.files import same_file
 from regard.hub.remote import find
-from regard.runs.choice import VALIDATED
+from regard.runs.choice import VALIDATED, is_validated, learned
 from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, load
 from regard.tasks.baselines import best_constant
@@ -46,12 +46,17 @@ def score(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None, *
 def scored_weights(run: Path, changes: Mapping[str, Any]) -> Path:
     """The folder of the weights to score: where a run has also learned its held-out examples, and these are to be
     scored, that of the weights which have not seen them."""
-    if not (run / VALIDATED).is_dir():
+    if not is_validated(run):
         return run
     own = Recipe.load(run / "recipe.toml").data
     data = chosen_data(own, None, changes)
-    if not same_file(data.train, own.train) or data.parts.keys() & {"valid", "test"}:
+    if not learned(run, own, data, "valid", "test"):
         return run
+    if changed := [name for name in own.splitting if getattr(data, name) != getattr(own, name)]:
+        raise ValueError(
+            f"with another --data.{changed[0].replace('_', '-')} than in training, examples would be scored that {run} "
+            "was trained on; leave it out, or give --data.test FILE"
+        )
     print(
         f"the held-out examples are scored by {run / VALIDATED}, trained without them; {run} itself was then trained "
         "on all examples (give --data.test FILE to score it)",

@@ -70,8 +70,8 @@ def task_recipe(task: Any, fields: Mapping[str, Any]) -> Recipe:
             epochs=3.0, min_steps=LEAST, batch_tokens=1024, schedule="linear", warmup=0.1, smoothing=0.0, beta2=0.999,
             eval_every=100, save_every=500,
         )  # fmt: skip
-        if data.tune == "all" and not data.embedded:
-            held |= {"probe": FEW_EXAMPLES} if task == "classify" else {}
+        if not data.embedded:
+            held |= {"probe": FEW_EXAMPLES} if task == "classify" and data.tune == "all" else {}
             held |= {"refit": FEW_EXAMPLES} if task != "instruct" and "valid" not in data.parts else {}
         examples = ExamplesConfig(task=task, base=data.base, **held)
         return Recipe(name=task, family=family, model=config, data=examples, train=fitting(train, size, data, LEAST))

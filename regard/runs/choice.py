@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
+from regard.data.sets.base import Data
 from regard.data.sets.batches import Batch, Stream
-from regard.files import write_text
+from regard.files import same_file, write_text
 from regard.hub.checkpoint import load_model
+from regard.hub.files import CONFIG
 from regard.runs.linear_probe import clearly_better
 from regard.tasks.base import Task
 from regard.train.config import TrainConfig
@@ -62,6 +64,18 @@ class Whole:
 def load_choice(out: Path) -> Choice | None:
     path = out / CHOICE
     return Choice(**json.loads(path.read_text())) if path.exists() else None
+
+
+def is_validated(run: Path) -> bool:
+    """Whether a run was trained again on all examples, and has the weights that did not see the held-out ones."""
+    return (run / VALIDATED / CONFIG).is_file()
+
+
+def learned(run: Path, own: Data, data: Data, *held: str) -> bool:
+    """Whether the run's final weights were trained on the held-out examples of `data`: those of `own`, its data, where
+    no file of its own is named for a part in `held`."""
+    same = all(same_file(getattr(data, name, None), getattr(own, name)) for name in own.own)
+    return is_validated(run) and same and not data.parts.keys() & {*held}
 
 
 def forget(out: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_broken_run_goes_on_as_if_unbroken(how, tiny, tmp_path, monkeypatch):
 
 def test_the_published_weights_are_those_of_the_best_validation(tiny, tmp_path):
     """What `load` gives is what training saw at its last, and here best, validation."""
-    plan = tuned(tiny, "classify", "lora", model__dropout=0.0)
+    plan = tuned(tiny, "classify", "lora", model__dropout=0.0, data__refit=0)
     seen = []
     real = loop_module.evaluate
 

@@ -2,13 +2,15 @@
 
 import inspect
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
 import torch
 
 from regard.data.sets.labelled_texts import ExamplesConfig, stratified
-from regard.eval.scores import evaluate
+from regard.eval.report import results
+from regard.eval.scores import eval_set, evaluate, scored_weights
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
 from regard.runs.choice import AGAIN, VALIDATED
@@ -16,7 +18,7 @@ from regard.runs.linear_probe import clearly_better, fit_linear
 from regard.runs.pace import paced, rows_of, share_held_out
 from regard.tasks import load
 from regard.train import loop as loop_module
-from tests.cli.calling import fails
+from tests.cli.calling import fails, rows, said
 
 WARMUPS = {"lm": 20, "pixel": 50, "detr": 200, "spans": 200, "t5": 200, "classify": 100, "translate": 100, "vit": 100}
 
@@ -157,6 +159,34 @@ def test_after_validation_all_examples_are_trained_on_and_scores_are_of_weights_
     assert all(torch.equal(before[name], value) for name, value in load_model(out).state_dict().items())
 
 
+def test_what_a_run_has_learned_in_the_end_is_nowhere_called_held_out(tiny, tmp_path, capsys):
+    out, plan = tmp_path / "run", few(tiny)
+    fit(plan, out, quiet=True)
+    scored, samples = results(out)
+    test = eval_set(load(out), out, {})
+    final, validated = (load(path).samples(test, out) for path in (out, out / VALIDATED))
+    assert scored is not None and samples.rows == validated.rows != final.rows
+    assert VALIDATED not in " ".join(samples.commands) and (out / "examples.json").exists()
+    capsys.readouterr()
+    for words in (["--data.held-share", 0.5], ["--data.columns", "text=2,label=1"]):
+        line = fails(capsys, "eval", out, *words)
+        assert f"with another {words[0]} than in training, examples would be scored that {out} was trained on" in line
+    rows(capsys, "eval", out, "--data.held-share", 0.5, "--data.test", plan.data.train)
+    rows(capsys, "eval", out, "--data.held-share", plan.data.held_share)
+    own = said(capsys, "prune", out, "--heads", 1, "--out", tmp_path / "a", "--quiet")
+    other = said(capsys, "prune", out, "--heads", 1, "--out", tmp_path / "b", "--data.valid", plan.data.train)
+    assert own[-1].startswith("loss on examples that were trained on ") and other[-1].startswith("held-out loss ")
+
+
+def test_an_empty_folder_is_not_taken_for_weights(tiny, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(tiny.run("lm"), run)
+    (run / VALIDATED).mkdir()
+    assert scored_weights(run, {}) == run
+    shutil.copy(run / "config.json", run / VALIDATED)
+    assert scored_weights(run, {}) == run, "data without files of the user have a held-out part of their own"
+
+
 @pytest.mark.parametrize("task, end", [("classify", 4), ("classify", 17), ("tag", 22)])
 def test_a_run_that_breaks_in_either_training_goes_on_as_if_unbroken(task, end, tiny, tmp_path, monkeypatch):
     plan, steps = few(tiny, task, **{"model.dropout": 0.1}), iter(range(100))
@@ -187,3 +217,16 @@ def test_a_budget_of_time_and_old_runs_are_trained_once(tiny, tmp_path):
 def test_only_a_clear_difference_speaks_for_the_probe():
     assert not clearly_better(76.0, 82.0, 50) and clearly_better(76.0, 90.0, 50)
     assert not clearly_better(25.0, 45.0, 8) and clearly_better(25.0, 100.0, 8) and not clearly_better(100.0, 100.0, 8)
+
+
+def test_adapters_are_trained_on_all_examples_in_the_end_too(tiny, tmp_path, capsys):
+    out, plan = tmp_path / "run", few(tiny, **{"data.tune": "lora"})
+    assert plan.data.refit == 1000
+    fit(plan, out)
+    assert "once more with all 40 examples" in capsys.readouterr().err
+    one, final = (load_model(path).state_dict() for path in (out / VALIDATED, out))
+    assert any(not torch.equal(one[name], final[name]) for name in one)
+    assert evaluate(out, {}).scores["examples"] == len(plan.data.split()[1])
+    assert f"scored by {out / VALIDATED}, trained without them" in capsys.readouterr().err
+    fit(plan, out, resume=True, quiet=True)
+    assert all(torch.equal(final[name], value) for name, value in load_model(out).state_dict().items())

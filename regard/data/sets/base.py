@@ -23,6 +23,8 @@ class Data:
     decides: ClassVar[dict[str, str]] = {}
     """Fields that follow from the data, as "model.image", each with the rest of the error for a user who sets it."""
 
+    splitting: ClassVar[tuple[str, ...]] = ()
+    """Fields, besides `own`, on which it depends which examples are held out of the user's files."""
     absent: ClassVar[dict[str, Any]] = {}
     """Fields newer than some stored recipes, each with the value that it has in a recipe without it."""
 
@@ -35,6 +37,11 @@ class Data:
     def test(self) -> str | None:
         """The file or folder with the test examples, if one is named."""
         return None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The sources of "train", "valid" and "test", as far as each has one of its own."""
+        return {} if self.test is None else {"test": self.test}
 
     @property
     def idle(self) -> dict[str, str]:

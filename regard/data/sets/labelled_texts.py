@@ -43,6 +43,7 @@ class ExamplesConfig(TextData):
 
     own: ClassVar[tuple[str, ...]] = ("train",)
     reading: ClassVar[tuple[str, ...]] = ("task", "lowercase", "max_len")
+    splitting: ClassVar[tuple[str, ...]] = ("held_share", "columns", "header", "names")
 
     task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
     """The task of the examples."""
