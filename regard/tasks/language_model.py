@@ -365,13 +365,13 @@ class LanguageModel(EngineTask, TextTask):
             rows = list(zip(prompts, self.generate(prompts, max_new_tokens=64), strict=True))
             return Samples(rows=rows, commands=[f"regard generate {run} {quoted(prompts[0])}"])
         begin = "Return the " if test.data.embedded else "The "
-        sampling = Sampling(temperature=0.8, top_p=0.95, seed=1)
-        text = self.generate([begin], max_new_tokens=120, sampling=sampling)[0]
+        text = self.generate([begin], max_new_tokens=120, sampling=Sampling(temperature=0.8, top_p=0.95, seed=1))[0]
         commands = [
             f'regard generate {run} "{begin.strip()}" --max-new-tokens 200 --temperature 0.8 --top-p 0.95 --seed 1',
             f'regard look {run} "{begin}list of" --out heads.png',
-            f"regard train {test.recipe} --model lstm --out runs/lstm",
         ]
+        if test.data.embedded:
+            commands.append(f"regard train {test.recipe} --model lstm --out runs/lstm")
         begins = [begin, *(DOCUMENTATION if test.data.embedded else beginnings(test.data.held_out()))]
         examples = [Example(inputs=(prompt,)) for prompt in begins]
         return Samples(rows=[("", begin + text)], commands=commands, examples=examples)

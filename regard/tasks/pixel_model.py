@@ -128,10 +128,9 @@ class PixelModel(EngineTask):
         arrays = images_of(replace(test, limit=6), self.preprocessing).pixels
         rows = [[*several, whole] for several, whole in
                 zip(self.complete(arrays, count=4, sampling=Sampling()), arrays, strict=True)]  # fmt: skip
-        commands = [
-            f"regard complete {run} image.png --count 4 --out done.png",
-            f"regard train {test.recipe} --model lstm --out runs/pixel-lstm",
-        ]
+        commands = [f"regard complete {run} image.png --count 4 --out done.png"]
+        if test.data.embedded:
+            commands.append(f"regard train {test.recipe} --model lstm --out runs/pixel-lstm")
         examples = [Example(inputs=(array,)) for array in arrays]
         return Samples(commands=commands, images={"done.png": sheet(rows)}, examples=examples)
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from regard.config import nearest
 from regard.data.readers.tables import Table
 
-RENAME = "add it, or say what it is called: --data.columns text=sentence"
+RENAME = "add it, or say what it is called: --data.columns {0}=NAME"
 Row = dict[str, Any]
 Known = Mapping[str, tuple[str, ...]]
 """The fields of a task, each with the names that are understood, its own first."""
@@ -102,7 +103,8 @@ def choose_columns(
         for name in required:
             if name not in fields:
                 wanted = columns.get(name, name)
-                raise ValueError(f"{where}the header has no {wanted!r}, only {', '.join(map(repr, first))}; " + RENAME)
+                cure = nearest(wanted, names) if name in columns else RENAME.format(name)
+                raise ValueError(f"{where}the header has no {wanted!r}, only {', '.join(map(repr, first))}; {cure}")
         unused = left_over(names, {name: names[i] for name, i in fields.items()})
         return Chosen(fields, True, unused, notes)
     if like and first:

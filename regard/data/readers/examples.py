@@ -208,7 +208,7 @@ class Missing(ValueError):  # noqa: N818  a row can be left out
 # From here on, rows as examples.
 def _text(row: Row, name: str) -> str:
     if name not in row:
-        raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; {RENAME}")
+        raise ValueError(f"no {name!r}, only {', '.join(map(repr, row)) or 'nothing'}; {RENAME.format(name)}")
     if row[name] is None or isinstance(row[name], float) and row[name] != row[name]:  # as pandas leaves out values
         raise Missing(f"{name!r} is no text: null; fill it, or leave out the line")
     if not isinstance(row[name], str):
