@@ -32,6 +32,8 @@ class Watch(Observer):
     def __init__(self, model: nn.Module, objective: Callable[..., Any], config: TrainConfig) -> None:
         self.model, self.objective, self.config = model, objective, config
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.steps = 0
+        """Steps of this session; those before it was resumed do not count."""
         self.losses: list[float] = []
         self.best, self.ratio = math.inf, math.nan
         self.reported: set[str] = set()
@@ -70,6 +72,7 @@ class Watch(Observer):
             self.batches.append((name_of(epoch, index, batch), batch))
 
     def on_gradients(self, step: int) -> None:
+        self.steps += 1
         if self.due(step):
             self.update = Update(self.parameters)
 

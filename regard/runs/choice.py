@@ -20,7 +20,7 @@ from regard.data.sets.base import Data
 from regard.data.sets.batches import Batch, Stream
 from regard.files import same_file, write_text
 from regard.hub.checkpoint import load_model
-from regard.hub.files import CONFIG
+from regard.hub.files import CONFIG, read_json
 from regard.runs.linear_probe import clearly_better
 from regard.tasks.base import Task
 from regard.train.config import TrainConfig
@@ -62,8 +62,18 @@ class Whole:
 
 
 def load_choice(out: Path) -> Choice | None:
+    """The choice of a run, None where there is none; an error if its file is damaged."""
     path = out / CHOICE
-    return Choice(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    stored = read_json(path)
+    if stored.keys() != (types := {"probe": bool, "loss": int | float | None, "finished": bool}).keys():
+        problem = f"has the fields {', '.join(stored) or 'none'}, not {', '.join(types)}"
+    elif wrong := [name for name, value in stored.items() if not isinstance(value, types[name])]:
+        problem = f"has {wrong[0]}={stored[wrong[0]]!r}"
+    else:
+        return Choice(**stored)
+    raise ValueError(f"{path} {problem}; restore it from a copy, or train anew with another --out")
 
 
 def is_validated(run: Path) -> bool:
@@ -159,8 +169,11 @@ def finish(
     return replace(fitted, valid_loss=loss, seconds=fitted.seconds + seconds)
 
 
-def steps_again(config: TrainConfig, done: int, count: int) -> int:
-    """Updates of the second training: those of as many epochs of `count` batches, or as many as early stopping left."""
-    if done < config.steps or config.epochs is None:
-        return done
+def steps_again(config: TrainConfig, fitted: Fitted, count: int) -> int:
+    """Updates of the second training: those of as many epochs of `count` batches; after early stopping, those up to the
+    best validation."""
+    if fitted.step < config.steps:
+        return fitted.kept or fitted.step  # a run of an older version does not know its best step
+    if config.epochs is None:
+        return fitted.step
     return max(1, config.min_steps, math.ceil(config.epochs * count / config.accumulate))

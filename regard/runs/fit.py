@@ -26,7 +26,7 @@ from regard.modalities.text import TEXT
 from regard.models import build
 from regard.nn.patches import sides
 from regard.registry import modalities, models, recipes
-from regard.runs.choice import Whole, finish, forget, steps_again
+from regard.runs.choice import CHOICE, Whole, finish, forget, steps_again
 from regard.runs.recipe import Recipe, configure
 from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
@@ -60,8 +60,8 @@ class Job:
     objective: Objective
     about: str
     """The training data in a few words."""
-    build: Callable[[Recipe], Any] = build_new
-    """The model as training starts with it."""
+    build: Callable[[Recipe], Any] | None = None
+    """The model as training starts with it; None: from the base that the data name, or else with new weights."""
     publish: Callable[[Any, Path], None] = save_model
     """Writes the weights that others load."""
     generation: dict[str, Any] = field(default_factory=dict)
@@ -108,9 +108,11 @@ def fit(
 
 
 def started(job: Job) -> Job:
-    """The job, from trained weights where its data name a base and their `prepare` leaves it to us."""
-    if getattr(job.recipe.data, "base", None) is None or job.build is not build_new:
+    """The job with a function that builds its model: from trained weights where the data name a base."""
+    if job.build is not None:
         return job
+    if getattr(job.recipe.data, "base", None) is None:
+        return replace(job, build=build_new)
     recipe, options = from_base(job.recipe, job.recipe.data, rates_for(job.recipe.model))
     return replace(job, recipe=recipe, **options)
 
@@ -141,10 +143,11 @@ def dotted_fields(plan: Recipe, named: Mapping[str, Any]) -> dict[str, Any]:
 
 def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -> Fitted:
     """Train by a recipe whose data are prepared, and leave a run in `out`."""
-    recipe, line = with_steps(job.recipe, job.stream), Line(quiet)
     check_free(out, resume)
+    job = started(job)
+    recipe, line, begin = with_steps(job.recipe, job.stream), Line(quiet), job.build or build_new
     torch.manual_seed(recipe.train.seed)
-    model = job.build(recipe)
+    model = begin(recipe)
     task: type[Task] | None = None
     if type(model) is models[recipe.family]:
         task = task_of(out, model)
@@ -162,9 +165,12 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         return {}
 
     def publish() -> None:
+        if not watch.steps and (out / CHOICE).exists():  # the weights there are those of the choice, or follow from it
+            return
         forget(out)
         job.publish(model, out)
 
+    watch = Watch(model, job.objective, recipe.train)
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
         check_place(recipe, out, resume)
@@ -177,14 +183,14 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         fitted = train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
             publish=publish, metrics=metrics,
-            observer=Watch(model, job.objective, recipe.train), resume=resume, quiet=quiet,
+            observer=watch, resume=resume, quiet=quiet,
         )  # fmt: skip
         whole, rival = job.whole, job.rival if metrics() else None
         if task is None or (whole is None and rival is None):
             return fitted
-        steps = steps_again(recipe.train, fitted.step, whole.stream.count()) if whole is not None else fitted.step
+        steps = steps_again(recipe.train, fitted, whole.stream.count()) if whole is not None else fitted.step
         return finish(
-            out, task, fitted, rival=rival, whole=whole, build=lambda: job.build(recipe), publish=job.publish,
+            out, task, fitted, rival=rival, whole=whole, build=lambda: begin(recipe), publish=job.publish,
             valid=job.valid, objective=job.objective, config=replace(recipe.train, steps=steps), resume=resume,
             quiet=quiet,
         )  # fmt: skip

@@ -32,6 +32,8 @@ class Progress:
     """Their metric."""
     waited: int = 0
     """Validations since the best one."""
+    best_step: int = 0
+    """The step of the best weights so far; 0 before the first validation."""
 
     def validated(self, loss: float, metrics: dict[str, float], select: str) -> tuple["Progress", bool]:
         """The progress after a validation, and whether it is the best: by the first metric if `select` says so, then
@@ -41,7 +43,7 @@ class Progress:
         if select == "metric" and metric is not None and self.metric is not None and metric != self.metric:
             better = metric > self.metric
         if better:
-            return replace(self, best=loss, metric=metric, waited=0), True
+            return replace(self, best=loss, metric=metric, waited=0, best_step=self.step), True
         return replace(self, waited=self.waited + 1), False
 
 

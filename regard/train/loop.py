@@ -48,6 +48,8 @@ class Fitted:
     step: int
     seconds: float
     valid_loss: float
+    kept: int = 0
+    """The step of these weights, the last one for the mean of several; 0 where it is not known."""
 
 
 def fit(
@@ -146,8 +148,8 @@ def fit(
     if config.average > 1 or valid is None:
         publish()
     if config.average > 1 and valid is not None:
-        return Fitted(state.step, state.seconds, evaluate(model, valid(), objective))
-    return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan)
+        return Fitted(state.step, state.seconds, evaluate(model, valid(), objective), state.step)
+    return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan, state.best_step)
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from regard.data.sets.text_pairs import PairsConfig
 from regard.hub import load_generation, load_model
 from regard.hub.adapter import ADAPTER
 from regard.recipes import Recipe, fit, recipe
-from regard.runs.fit import prepare
+from regard.runs.fit import fit_job, prepare
 from regard.tasks import load
 from regard.train.progress import Line
 from tests.cli.calling import call, fails, options
@@ -131,6 +131,14 @@ def test_a_model_of_texts_on_more_of_them(name, words, tiny, tmp_path):
     assert after.tokenizer.encode("The red cat") == load(base).tokenizer.encode("The red cat")
     plan = Recipe.load(tmp_path / "run" / "recipe.toml")
     assert plan.name == ("lm" if name == "lstm" else name) and plan.model == load(base).model.config
+
+
+def test_a_prepared_job_starts_from_its_base_as_well(tiny, tmp_path):
+    """As `regard bench` trains: from `prepare` to `fit_job`, without `fit`."""
+    base, out = tiny.run("lm"), tmp_path / "run"
+    plan = recipe("lm", tiny.files["lm"] | STILL | {"data.base": str(base)})
+    fit_job(prepare(plan.data, plan, out, False, Line(quiet=True)), out, quiet=True)
+    same_weights(base, out)
 
 
 def test_a_classifier_goes_back_to_masked_words(tiny, tmp_path):

@@ -20,7 +20,7 @@ from regard.eval.report import report
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.finetune import PROMPT_END, collate_instructions, encode_instructions
 from regard.recipes.t5 import corrupt_windows
-from regard.runs.fit import prepare, with_steps
+from regard.runs.fit import prepare, started, with_steps
 from regard.tasks import load, metrics, translator
 from regard.train import loop as loop_module
 from regard.train.loop import Fitted, read_metrics
@@ -332,7 +332,7 @@ def test_tasks_start_from_a_pretrained_run(tiny, tmp_path):
     base = tiny.run("spans")
     own = recipe("t5", tiny.files["t5"] | {"data.base": str(base), "train.steps": 2, "train.warmup": 1})
     assert own.model == Recipe.load(base / "recipe.toml").model and own.train.optimizer == "adamw"
-    job = prepare(own.data, own, tmp_path, False, Line(quiet=True))
+    job = started(prepare(own.data, own, tmp_path, False, Line(quiet=True)))
     first = job.build(job.recipe)
     theirs = load(base)
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), theirs.model.parameters(), strict=True))

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 import shutil
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ from regard.eval.report import results
 from regard.eval.scores import eval_set, evaluate, scored_weights
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
-from regard.runs.choice import AGAIN, VALIDATED
+from regard.runs import choice as choice_module
+from regard.runs.choice import AGAIN, CHOICE, VALIDATED, load_choice
 from regard.runs.linear_probe import clearly_better, fit_linear
 from regard.runs.pace import paced, rows_of, share_held_out
 from regard.tasks import load
@@ -206,6 +208,48 @@ def test_a_run_that_breaks_in_either_training_goes_on_as_if_unbroken(task, end, 
     for part in (".", VALIDATED):
         one, two = (load_model(tmp_path / name / part).state_dict() for name in ("whole", "broken"))
         assert all(torch.equal(one[name], two[name]) for name in one), part
+
+
+def seen_again(monkeypatch):
+    """The steps of every second training from here on."""
+    steps, train = [], choice_module.train
+    monkeypatch.setattr(
+        choice_module, "train", lambda *given, **how: steps.append(given[4].steps) or train(*given, **how)
+    )
+    return steps
+
+
+def test_after_early_stopping_the_second_training_ends_at_the_best_step(tiny, tmp_path, monkeypatch):
+    steps = seen_again(monkeypatch)
+    still = {"train.lr": 1e-30, "train.eval_every": 3, "train.patience": 2}  # no validation is better than the first
+    fitted = fit(few(tiny, **still), tmp_path / "run", quiet=True)
+    assert fitted.step == 9 and steps == [3]
+
+
+def test_a_finished_run_with_averaged_weights_is_resumed_without_a_second_choice(tiny, tmp_path, monkeypatch):
+    out, plan, steps = tmp_path / "run", few(tiny, **{"train.average": 2}), seen_again(monkeypatch)
+    fit(plan, out, quiet=True)
+    before = load_model(out).state_dict()
+    fit(plan, out, resume=True, quiet=True)
+    assert len(steps) == 1 and all(torch.equal(before[k], v) for k, v in load_model(out).state_dict().items())
+    longer = replace(plan, train=replace(plan.train, steps=16))
+    fit(longer, out, resume=True, quiet=True)
+    assert steps[1:] == [16], "new weights are a reason for a new choice"
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('{"probe": tr', "is not valid JSON"),
+        ("[]", "holds list, not an object"),
+        ('{"probe": true}', "has the fields probe, not probe, loss, finished"),
+        ('{"probe": false, "loss": "low", "finished": true}', "has loss='low'"),
+    ],
+)
+def test_a_damaged_choice_is_one_line_that_names_its_file(text, problem, tmp_path):
+    (tmp_path / CHOICE).write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / CHOICE} {problem}")):
+        load_choice(tmp_path)
 
 
 def test_a_budget_of_time_and_old_runs_are_trained_once(tiny, tmp_path):
