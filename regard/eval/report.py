@@ -94,7 +94,8 @@ def commands_of(task: Task, samples: Samples, out: Path) -> list[str]:
 
 def score_within(task: Task, test: EvalSet, budget: float) -> tuple[EvalSet, Scored]:
     """Score all held-out examples if that takes at most `budget` seconds, else as many as fit: a few first, then more
-    and more of them, while the time that these took says that the next trial will fit."""
+    and more of them, while the time that these took says that the next trial will fit. Of few examples, all are scored
+    unless that takes more than `MOST_SECONDS`."""
     limit, before = task.trial, (0, 0.0)
     started = time.monotonic()
     while True:
@@ -107,7 +108,8 @@ def score_within(task: Task, test: EvalSet, budget: float) -> tuple[EvalSet, Sco
         if limit >= total:
             return part, scored
         each = max(seconds - before[1], 0.05 * seconds) / (limit - before[0])
-        if seconds + each * (total - limit) <= left:
+        few = total <= GROWTH * task.trial  # the first trial's time is mostly that of starting
+        if seconds + each * (total - limit) <= (MOST_SECONDS if few else left):
             return test, task.evaluate_after_training(test)
         more = GROWTH * limit
         if seconds + each * (more - limit) > left:

@@ -129,11 +129,17 @@ def test_scoring_after_training_is_capped(tiny, capsys, tmp_path, monkeypatch):
             asked.append(test.limit)
             return Scored(scores={"accuracy": 1.0, "examples": count}, outputs=[], total=1000)
 
+    class Starting(Task):
+        def evaluate(self, test, **options):
+            clock[0] += 6 if test.limit else 0.1
+            return Scored(scores={"examples": min(test.limit or 40, 40)}, outputs=[], total=40)
+
     monkeypatch.setattr(reports.time, "monotonic", lambda: clock[0])
     whole = EvalSet(data=None, own=None)
     test, scored = score_within(Slow(), whole, 60.0)
     assert scored.scores["examples"] == test.limit == scored.limit == 160 and clock[0] < 60 + 5
     assert score_within(Slow(), whole, 600.0)[1].scores["examples"] == 1000
+    assert score_within(Starting(), whole, 10.0)[1].scores["examples"] == 40
     assert replace(scored, total=1000).as_json()["held_out"] == 1000
     assert asked[:3] == [10, 40, 160] and asked[-1] is None
     monkeypatch.undo()
