@@ -246,7 +246,7 @@ def embed(query: Query, wanted: str | None, corpus: Path | None, count: int, out
         search(query, wanted, corpus, count)
         return
     if out is None:
-        query.answer()
+        say_cut(query.answer(), query.texts)
         return
     import numpy as np
 
@@ -262,6 +262,19 @@ def embed(query: Query, wanted: str | None, corpus: Path | None, count: int, out
 
     write_atomically(out, write)
     click.echo(f"saved: {out}", err=True)
+    say_cut(task, texts)
+
+
+def say_cut(task: Any, items: list[str]) -> None:
+    """Say how many texts are longer than the model's context, so that their vectors are those of their beginnings."""
+    from regard.modalities import modality_of
+
+    texts = [item for item in items if not modality_of(item, task.inputs).files]
+    tokenizer, context = getattr(task, "tokenizer", None), getattr(task.model.config, "max_len", None)
+    if not texts or tokenizer is None or context is None:
+        return
+    if cut := sum(len(framed) > context for framed in tokenizer.frame(texts)):
+        click.echo(f"cut at {context:,} tokens, the model's context: {cut:,} of {len(texts):,} texts", err=True)
 
 
 def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
@@ -277,7 +290,10 @@ def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
         if False not in kinds:
             items = kinds[True].plural
             raise ValueError(f"{query.run} reads {items}, not texts; give --in a folder of {items}")
-        for match in task.search(wanted, read_lines(corpus), count=count):
+        lines = read_lines(corpus)
+        matches = task.search(wanted, lines, count=count)
+        say_cut(task, [wanted, *lines])
+        for match in matches:
             record = asdict(match) | {"line": match.place + 1}
             emit(record, query.as_json, lambda row: f"{row['score']:.4f}\t{row['line']}\t{row['text']}")
         return

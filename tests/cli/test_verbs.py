@@ -145,6 +145,12 @@ def test_embed_and_search(tiny, capsys, tmp_path):
     assert [row["text"] for row in rows(capsys, "embed", run, TEXT, "A bird.")] == [TEXT, "A bird."]
     assert said(capsys, "embed", run, TEXT, "A bird.", "--out", tmp_path / "v.npy") == []
     assert np.allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
+    (tmp_path / "long.txt").write_text(f"A bird.\n{TEXT * 100}\n")
+    for out in ([], ["--out", tmp_path / "v.npy"]):
+        capsys.readouterr()
+        call("embed", run, "--input", tmp_path / "long.txt", *out)
+        context = load(run).context
+        assert f"cut at {context:,} tokens, the model's context: 1 of 2 texts" in capsys.readouterr().err
     (tmp_path / "corpus.txt").write_text("\n".join(corpus))
     found = load(run).search("a cat", corpus, count=3)
     lines = said(capsys, "embed", run, "--search", "a cat", "--in", tmp_path / "corpus.txt", "--count", 3)
