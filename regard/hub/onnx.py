@@ -68,7 +68,7 @@ def export_onnx(model: Any, path: Path) -> float | None:
 
 
 def check(path: Path, inputs: dict[str, Tensor], wanted: Tensor, family: str) -> float | None:
-    """How far the outputs of a graph are from those that are wanted; an error where that is far."""
+    """Return the largest difference of a graph's outputs from the wanted ones; raise an error if it is too large."""
     try:
         import onnxruntime
     except ImportError:
@@ -77,7 +77,7 @@ def check(path: Path, inputs: dict[str, Tensor], wanted: Tensor, family: str) ->
     read = {value.name for value in session.get_inputs()}
     outputs = session.run(None, {name: value.numpy() for name, value in inputs.items() if name in read})
     difference = (torch.from_numpy(outputs[0]) - wanted).abs().max().item()
-    if difference > CLOSE * max(1.0, wanted.abs().max().item()):
+    if not difference <= CLOSE * max(1.0, wanted.abs().max().item()):
         path.unlink()
         raise ValueError(f"onnxruntime's outputs of a {family} differ by {difference:.2g}; not written")
     return difference

@@ -109,10 +109,10 @@ def choose(base: str, word: str | None, given: Mapping[str, Any]) -> Start:
     both = [start for start in fitting if start in able]
     if both:
         return min(both, key=lambda start: recipes[start.recipe]({}).family != family)  # its own family's comes first
+    got = ", ".join(f"--data.{name.replace('_', '-')}" for name in sorted(named))
     if word is not None and named and not fitting:
         takes = " or ".join(dict.fromkeys(start.options() for start in known_starts))
-        kinds = "texts, and the data are images; leave out --task" if "images" in named else f"{takes}"
-        raise ValueError(f"--task {word} is for {kinds}")
+        raise ValueError(f"--task {word} learns from {takes}, not from {got}; give that, or leave out --task")
     if word is not None and not able:
         own = min(known_starts, key=lambda start: start.recipe != word)  # of texts, where images have the word too
         recipes[own.recipe]({"base": base})  # which may have words of its own
@@ -126,5 +126,4 @@ def choose(base: str, word: str | None, given: Mapping[str, Any]) -> Start:
         raise ValueError(f"nothing to fine-tune on; give examples for {word}: {able[0].options()} FILE")
     if not named:
         raise ValueError(f"{base} is a {family}; give the data that it is to learn from: {fits}")
-    got = ", ".join(f"--data.{name.replace('_', '-')}" for name in sorted(named))
     raise ValueError(f"{base} is a {family}, which does not learn from {got} here; give {fits}")

@@ -207,7 +207,9 @@ def test_one_line_for_what_does_not_fit(tiny, translators, captions, pairs, tmp_
     assert "which does not learn from --data.images" in fails(capsys, "finetune", lm, "--data.images", captions)
     line = fails(capsys, "finetune", bert, "--data.train", "x.tsv")
     assert "--data.train with --task classify" in line
-    assert "--task tag is for --data.train" in fails(capsys, "finetune", bert, "--task", "tag", "--data.text", "x")
+    assert "--task tag learns from --data.train, not from --data.text" in fails(
+        capsys, "finetune", bert, "--task", "tag", "--data.text", "x"
+    )
     on = ("finetune", translator, "--data.pairs", "nowhere.tsv", "--out", tmp_path / "none")
     assert "no such" in fails(capsys, *on, *options(FEW))
 

@@ -135,14 +135,14 @@ def test_a_detector_goes_on_with_the_scale_that_it_knows(capsys, boxes, tmp_path
     capsys.readouterr()
     assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
     assert "a detector is always fine-tuned as a whole; leave out --tune" in fails(capsys, *on, "--tune", "lora")
-    assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
+    assert "--task tag learns from --data.train, not from" in fails(capsys, *on, "--task", "tag")
 
 
 def test_what_a_base_does_not_do_is_refused(capsys, tmp_path):
     folder, base = paint(tmp_path / "set", (8, 8)), vit(tmp_path / "base")
     on = ("finetune", base, "--data.images", folder)
     assert "reads images of 3 channels; leave out --data.channels" in fails(capsys, *on, "--data.channels", 1)
-    assert "--task tag is for texts" in fails(capsys, *on, "--task", "tag")
+    assert "--task tag learns from --data.train, not from" in fails(capsys, *on, "--task", "tag")
     said = fails(capsys, "train", "swin", "--data.images", folder, "--data.base", base)
     assert f"is a vit, not a swin; use regard finetune {base}" in said
     export_model(Swin(SwinConfig(image=8, patch=2, dim=8, depths=(1,), heads=(2,), window=2)), tmp_path / "swin")
