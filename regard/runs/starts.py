@@ -75,7 +75,7 @@ def all_starts() -> list[Start]:
 
 @cache
 def start_of(name: str) -> Start | None:
-    """How a recipe goes on from a model; None for one whose data have no field `base`."""
+    """Return the start that a recipe declares from a trained model; None if its data have no field `base`."""
     declared, plan = starts.get(name, {}), recipes[name]({})
     if "base" not in {field.name for field in fields(plan.data)}:
         return None
