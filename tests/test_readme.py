@@ -39,7 +39,8 @@ def recipe_of(context: click.Context, fields: dict) -> str | None:
 def check(words: list[str]) -> None:
     """Raise an error for a command, an option or a field that does not exist."""
     context = parse(words)
-    fields = overrides(context.args)
+    bare = context.command.name == "draw" and context.args and not context.args[0].startswith("--")  # a mask's rule
+    fields = overrides(context.args[1:] if bare else context.args)
     name = recipe_of(context, fields)
     if context.find_root().params["plugins"]:  # which may have others
         return

@@ -1,7 +1,7 @@
 """The command line. Results go to stdout, progress to stderr; a user's mistake is one line, never a traceback."""
 
 # Importing adds their commands, in this order.
-from regard.cli import training, data, verbs, images, serve, tokens, sample, inside, look, latent, bench, doctor  # noqa: F401, I001, E501
+from regard.cli import training, data, verbs, images, serve, tokens, sample, inside, attend, look, latent, bench, doctor  # noqa: F401, I001, E501
 from regard.cli.base import main, overrides, regard
 
 __all__ = ["main", "overrides", "regard"]

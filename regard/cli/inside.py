@@ -88,7 +88,13 @@ def prune(
 @click.pass_context
 def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
     """Draw a FIGURE of the lectures: positions, masks, schedule, softmax, bpe, patches … (without: all of them,
-    and the options of each)."""
+    and the options of each). A mask of your own is rules joined by &, | and ~.
+
+    \b
+    regard draw positions --scheme rotary
+    regard draw mask "causal & window(4) | global(1)" --length 16
+    regard draw mask "edges(0-1, 1-2, 2-0, 2-3) | window(0)" --length 4
+    """
     from regard.inside import FIGURES, draw_figure
     from regard.inside.draw.figures import options_of
 
@@ -98,5 +104,6 @@ def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
             click.echo(" " * 17 + " ".join(options_of(name)))
         return
     path = out or Path(f"{figure}.png")
-    draw_figure(figure, path, **overrides(ctx.args))
+    words = ctx.args if not ctx.args or ctx.args[0].startswith("--") else ["--rule", *ctx.args]
+    draw_figure(figure, path, **overrides(words))
     click.echo(f"drawn: {path}", err=True)

@@ -7,7 +7,7 @@ SECTIONS = {
     "Use": (
         "translate", "generate", "classify", "tag", "answer", "fill", "embed", "detect", "caption", "complete",
     ),
-    "Look inside": ("look", "latent", "draw"),
+    "Look inside": ("look", "latent", "attend", "draw"),
     "Understand costs": ("cost", "bench"),
     "Serve": ("serve",),
     "Data and tokens": ("data", "sample", "tokenizer"),

@@ -5,6 +5,7 @@ import html
 import json
 import posixpath
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -39,14 +40,14 @@ def modules(entry: str = ENTRY) -> dict[str, str]:
     return texts
 
 
-def whole_page(data: dict[str, Any]) -> str:
-    """The text of a single-file page that shows these data."""
+def whole_page(data: dict[str, Any], entry: str = ENTRY, styles: Sequence[str] = STYLES) -> str:
+    """Return the text of a single-file page: the script `entry` shows these data."""
     addresses = {
         f"regard/{path}": "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
-        for path, text in modules().items()
+        for path, text in modules(entry).items()
     }
-    parts = {"POLICY": POLICY, "STYLE": style_of(*STYLES), "IMPORTS": as_json({"imports": addresses}),
-             "KEPT": as_json(data), "ENTRY": f"regard/{ENTRY}"}  # fmt: skip
+    parts = {"POLICY": POLICY, "STYLE": style_of(*styles), "IMPORTS": as_json({"imports": addresses}),
+             "KEPT": as_json(data), "ENTRY": f"regard/{entry}"}  # fmt: skip
     shell = STATIC.joinpath("offline.html").read_text(encoding="utf-8")
     return re.sub("{{([A-Z]+)}}", lambda match: parts[match[1]], shell)
 

@@ -32,6 +32,7 @@ from regard.inside.draw.curves import draw_training
 from regard.inside.draw.matrices import as_texts, draw_masks, label_cells, print_texts, shade, write_title
 from regard.nn import masks
 from regard.nn.gates import free_candidates, gate_weights
+from regard.nn.mask_expressions import read_mask
 from regard.nn.positions import Position
 from regard.registry import Registry, positions
 from regard.train.loop import read_metrics
@@ -56,7 +57,7 @@ def draw_figure(name: str, path: Target = None, **settings: Any) -> Figure:
 
 def options_of(name: str) -> list[str]:
     """Return a figure's settings as command-line options with their defaults."""
-    known = inspect.signature(FIGURES[name]).parameters.values()
+    known = inspect.signature(FIGURES[ALIASES.get(name, name)]).parameters.values()
     simple = (one for one in known if one.name not in ("path", "position"))
     return [f"--{one.name.replace('_', '-')} {'' if one.default is None else one.default}".rstrip() for one in simple]
 
@@ -139,8 +140,10 @@ def _draw_bias(sheet: Sheet, values: Callable[..., Tensor], length: int, scheme:
 
 
 @FIGURES.register("masks")
-def draw_rules(path: Target = None, *, length: int = 12) -> Figure:
-    """Attention masks: the rules alone, and combined with & and |."""
+def draw_rules(path: Target = None, *, length: int = 12, rule: str = "") -> Figure:
+    """Attention masks: the rules alone, and combined with & and |; or one `rule`, such as "causal & window(4)"."""
+    if rule:
+        return draw_masks({rule: read_mask(rule, length)}, path, length=length)
     third, quarter = max(length // 3, 1), max(length // 4, 1)
     ids = torch.arange(length)[None] * 3 // length
     short = torch.tensor([max(length * 2 // 3, 1)])

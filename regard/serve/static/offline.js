@@ -3,9 +3,8 @@
 import { createInside } from "./look/inside.js";
 import { keptSource } from "./look/source.js";
 import { make } from "./make.js";
+import { at, kept } from "./shell.js";
 
-const kept = JSON.parse(document.getElementById("kept").textContent);
-const at = (id) => document.getElementById(id);
 const host = at("host");
 const { input, model, name } = kept.look;
 
@@ -19,9 +18,3 @@ const { element } = createInside({
   },
 });
 host.append(element);
-for (const radio of at("theme").querySelectorAll("input")) {
-  radio.addEventListener("change", () => {
-    if (radio.value === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = radio.value;
-  });
-}
