@@ -128,7 +128,7 @@ def finetune(
     ctx: click.Context, base: str, task: str | None, tune: str | None, out: Path | None, resume: bool, quiet: bool,
     no_score: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Fine-tune a trained model, BASE (a run, a checkpoint or a name on the Hub); the data decide for what.
+    """Fine-tune a trained model, BASE (a run, a checkpoint or hf:owner/name); the data decide for what.
 
     \b
     regard finetune TRANSLATOR --data.source new.en --data.target new.de     or --data.pairs new.tsv

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.config import override, to_dict
 from regard.files import own_tensors, trained_tensors
-from regard.hub.files import CONFIG, read_shard, write_json, write_tensors
+from regard.hub.files import CONFIG, check_finite, read_shard, write_json, write_tensors
 from regard.models.parts import head_names, optional_names, pretrained, resized, task_names
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
@@ -80,6 +80,7 @@ def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) ->
         model = begin_from(base, override(type(base.config)(), own))
         tune(model, adapter["tune"], adapter["rank"])
     wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
+    check_finite(stored, directory / ADAPTER)
     for odd in sorted(wanted.keys() ^ stored.keys()):
         raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} does not match; this is the adapter of another base")
     for odd in [name for name in wanted if wanted[name].shape != stored[name].shape]:

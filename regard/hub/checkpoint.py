@@ -12,7 +12,7 @@ import regard.models  # noqa: F401  registers the families
 from regard.config import nearest, override, to_dict
 from regard.files import own_tensors
 from regard.hub.adapter import HEAD, find_base, load_adapter
-from regard.hub.files import CONFIG, INDEX, WEIGHTS, read_json, read_tensors, write_json, write_tensors
+from regard.hub.files import CONFIG, INDEX, WEIGHTS, check_finite, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
@@ -50,6 +50,7 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
     stored = stored if known is None else known.tidy(stored)
+    check_finite(stored, weights_path)
     with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
         model, config = _build(path, fields, known, stored)
     try:

@@ -71,6 +71,18 @@ def read_shard(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path} is cut short or damaged ({error}); copy or save it again") from None
 
 
+def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raise an error that names a tensor with NaN or infinite values. The sum finds them in one pass without a copy;
+    only where it is not finite, which large numbers can do too, each value is looked at."""
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or (tensor.element_size() > 1 and tensor.sum().isfinite()):
+            continue
+        values = tensor.float() if tensor.element_size() == 1 else tensor  # 8-bit floats have no such operations
+        if odd := int((~values.isfinite()).sum()):
+            fact = f"tensor {name} has {odd:,} of {values.numel():,} values that are NaN or infinite"
+            raise ValueError(f"{path}: {fact}; {AGAIN}, or train again with a lower --train.lr")
+
+
 def _no_weights(directory: Path) -> str:
     pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in directory.glob(pattern))
     if pickles:

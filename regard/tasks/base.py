@@ -160,6 +160,8 @@ class Task:
     model: Any
     path: Path | None = None
     """Where `load` found the model."""
+    revision: str | None = None
+    """The commit of a model that was loaded from the Hub."""
     size: int | None = None
     """The number of parameters, as `load` counted them before it quantised any."""
     quantization: str = "none"

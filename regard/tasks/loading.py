@@ -1,10 +1,10 @@
-"""Loading of models: from a directory, or a name on the Hub, to a task."""
+"""Loading of models: from a directory, or hf:owner/name, to a task."""
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 from regard.hub.checkpoint import load_model
-from regard.hub.remote import find
+from regard.hub.remote import find, revision_of
 from regard.native import quantized
 from regard.registry import models, tasks
 from regard.tasks.base import Task
@@ -28,7 +28,7 @@ def load(directory: str | Path, quantize: Quantize | None = None, *, as_: type[T
 @overload
 def load(directory: str | Path, quantize: Quantize | None = None, *, as_: None = None) -> Loaded: ...
 def load(directory: str | Path, quantize: Quantize | None = None, *, as_: Any = None) -> Any:
-    """A run, a checkpoint in the Hugging Face layout, or its name on the Hub, ready to use.
+    """A run, a checkpoint in the Hugging Face layout, or hf:owner/name[@revision] of the Hub, ready to use.
 
     The result is a task with its verbs as methods: a `Translator` translates, a `LanguageModel` continues texts, a
     `TextEncoder` embeds them, an `ImageClassifier` labels images, and so on. `as_` names the class that is expected:
@@ -44,6 +44,7 @@ def load(directory: str | Path, quantize: Quantize | None = None, *, as_: Any = 
         model = quantized.quantize(model, quantize)
     task = cls.load(path, model)
     task.path, task.size, task.quantization = Path(directory), size, quantize or "none"
+    task.revision = revision_of(path)
     return task
 
 

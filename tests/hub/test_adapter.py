@@ -151,3 +151,13 @@ def test_the_fingerprint_is_of_the_weights(base, tmp_path):
     assert fingerprint(copy) == fingerprint(base)
     _, out = run_of(base)
     assert json.loads((out / "config.json").read_text())["adapter"]["base_sha256"] == fingerprint(base)
+
+
+def test_an_adapter_that_is_not_finite_is_refused(base):
+    out = run_of(base)[1]
+    stored = load_file(out / ADAPTER)
+    name = sorted(stored)[0]
+    stored[name].view(-1)[0] = float("nan")
+    save_file(stored, out / ADAPTER)
+    with pytest.raises(ValueError, match=f"{ADAPTER}: tensor {name} has 1 of .* values that are NaN or infinite"):
+        load_model(out)

@@ -225,3 +225,22 @@ def test_a_llama2c_file(tmp_path, untied):
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(ValueError, match="story.bin has .* bytes"):
         load_model(path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused(saved, value, dtype):
+    path = saved / "model.safetensors"
+    stored = {name: tensor.to(dtype) for name, tensor in load_file(path).items()}
+    stored["encoder.blocks.0.attention.query.weight"][3, 2] = value
+    save_file(stored, path)
+    with pytest.raises(ValueError) as raised:
+        load_model(saved)
+    fact = f"{path}: tensor encoder.blocks.0.attention.query.weight has 1 of 225 values that are NaN or infinite; "
+    assert str(raised.value).startswith(fact) and "\n" not in str(raised.value)
+
+
+def test_large_weights_whose_sum_overflows_are_weights(saved):
+    path = saved / "model.safetensors"
+    save_file({name: torch.full_like(tensor, 6e4).half() for name, tensor in load_file(path).items()}, path)
+    assert load_model(saved).encoder.blocks[0].attention.query.weight[0, 0] == 6e4

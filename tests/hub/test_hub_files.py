@@ -11,8 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.hub import save_model
 from regard.hub.files import read_tensors
-from regard.hub.remote import PATTERNS, find
+from regard.hub.remote import PATTERNS, find, pinned, revision_of
+from regard.models import Bert, BertConfig
+from regard.recipes import fit, recipe
+from regard.runs.recipe import Recipe
+from regard.tokens import Tokenizer
 
 # --- shards
 
@@ -105,8 +110,8 @@ def hub(monkeypatch, tmp_path):
     fake = ModuleType("huggingface_hub")
     fake.errors, fake.calls, fake.answer = errors, [], str(tmp_path / "snapshot")
 
-    def snapshot_download(name, *, allow_patterns):
-        fake.calls.append((name, allow_patterns))
+    def snapshot_download(name, *, revision, allow_patterns):
+        fake.calls.append((name, revision, allow_patterns))
         if isinstance(fake.answer, Exception):
             raise fake.answer
         return fake.answer
@@ -127,25 +132,54 @@ def test_what_exists_is_itself(hub, tmp_path):
     assert hub.calls == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["gpt2", "distilgpt2", "bert-base-uncased", "t5-small", "albert-base-v2", "roberta-base", "facebook/bart-base",
-     "Helsinki-NLP/opus-mt-en-de", "owner/name.v1_2"],
-)  # fmt: skip
-def test_names_on_the_hub(hub, tmp_path, name):
-    assert find(name) == tmp_path / "snapshot"
-    assert hub.calls == [(name, PATTERNS)]
+@pytest.mark.parametrize("name", ["gpt2", "facebook/bart-base", "Helsinki-NLP/opus-mt-en-de", "owner/name.v1_2"])
+@pytest.mark.parametrize("revision", [None, "main", "0123abc", "refs/pr/1"])
+def test_names_on_the_hub(hub, tmp_path, name, revision):
+    assert find(f"hf:{name}" + (f"@{revision}" if revision else "")) == tmp_path / "snapshot"
+    assert hub.calls == [(name, revision, PATTERNS)]
     assert not any("bin" in pattern or pattern == "*" for pattern in PATTERNS)
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt3", "my-model", "./owner/name", "/owner/name", "owner/name/more", "../name", "~/name", "run/second",
-             "owner/na me", "owner/", Path("owner/name"), "gpt2.bin", "-owner/name"],
+    "name", ["gpt2", "runs/demo", "owner/name", "gpt3", "./owner/name", "/owner/name", "owner/name/more", "../name",
+             "~/name", "run/second", "owner/na me", "owner/", Path("owner/name"), "gpt2.bin", "-owner/name"],
 )  # fmt: skip
-def test_what_is_neither(hub, name):
+def test_a_path_that_does_not_exist_is_never_tried_on_the_hub(hub, name):
     text = message(find, name)
     assert text.startswith(f"no such directory: {name}; give the directory that holds config.json")
+    assert "a model of the Hub is named hf:" in text and hub.calls == []
+
+
+def test_the_habit_of_a_bare_name_gets_its_cure(hub):
+    assert message(find, "owner/name").endswith("; a model of the Hub is named hf:owner/name")
+    assert message(find, "gpt2").endswith("; a model of the Hub is named hf:gpt2")
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:owner/", "hf:a/b/c", "hf:../name", "hf:owner/name@", "hf:-owner/name"])
+def test_what_is_no_name_of_the_hub(hub, name):
+    assert message(find, name) == f"{name}: models of the Hub are named hf:owner/name, or hf:owner/name@revision"
     assert hub.calls == []
+
+
+def test_the_revision_is_resolved(hub, tmp_path):
+    commit = "0123456789" * 4
+    hub.answer = str(tmp_path / "models--owner--name" / "snapshots" / commit)
+    assert pinned("hf:owner/name") == pinned("hf:owner/name@main") == f"hf:owner/name@{commit}"
+    assert pinned("runs/demo") == "runs/demo" and revision_of(Path("runs/demo")) is None
+
+
+def test_a_run_stores_the_revision_of_its_base(hub, tmp_path):
+    model = Bert(BertConfig(dim=24, heads=3, ffn_dim=20, depth=2, vocab_size=300, max_len=16, task="pretrain"))
+    hub.answer = str(tmp_path / "snapshots" / ("0123456789" * 4))
+    save_model(model, hub.answer)
+    texts = [f"{word} number {number}" for number in range(300) for word in ("red", "blue")]
+    Tokenizer.train(texts=texts, kind="bpe", vocab_size=300, specials=("<mask>",)).save(Path(hub.answer))
+    (tmp_path / "train.csv").write_text("text,label\n" + "".join(f"{text},{text.split()[0]}\n" for text in texts[:80]))
+    plan = recipe(
+        "classify", {"data.base": "hf:owner/name", "data.train": str(tmp_path / "train.csv"), "train.steps": 1}
+    )
+    fit(plan, tmp_path / "out", quiet=True)
+    assert Recipe.load(tmp_path / "out" / "recipe.toml").data.base == "hf:owner/name@" + "0123456789" * 4
 
 
 def error(name):
@@ -157,7 +191,7 @@ def error(name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("RepositoryNotFoundError", ["is neither a directory nor a model on the Hub", "check the spelling"]),
+        ("RepositoryNotFoundError", ["is no model on the Hub", "check the spelling"]),
         ("GatedRepoError", ["behind terms", "accept them"]),
         ("LocalEntryNotFoundError", ["not in the Hub's cache", "HF_HUB_OFFLINE", "local directory"]),
         ("OfflineModeIsEnabled", ["not in the Hub's cache", "HF_HUB_OFFLINE"]),
@@ -165,20 +199,20 @@ def error(name):
 )
 def test_errors_of_the_hub_are_one_line(hub, name, words):
     hub.answer = error(name)
-    text = message(find, "owner/name")
-    assert text.startswith("owner/name ") and all(word in text for word in words)
+    text = message(find, "hf:owner/name")
+    assert text.startswith("hf:owner/name ") and all(word in text for word in words)
 
 
 def test_any_other_error_is_one_line_too(hub):
     hub.answer = OSError("first\n  second")
-    assert message(find, "owner/name") == (
-        "owner/name could not be fetched from the Hub (first second); give a local directory"
+    assert message(find, "hf:owner/name") == (
+        "hf:owner/name could not be fetched from the Hub (first second); give a local directory"
     )
 
 
 def test_without_the_extra(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert message(find, "gpt2") == "no such directory: gpt2; for models of the Hub: pip install 'regard[hub]'"
+    assert message(find, "hf:gpt2") == "hf:gpt2: models of the Hub need an extra: pip install 'regard[hub]'"
 
 
 def test_the_real_cache_offline(tmp_path):
@@ -190,8 +224,8 @@ def test_the_real_cache_offline(tmp_path):
     (tmp_path / "models--owner--name" / "refs").mkdir()
     (tmp_path / "models--owner--name" / "refs" / "main").write_text(snapshot.name)
     code = (
-        "from regard.hub.remote import find\nprint(find('owner/name'))\n"
-        "try:\n    find('owner/other')\nexcept ValueError as error:\n    print(error)"
+        "from regard.hub.remote import find\nprint(find('hf:owner/name'))\n"
+        "try:\n    find('hf:owner/other')\nexcept ValueError as error:\n    print(error)"
     )
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path)}
     root = Path(__file__).parents[2]
@@ -200,4 +234,4 @@ def test_the_real_cache_offline(tmp_path):
     )
     found, missing = done.stdout.splitlines()
     assert found == str(snapshot)
-    assert missing.startswith("owner/other is no directory and not in the Hub's cache")
+    assert missing.startswith("hf:owner/other is not in the Hub's cache")
