@@ -19,6 +19,7 @@ from typing import Any
 
 from regard.config import at_least
 from regard.inside.draw.curves import Panel
+from regard.train.memory import memory_need
 
 Point = dict[str, Any]
 """A measurement at one length: `length`, `seconds`, …"""
@@ -117,7 +118,7 @@ def _end_with_parent() -> None:
 
 def reason(error: Exception) -> str:
     """The reason of a failure in a few words."""
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error):
+    if memory_need(error) is not None:
         return "out of memory"
     text = (str(error).splitlines() or [""])[0]
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"

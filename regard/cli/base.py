@@ -20,6 +20,7 @@ from click.core import ParameterSource, augment_usage_errors
 from regard.cli.sections import EXAMPLES, Sections
 from regard.config import RENAMED
 from regard.data.notices import listening
+from regard.train.memory import OutOfMemory, memory_need
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 EXTRAS = {
@@ -92,8 +93,8 @@ class Regard(Sections, Commands):
 @click.group(cls=Regard, context_settings={"max_content_width": 100}, epilog=EXAMPLES)
 @click.version_option(package_name="regard")
 @click.option(
-    "--plugin", "plugins", multiple=True, metavar="MODULE", envvar="REGARD_PLUGINS", is_eager=True,
-    help="Import a module of yours first, which registers classes (again for more; or REGARD_PLUGINS=\"a b\").",
+    "--plugin", "plugins", multiple=True, metavar="FILE", envvar="REGARD_PLUGINS", is_eager=True,
+    help="Import a file or module of yours first, which registers classes (again for more; or REGARD_PLUGINS=\"a b\").",
 )  # fmt: skip
 def regard(plugins: tuple[str, ...]) -> None:
     """Every Transformer, from one attention core: train it, run it, look inside it, on your own machine."""
@@ -102,26 +103,35 @@ def regard(plugins: tuple[str, ...]) -> None:
 
 
 def import_own(name: str) -> ModuleType:
-    """A user's module, from the working directory or installed; only ever one that was named at the command line."""
-    if "/" in name or name.startswith("."):
-        raise ValueError(f"{name!r} is a path; name the module instead: {Path(name).stem}")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    """A user's module: a file `path/mine.py`, or `mine` in the working directory or installed; only ever one that was
+    named at the command line."""
+    path, folder = Path(name), Path.cwd()
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise ValueError(f"no file {name!r} in {folder}; --plugin takes a file of Python or the name of a module")
+        name, folder = path.stem, path.resolve().parent
+    elif "/" in name or name.startswith("."):
+        raise ValueError(f"{name!r} is no file of Python; --plugin takes path/mine.py or the name of a module")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
     except Exception as error:  # whatever is in a user's file
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise ValueError(
-                f"no module {name!r} in {Path.cwd()} or installed; a file mine.py there is named mine, without .py"
+                f"no module {name!r} in {Path.cwd()} or installed; --plugin also takes a file: path/mine.py"
             ) from None
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
         where = f" ({Path(frames[1].filename).name}, line {frames[1].lineno})" if len(frames) > 1 else ""
         raise ValueError(f"module {name!r} cannot be imported: {type(error).__name__}: {error}{where}") from None
+    if path.suffix == ".py" and (module.__file__ is None or not path.samefile(module.__file__)):
+        raise ValueError(f"{str(path)!r} has the name of another module, {name}; rename the file")
+    return module
 
 
 def main() -> None:
     """The entry point: turns mistakes into one line and an exit code."""
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged notes in pictures, and of large ones
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata of images, and of large ones
     try:
         regard(prog_name="regard", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -139,6 +149,13 @@ def main() -> None:
         if package in EXTRAS:
             sys.exit(fail(f"error: this needs {package}, which is not installed: pip install {EXTRAS[package]!r}", 2))
         sys.exit(fail(f"error: {error}", 2))
+    except (MemoryError, RuntimeError) as error:
+        need = memory_need(error)
+        if need is None:
+            raise
+        cure = "give fewer or shorter inputs at once, lower the batch, or take a smaller model or --quantize int8"
+        text = f"out of memory: {need} could not be allocated; {cure}"
+        sys.exit(fail(f"error: {error if isinstance(error, OutOfMemory) else text}", 2))
 
 
 def explain(error: click.ClickException) -> str:

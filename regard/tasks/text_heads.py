@@ -197,7 +197,7 @@ class TextClassifier(TextEncoder):
         texts, seconds = sides_of(self.held_out(test)[:3])
         labels = [f"{best[0].label}  {best[0].probability:.0%}" for best in self.classify(texts, seconds)]
         more = f" --second {quoted(seconds[0])}" if seconds else ""
-        commands = [f"regard classify {run} {quoted(texts[0])}{more}"]
+        commands = [f"regard {self.verbs[0].name} {run} {quoted(texts[0])}{more}"]
         pairs = zip(texts, seconds, strict=True) if seconds else zip(texts, strict=True)
         examples = [Example(inputs=pair) for pair in pairs]
         return Samples(rows=list(zip(texts, labels, strict=True)), commands=commands, examples=examples)
@@ -281,7 +281,9 @@ class EntityTagger(TextEncoder):
     def samples(self, test: EvalSet, run: Path) -> Samples:
         texts = [example.text for example in self.held_out(test)[:3]]
         rows = [", ".join(f"{span.text} ({span.label})" for span in spans) for spans in self.tag(texts)]
-        return Samples(rows=list(zip(texts, rows, strict=True)), commands=[f"regard tag {run} {quoted(texts[0])}"])
+        return Samples(
+            rows=list(zip(texts, rows, strict=True)), commands=[f"regard {self.verbs[0].name} {run} {quoted(texts[0])}"]
+        )
 
 
 def render_answer(answer: dict[str, Any]) -> str:

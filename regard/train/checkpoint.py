@@ -1,11 +1,14 @@
 """Checkpoints: complete or absent. Tensors in safetensors, numbers in JSON, never a pickle.
 
-A checkpoint is a directory that is written under another name, flushed to the disk, and then renamed.
+A checkpoint is a directory that is written under another name, flushed to the disk, and then renamed. Its manifest has
+the size and the checksum of each file, so that one which a disk has lost or changed later is found.
 """
 
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.files import sync, trained_tensors, write_tensors
+
+WEIGHTS, OPTIMIZER, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+MANIFEST = "manifest.json"
+
+
+class Damaged(ValueError):  # noqa: N818  says of which file
+    """Raised for a checkpoint with a file that is missing, cut short or changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +63,13 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
     try:
         draft.mkdir(parents=True)
-        write_tensors(draft / "model.safetensors", trained_tensors(model))
+        write_tensors(draft / WEIGHTS, trained_tensors(model))
         tensors, numbers = _flatten(optimizers)
         tensors["rng"] = torch.get_rng_state()
-        write_tensors(draft / "optimizer.safetensors", tensors)
+        write_tensors(draft / OPTIMIZER, tensors)
         state = {"progress": asdict(progress), "optimizers": numbers}
-        (draft / "state.json").write_text(json.dumps(state))
+        (draft / STATE).write_text(json.dumps(state))
+        (draft / MANIFEST).write_text(json.dumps({name: _entry(draft / name) for name in FILES}))
         for path in (*draft.iterdir(), draft):
             sync(path)
         _remove(final)
@@ -73,24 +84,76 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
     return final
 
 
+def resume(
+    directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], say: Callable[[str], None]
+) -> Progress:
+    """Restores the newest sound checkpoint and returns its progress; damaged ones are named and put aside. Without any
+    checkpoint a run is at its start; an error if none of several is sound."""
+    problems: list[tuple[Path, Damaged]] = []
+    for path in reversed(saved(directory)):
+        try:
+            progress = load(path, model, optimizers)
+        except Damaged as error:
+            problems.append((path, error))
+            continue
+        for damaged, problem in problems:
+            aside = damaged.with_name(f"damaged-{damaged.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            damaged.rename(aside)
+            say(f"{problem}; put aside as {aside.name}, going on from step {progress.step}")
+        return progress
+    if problems:
+        cure = "restore one from a copy, or start anew with another --out"
+        raise ValueError(f"no checkpoint in {directory} is sound; {cure} ({problems[0][1]})")
+    return Progress()
+
+
 def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Progress:
-    """Restores model, optimizers and random state from a checkpoint; returns its progress."""
+    """Restores model, optimizers and random state from a checkpoint; returns its progress. Nothing is changed if one of
+    its files is damaged."""
+    weights, tensors = (_read_tensors(path, name) for name in (WEIGHTS, OPTIMIZER))
+    check(path, STATE)
     try:
-        load_weights(path, model)
-        tensors = load_file(path / "optimizer.safetensors")
-        state = json.loads((path / "state.json").read_text())
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"checkpoint {path} cannot be read ({error}); delete it to resume from the one before"
-        ) from None
+        state = json.loads((path / STATE).read_text())
+    except (OSError, ValueError) as error:
+        raise Damaged(f"{path / STATE} cannot be read ({error})") from None
+    _set_weights(path, weights, model)
     torch.set_rng_state(tensors.pop("rng"))
     _restore(optimizers, tensors, state["optimizers"])
     return Progress(**state["progress"])
 
 
-def load_weights(path: Path, model: nn.Module) -> None:
+def check(path: Path, name: str) -> None:
+    """Raise an error if a file of a checkpoint is not as its manifest says; older checkpoints have no manifest."""
+    if not (path / MANIFEST).exists():
+        return
+    try:
+        entry = json.loads((path / MANIFEST).read_text())[name]
+        own = _entry(path / name)
+    except FileNotFoundError:
+        raise Damaged(f"{path / name} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{path / MANIFEST} cannot be read ({error})") from None
+    if own != entry:
+        raise Damaged(f"{path / name} differs from its checksum in {MANIFEST}")
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    """The size and the checksum of a file."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _read_tensors(path: Path, name: str) -> dict[str, Tensor]:
+    check(path, name)
+    try:
+        return load_file(path / name)
+    except (OSError, SafetensorError) as error:
+        raise Damaged(f"{path / name} cannot be read ({error})") from None
+
+
+def _set_weights(path: Path, stored: dict[str, Tensor], model: nn.Module) -> None:
     """Copies the weights of a checkpoint into the model."""
-    stored = load_file(path / "model.safetensors")
     own = trained_tensors(model)
     if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
         raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
@@ -112,7 +175,7 @@ def prune(directory: Path, keep: int) -> None:
     for path in kept[:-keep]:
         _remove(path)
     for path in kept[-keep:-2]:
-        (path / "optimizer.safetensors").unlink(missing_ok=True)
+        (path / OPTIMIZER).unlink(missing_ok=True)
 
 
 def _remove(path: Path) -> None:
@@ -122,10 +185,14 @@ def _remove(path: Path) -> None:
 
 
 def average(paths: list[Path], model: nn.Module) -> None:
-    """Sets the model's weights to the mean of several checkpoints."""
+    """Sets the model's weights to the mean of several checkpoints; an error if one of them is damaged."""
     sums: dict[str, Tensor] = {}
     for path in paths:
-        for name, value in load_file(path / "model.safetensors").items():
+        try:
+            weights = _read_tensors(path, WEIGHTS)
+        except Damaged as error:
+            raise ValueError(f"{error}; delete {path}, then --resume: the mean is that of the others") from None
+        for name, value in weights.items():
             sums[name] = sums.get(name, torch.zeros_like(value, dtype=torch.float64)) + value
     with torch.no_grad():
         for name, tensor in trained_tensors(model).items():

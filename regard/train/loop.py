@@ -20,6 +20,7 @@ from regard.train import checkpoint
 from regard.train.board import Board
 from regard.train.checkpoint import Progress
 from regard.train.config import TrainConfig
+from regard.train.memory import memory_errors
 from regard.train.observer import Observer, Row
 from regard.train.optim import build_optimizers
 from regard.train.progress import Line, clock
@@ -77,8 +78,8 @@ def fit(
         model, name=config.optimizer, lr=peak, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
     )
     state = Progress()
-    if resume and (existing := checkpoint.saved(folder)):
-        state = checkpoint.load(existing[-1], model, optimizers)
+    if resume and checkpoint.saved(folder):
+        state = checkpoint.resume(folder, model, optimizers, line.say)
         line.say(f"resuming {out} at step {state.step}")
     batches = stream.batches(state.epoch, state.index)
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -91,7 +92,13 @@ def fit(
     def finished() -> bool:
         return used() >= 1 or 0 < config.patience <= state.waited
 
-    with interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as log:
+    def needy() -> str:
+        return f"step {state.step + 1} (batches of {config.batch_tokens:,} tokens)"
+
+    lower = (
+        "lower --train.batch-tokens, or the model's sizes in a new run; then --resume: the last checkpoint is untouched"
+    )
+    with memory_errors(needy, lower), interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as log:
         observer.resume(log.past)
         while not finished():
             step = state.step + 1

@@ -105,6 +105,7 @@ def test_commands_and_options_are_frozen():
         ],
         "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
+        "attend": ["--digits", "--json", "--mask", "--out", "--query", "--temperature"],
         "latent": [
             "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",
             "--reach", "--to", "--walk",
@@ -338,9 +339,9 @@ def test_broken_checkpoints(run, capsys, tmp_path):
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     assert "model.safetensors" in fails(capsys, "translate", copy, "hi")
-    newest = sorted((copy / "checkpoints").iterdir())[-1]
-    (newest / "optimizer.safetensors").write_bytes(b"nonsense")
-    assert "delete it to resume from the one before" in fails(
+    for saved in (copy / "checkpoints").iterdir():
+        (saved / "optimizer.safetensors").write_bytes(b"nonsense")
+    assert "checkpoints is sound; restore one from a copy" in fails(
         capsys, "train", "translate", "--out", copy, "--resume", "--quiet", "--train.steps", "40"
     )
     (copy / "config.json").write_text("{")
@@ -375,3 +376,21 @@ def test_help_of_cost_says_how_fields_are_set(capsys):
         call("cost", "vit:vit-b/16", "--image", side, "--json")
         totals.append(json.loads(capsys.readouterr().out))
     assert totals[1]["length"] == 577 > totals[0]["length"] == 197
+
+
+def test_a_plugin_is_a_file_or_a_module(capsys, tmp_path, monkeypatch):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "own_names_by_file.py").write_text("LOADED = True\n")
+    (folder / "json.py").write_text("")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert base.import_own("elsewhere/own_names_by_file.py").LOADED
+    assert base.import_own("own_names_by_file").LOADED  # its folder is searched from then on
+    for name, message in [
+        ("elsewhere/missing.py", "no file 'elsewhere/missing.py' in "),
+        ("elsewhere/own_names_by_file", "--plugin takes path/mine.py or the name of a module"),
+        ("elsewhere/json.py", "'elsewhere/json.py' has the name of another module, json; rename the file"),
+        ("not_there_at_all", "no module 'not_there_at_all' in "),
+    ]:
+        assert message in fails(capsys, "--plugin", name, "recipes")

@@ -216,7 +216,7 @@ number = 3
     ("name", "message"),
     [
         ("nowhere:mine", "no module 'nowhere' in "),
-        ("my.py:mine", "no module 'my.py' in "),
+        ("gone.py:mine", "no file 'gone.py' in "),
         ("my:nothing", "module 'my' has no 'nothing'; its kernels: Mine, NoSizes, Failing, Wrong"),
         ("my:number", "'my:number' is 3, no Kernel; derive a class from regard.nn.kernels.Kernel"),
         ("my:NoSizes", "my:NoSizes cannot be built: TypeError: NoSizes.__init__() got an unexpected keyword"),
