@@ -11,6 +11,7 @@ from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import with_baselines
 from regard.files import same_file
 from regard.hub.remote import find
+from regard.runs.checksums import changed_sources
 from regard.runs.choice import VALIDATED, is_validated, learned
 from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, load
@@ -70,9 +71,12 @@ def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None
     stored = run / "recipe.toml"
     recipe = Recipe.load(stored) if stored.exists() else None
     own = recipe.data if recipe is not None and isinstance(recipe.data, task.data) else task.default_data()
+    data = chosen_data(own, task.default_data(), changes)
+    for source in changed_sources(data, run):
+        print(f"{source} has changed since {run} was trained: held-out examples may be others", file=sys.stderr)
     named = frozenset(key.removeprefix("data.").replace("-", "_") for key in changes)
     return EvalSet(
-        data=chosen_data(own, task.default_data(), changes), own=own, named=named, limit=limit, run=str(run),
+        data=data, own=own, named=named, limit=limit, run=str(run),
         recipe=recipe.name if recipe is not None else "",
     )  # fmt: skip
 

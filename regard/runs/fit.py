@@ -21,11 +21,12 @@ from regard.hub.adapter import begin_from, save_adapter, tune
 from regard.hub.checkpoint import load_model, peek_model, save_generation, save_model
 from regard.hub.files import CONFIG
 from regard.hub.preprocessor import load_preprocessing
-from regard.hub.remote import find
+from regard.hub.remote import find, pinned
 from regard.modalities.text import TEXT
 from regard.models import build
 from regard.nn.patches import sides
 from regard.registry import modalities, models, recipes
+from regard.runs.checksums import changed_sources, save_checksums
 from regard.runs.choice import CHOICE, Whole, finish, forget, steps_again
 from regard.runs.recipe import Recipe, configure
 from regard.runs.recipe import recipe as named_recipe
@@ -145,7 +146,7 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     """Train by a recipe whose data are prepared, and leave a run in `out`."""
     check_free(out, resume)
     job = started(job)
-    recipe, line, begin = with_steps(job.recipe, job.stream), Line(quiet), job.build or build_new
+    recipe, line, begin = pin_base(with_steps(job.recipe, job.stream)), Line(quiet), job.build or build_new
     torch.manual_seed(recipe.train.seed)
     model = begin(recipe)
     task: type[Task] | None = None
@@ -173,10 +174,12 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     watch = Watch(model, job.objective, recipe.train)
     out.mkdir(parents=True, exist_ok=True)
     with held(out):
+        check_data(recipe.data, out, resume)
         check_place(recipe, out, resume)
         for name, reader in job.readers.items():
             modalities[name].save(reader, out)
         recipe.save(out / "recipe.toml")
+        save_checksums(recipe.data, out)
         if job.generation:
             save_generation(out, **job.generation)
         announce(job, recipe, model, line)
@@ -222,6 +225,12 @@ def announce(job: Job, recipe: Recipe, model: Any, line: Line) -> None:
     line.say(", ".join([f"{recipe.family}: {count:,} parameters{share}", *readers, job.about]))
 
 
+def pin_base(recipe: Recipe) -> Recipe:
+    """The recipe with the revision of a base on the Hub, so that the run knows it and is never resumed from another."""
+    base = getattr(recipe.data, "base", None)
+    return recipe if base is None or pinned(base) == base else recipe.with_data(base=pinned(base))
+
+
 def with_steps(recipe: Recipe, stream: Any) -> Recipe:
     """The recipe with `epochs`, if set, as a number of steps."""
     if recipe.train.epochs is None:
@@ -234,6 +243,15 @@ def check_free(out: Path, resume: bool) -> None:
     """Raise an error if `out` holds a run that would be overwritten."""
     if not resume and ((out / "recipe.toml").exists() or (out / "checkpoints").exists()):
         raise ValueError(f"{out} holds a run already; go on with --resume or choose another --out")
+
+
+def check_data(data: Any, out: Path, resume: bool) -> None:
+    """Raise an error if a run would be resumed with files that are no longer those that it was trained on."""
+    if resume and (changed := changed_sources(data, out)):
+        raise ValueError(
+            f"{' and '.join(changed)} changed since {out} was trained on it; put the old data back, or start anew with "
+            "another --out"
+        )
 
 
 def check_place(recipe: Recipe, out: Path, resume: bool) -> None:

@@ -1,6 +1,7 @@
 """Start a server, and stop it such that every open response ends properly."""
 
 import asyncio
+import json
 import logging
 import signal
 import socket
@@ -21,6 +22,8 @@ from regard.serve.settings import Settings
 log = logging.getLogger("regard.serve")
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
+MOST_HEADERS, MOST_HEADER_BYTES = 100, 2**16
+"""Headers of a request, and their bytes together with the path's."""
 
 
 class Server(uvicorn.Server):
@@ -41,15 +44,78 @@ class Server(uvicorn.Server):
 
 
 class Connection(HttpToolsProtocol):
-    """Closes connections that send no request, and lets a response close a connection that is no longer read."""
+    """A connection whose headers are bounded in number, size and time, and which a response can close.
+
+    The parser collects a header before it hands it over, so bytes that it keeps to itself are counted too.
+    """
+
+    timer: asyncio.TimerHandle | None = None
+    """Runs while headers are awaited: from the connection's start, later from the first byte of a request."""
+    kept = header_count = header_bytes = 0
+    excess = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(BODY_SECONDS, lambda: None if self.cycle else transport.abort())
+        self.await_headers()
+
+    def await_headers(self) -> None:
+        if self.timer is None:
+            self.timer = self.loop.call_later(BODY_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_timer()
+        super().connection_lost(exc)
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def data_received(self, data: bytes) -> None:
+        self.kept += len(data)
+        super().data_received(data)
+        if self.kept > MOST_HEADER_BYTES and not self.transport.is_closing():
+            self.excess = True
+            self.send_400_response("")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.header_count = self.header_bytes = 0
+        self.await_headers()
         self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.kept = 0
+        self.header_count += 1
+        self.header_bytes += len(name) + len(value)
+        if self.header_count > MOST_HEADERS or self.header_bytes + len(self.url) > MOST_HEADER_BYTES:
+            self.excess = True
+            raise ValueError("too many headers")  # the parser stops, and an error is sent
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self.kept = 0
+        self.stop_timer()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self.kept = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.kept = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Send an error that needs no application: headers beyond the limit, or what is no HTTP."""
+        if not self.excess:
+            return super().send_400_response(msg)
+        limit = f"the headers have more than {MOST_HEADER_BYTES:,} bytes or {MOST_HEADERS} fields; send fewer"
+        error = {"message": limit, "type": "invalid_request_error", "param": None, "code": "headers_too_large"}
+        body = json.dumps({"error": error}).encode()
+        head = f"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(head.encode() + b"content-type: application/json\r\nconnection: close\r\n\r\n" + body)
+        self.transport.close()
 
 
 def serve(

@@ -209,7 +209,7 @@ def test_labels_of_other_files_must_be_known(tmp_path):
     ("fields", "message"),
     [
         (dict(coco="a", voc="b"), "not both"),
-        (dict(valid="a"), "give --data.coco or --data.voc too"),
+        (dict(valid="a"), r"give --data\.coco, \.voc or \.yolo"),
         (dict(crop=1.0), r"crop=1.0 is not in \[0, 1\)"),
         (dict(objects=7), "objects=7: a scene has 1 to 6"),
         (dict(channels=2), "channels=2 must be 1"),

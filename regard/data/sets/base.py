@@ -1,8 +1,12 @@
 """The interface of data configs that training, evaluation and the command line use."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from regard.data.checksums import checksum
+from regard.data.readers.hub_sets import HUB, fetch_set
 from regard.data.sets.overview import Overview
 
 Tune = Literal["all", "head", "lora"]
@@ -18,6 +22,8 @@ class Data:
 
     own: ClassVar[tuple[str, ...]] = ()
     """Fields that name the user's training files; where none is set, the embedded data are used."""
+    beside: ClassVar[tuple[str, ...]] = ("valid", "test")
+    """Further fields that name files or folders, where there are such fields."""
     reading: ClassVar[tuple[str, ...]] = ()
     """Fields that say how examples are read, not which; they are kept when a run is evaluated on other files."""
     decides: ClassVar[dict[str, str]] = {}
@@ -52,6 +58,23 @@ class Data:
     def reads(cls, source: str) -> bool:
         """Whether a file or folder holds data of this kind and no other, so that `regard data` needs no --task."""
         return False
+
+    def checksums(self) -> dict[str, str]:
+        """The checksum of each of the user's files and folders: a run stores them, and says when one has changed."""
+        values = [getattr(self, name, None) for name in (*self.own, *self.beside)]
+        sources = [each for value in values for each in (value if isinstance(value, tuple) else (value,)) if each]
+        sums = {source: ",".join(map(checksum, fetch_set(source))) for source in sources if source.startswith(HUB)}
+        for source in [source for source in sources if Path(source).exists()]:
+            try:
+                listed = self.listed(source)
+            except ValueError:  # a part of a data set whose list is elsewhere
+                listed = ()
+            sums[source] = checksum(Path(source), listed)
+        return sums
+
+    def listed(self, source: str) -> Iterable[Path]:
+        """Files outside of a source that belong to it, such as the images that a table names."""
+        return ()
 
     def overview(self) -> list[Overview]:
         """Summaries of the user's files (counts, columns, labels), printed before training; [] without files."""

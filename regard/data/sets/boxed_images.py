@@ -189,9 +189,7 @@ class BoxesConfig(Data):
         if len([name for name in self.own if getattr(self, name)]) > 1:
             raise ValueError("give --data.coco, --data.voc or --data.yolo, not both")
         if self.embedded and (self.valid or self.test or self.images):
-            raise ValueError(
-                "validation, test or images without training data; give --data.coco or --data.voc too, or --data.yolo"
-            )
+            raise ValueError("validation, test or images without training data; give --data.coco, .voc or .yolo")
         check_channels(self.channels)
         if not 0 <= self.crop < 1:
             raise ValueError(f"crop={self.crop} is not in [0, 1)")
@@ -244,9 +242,10 @@ class BoxesConfig(Data):
     def annotated(self, source: str) -> tuple[list[AnnotatedImage], tuple[str, ...]]:
         """The annotations of a source and its labels."""
         folder = None if self.images is None else Path(self.images)
-        if self.yolo:
-            return list_yolo(source, folder)
-        return (list_voc if self.voc else list_coco)(Path(source), folder)
+        return list_yolo(source, folder) if self.yolo else (list_voc if self.voc else list_coco)(Path(source), folder)
+
+    def listed(self, source: str) -> list[Path]:
+        return [file.path for file in self.annotated(source)[0]]
 
     def read(self, source: str, names: tuple[str, ...] = (), preprocessing: Preprocessing | None = None) -> BoxedImages:
         """All images of a source, resized; with `names`, those of training, labels are their indices."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -107,6 +108,9 @@ class CaptionsConfig(ImageData):
     def idle(self) -> dict[str, str]:
         tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
         return tokens | idle_rank(self.tune) | idle_with("images", self.images, "count", "most")
+
+    def listed(self, source: str) -> list[Path]:
+        return [file.path for file in list_captioned(source)[0]]
 
     def own_shape(self) -> tuple[int, int, int]:
         return (64, 64, 3) if self.images is None else common_shape(list_captioned(self.images)[0])

@@ -86,6 +86,9 @@ class FileOrDigits(ImageData):
         """The image files of a folder or a table."""
         return list_labelled(source) if self.labelled else list_unlabelled(source)
 
+    def listed(self, source: str) -> list[Path]:
+        return [] if is_arrays(source) or Path(source).is_dir() else [file.path for file in self.files(source)]
+
     def own_shape(self) -> tuple[int, int, int]:
         if self.images is None:
             return 8, 8, 1

@@ -22,6 +22,7 @@ class TextConfig(TextData):
     """Where text comes from (nothing given: Python's documentation), and its tokens."""
 
     own: ClassVar[tuple[str, ...]] = ("text",)
+    beside: ClassVar[tuple[str, ...]] = ("valid_text",)
 
     text: tuple[str, ...] = ()
     """UTF-8 text files, read one after the other."""

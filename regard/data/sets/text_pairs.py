@@ -21,6 +21,7 @@ class PairsConfig(TextData):
     """Where sentence pairs come from (nothing given: the embedded English → German phrases), and their tokens."""
 
     own: ClassVar[tuple[str, ...]] = ("source", "pairs")
+    beside: ClassVar[tuple[str, ...]] = ("target", "valid_source", "valid_target", "valid_pairs")
     reading: ClassVar[tuple[str, ...]] = ("lowercase", "max_len")
 
     source: str | None = None
