@@ -88,7 +88,7 @@ register_kernel = kernels.register
 register_position = positions.register
 
 starts: dict[str, dict[str, Any]] = {}
-"""What recipes declare about the models that they go on from; see `regard.runs.starts.Start`."""
+"""Declarations of recipes about the models that they fine-tune, by recipe; see `regard.runs.starts.Start`."""
 
 
 def register_recipe(name: str, **start: Any) -> Callable[[Any], Any]:

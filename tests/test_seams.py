@@ -1,6 +1,7 @@
 """The seams above the core: nobody outside asks what kind of model this is, and no module imports in a circle."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,3 +151,32 @@ def test_a_task_declares_itself(name):
 def test_plugins_stay_small():
     for path in (Path(__file__).parent / "plugins").glob("[a-su-z]*.py"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 120, path.name
+
+
+RIDDLE = re.compile(r"(What|How|The same|Who|Whose|As)\b|.*\b(pictures?|likeness|chances?|told)\b", re.DOTALL)
+"""Beginnings that need their context, and words that the field does not use."""
+
+
+def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Texts that stand as statements: docstrings of modules, classes, functions and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value
+
+
+def test_a_docstring_stands_alone():
+    trees = [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in FILES]
+    riddles = [
+        f"{path}:{doc.lineno} {doc.value}"
+        for path, tree in trees
+        for doc in docstrings(tree)
+        if RIDDLE.match(doc.value)
+    ]
+    assert not riddles, "\n".join(riddles)
+
+
+def test_a_riddle_is_found():
+    tree = ast.parse(
+        'def f():\n    """The same, sorted."""\n\nx = 1\n"""A list of\n pictures."""\ny = 2\n"""As-is rows."""'
+    )
+    assert [bool(RIDDLE.match(doc.value)) for doc in docstrings(tree)] == [True, True, True]

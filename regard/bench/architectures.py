@@ -192,7 +192,7 @@ def path_length(kind: Architecture, config: ArchitecturesConfig, length: int) ->
 
 
 def growth(points: Sequence[Point], what: str, base: int) -> str:
-    """The growth of a figure with length: a constant, a power of n, or a logarithm."""
+    """Return the growth of a measured value with the length n as text: constant, a power of n, or logarithmic."""
     lengths, values = [point["length"] for point in points], [point[what] for point in points]
     if len(set(values)) <= 1:
         return "constant"

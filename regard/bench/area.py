@@ -156,7 +156,7 @@ def render_area(result: Mapping[str, Any]) -> str:
 
 
 def draw_area(result: Mapping[str, Any], path: Target) -> "matplotlib.figure.Figure":
-    """Draws time at the left and counted FLOPs of attention at the right."""
+    """Draw time by number of pixels at the left, and counted FLOPs of attention at the right."""
     parts = result["models"]
     time = panel("time of a forward pass", "time", "s", parts, "seconds", "seconds", symbol="area")
     work = panel("attention, counted", "work", "FLOP", parts, "attention", "attention", symbol="area")

@@ -198,7 +198,7 @@ def patch_of(text: str) -> tuple[int, int]:
 
 
 def output_of(text: str) -> int:
-    """The position of an output, from "3" or "-1"."""
+    """Return the position of an output token, from text such as "3" or "-1"."""
     if not text.strip().removeprefix("-").isdecimal():
         raise ValueError(f"--at takes the position of an output, such as 3 or -1; got {text!r}")
     return int(text)

@@ -1,4 +1,4 @@
-"""What all commands of verbs share: RUN and inputs in, the answers of the task printed or written to a file."""
+"""The common part of all verbs' commands: read RUN and its inputs, print the task's answers or write them to a file."""
 
 import re
 import sys

@@ -27,7 +27,7 @@ class Sample:
     """A data set that can be written to a folder."""
 
     about: str
-    """What it is, and the files it is written to."""
+    """A description of the data set and of its files."""
     write: Callable[[Path, str, int], int]
     """Write so many examples of a part, train or test, to a folder; returns how many there were."""
     count: int

@@ -167,7 +167,7 @@ class Engine:
         if need > self.pages.count:
             raise ValueError(f"the request needs {need:,} pages, there are {self.pages.count:,}; raise memory")
         if request.beams > self.max_batch:
-            raise ValueError(f"beams={request.beams} is more than max_batch={self.max_batch}")
+            raise ValueError(f"beams={request.beams} is more than max_batch={self.max_batch}; use fewer, or raise it")
         if request.propose is not None and not self.runner.paged:
             raise ValueError("this model cannot verify guesses in one step; leave out propose")
 

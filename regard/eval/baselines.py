@@ -1,4 +1,4 @@
-"""Scores beside the simplest predictors of their task, kept in the run with a picture of the confusions."""
+"""Scores beside those of the simplest predictors of the task, saved in the run with a figure of the confusions."""
 
 import contextlib
 import json

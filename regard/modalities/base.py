@@ -38,7 +38,7 @@ class Modality:
     """The control of the page that takes an item: "text", or "file" for one that is a file; the command line takes
     texts, or names of files."""
     accept: str = ""
-    """What the page's control for files offers, where that is not the suffixes: "image/*"."""
+    """The `accept` attribute of the page's control for files, where it is not the suffixes: "image/*"."""
     describe: Callable[[Any], str] = lambda reader: ""
     """Function that describes a reader in a few words, printed before training."""
     send: Callable[[Any], Any] = lambda item: item.tolist() if hasattr(item, "tolist") else item

@@ -52,7 +52,7 @@ class HierarchyConfig:
     def __post_init__(self) -> None:
         check_positive(self, "channels", "patch", "dim")
         if not self.depths or min(self.depths) < 1:
-            raise ValueError(f"depths={self.depths} must have a positive number for each stage")
+            raise ValueError(f"depths={self.depths} must have a positive number for each stage, such as 2,2,6,2")
         check_fractions(self, "path_dropout")
         sides(self.image)
 

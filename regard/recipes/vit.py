@@ -48,11 +48,11 @@ LABELLED = ("classify-images", "embed-images", "restore-images")
 SCANS: dict[str, Any] = dict(shift=0.12, zoom=0.15, turn=10.0, mixup=0.4)
 """Augmentation of the digits."""
 SHORT: dict[str, Any] = dict(colour=0.0, mixup=0.0, turn=0.0)
-"""What is left out of the augmentation in a short run, which does not come near to overfitting."""
+"""Augmentation that is switched off in a short run, which does not come near to overfitting."""
 MANY, SPEED = 15, 500
 """Passes over the images from which on a run is not short; images per second that one core trains a small model on."""
 FAST_MANY, FAST_SPEED = 30, 1000
-"""The same for the recipe with convolutions, of which the model is smaller and the speed higher."""
+"""MANY and SPEED of the recipe with convolutions, of which the model is smaller and the speed higher."""
 FAST_STEPS = (1500, 5000)
 """Least and most steps of that recipe where no budget is set; between them, as many as FAST_MANY passes take."""
 VALIDATIONS = 6

@@ -1,4 +1,4 @@
-"""What happens after training on few examples: validation chooses, then the choice is trained again on all of them.
+"""Training on few examples ends with a choice by validation, and the chosen model is trained again on all of them.
 
 choice.json   what was chosen, and how far the rest has come; a run that is resumed goes on from there
 validated/    the chosen weights, which have not seen the examples held out for validation: `regard eval` scores these

@@ -1,4 +1,4 @@
-"""How long to train, in which batches and how often to validate, from the number of examples that the user has."""
+"""Defaults for steps, batch size and time between validations, from the number of examples that the user has."""
 
 import math
 from typing import Any

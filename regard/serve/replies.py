@@ -32,7 +32,7 @@ class Model(Reply):
     does: list[str]
     """Its abilities, each with a route: generate, chat, translate, embed, classify, images, …"""
     summary: str
-    """What it does, in words: labels images, …"""
+    """Its task in words: labels images, …"""
     inputs: list[str]
     """The modalities that it reads: text, image, …"""
     loaded: bool

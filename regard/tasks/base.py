@@ -57,7 +57,7 @@ class Verb:
     """The first line of the command's help."""
     options: tuple[Option, ...] = ()
     ability: str | None = ""
-    """What a server lists it as, where that is not its name; None: it is not served."""
+    """The name that a server lists it by, where that is not its own; None: it is not served."""
     method: str = ""
     """The method of the task, where it has another name than the verb."""
     as_json: Callable[[Any], dict[str, Any]] = dict
@@ -97,7 +97,7 @@ class Example:
     """An input that the page offers to try."""
 
     inputs: tuple[Any, ...]
-    """What the task reads: a text, a pair of texts, an image, or an image and texts to compare it with."""
+    """The inputs of the task: a text, a pair of texts, an image, or an image and texts to compare it with."""
     label: str = ""
     """A few words about it, such as its true label; none: the text itself."""
 
@@ -165,7 +165,7 @@ class Task:
     size: int | None = None
     """The number of parameters, as `load` counted them before it quantised any."""
     quantization: str = "none"
-    """How `load` quantised the weights."""
+    """The quantisation of the weights: none, int8 or int4."""
 
     if not TYPE_CHECKING:  # type checkers know what a class has
 

@@ -127,7 +127,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
 def read_captioned(
     task: Any, *images: Any, target: Target = None, kept: int | None = None, cut: bool = False, greedy: bool = False
 ) -> Prepared:  # fmt: skip
-    """An image and its caption: the `target`, or the model's own (`greedy`, or by beams)."""
+    """Prepare an image with a caption: `target`, or else the one that the model generates, by beams unless `greedy`."""
     check_images(task, images, kept=kept)
     model, (bytes_, pixels) = task.model, pixels_of(task, images[0])
     fields = grid_fields(model, bytes_.shape[:2])

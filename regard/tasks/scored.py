@@ -51,7 +51,7 @@ class Scored:
     summary: str = ""
     """The scores in a line for a terminal, where they are not all shares of examples."""
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The same metrics of the simplest predictors, by name: {"most frequent label": {"accuracy": 20.0}}."""
+    """Metrics of the simplest predictors, by their names: {"most frequent label": {"accuracy": 20.0}}."""
     metrics: tuple[str, ...] = ()
     """The metrics that a model must be better in than a baseline (none: the first one)."""
     lower: bool = False
@@ -63,7 +63,7 @@ class Scored:
     total: int | None = None
     """The number of held-out examples, of which `limit` may have left some out."""
     unit: str = "examples"
-    """What `total` counts."""
+    """The name of what `total` counts."""
     limit: int | None = None
     """The most examples that were scored, where there was a limit."""
 

@@ -1,4 +1,4 @@
-"""Running out of memory, told in one line: how much was asked for, and what to lower."""
+"""Errors of exhausted memory in one line: how much was requested, and which setting to lower."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ PREFIXES = {
     "summarize": "summarize: ",
 }
 Summaries = Literal["reports", "docstrings"]
-"""What is summarized: generated reports, or docstrings of Python's library (by their first line)."""
+"""Sources of texts to summarize: generated reports, or docstrings of Python's library (by their first line)."""
 # How many of each there are in a round.
 SHARES = {"translate": 4, "language": 2, "date": 2, "summarize": 1}
 

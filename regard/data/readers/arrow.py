@@ -11,9 +11,9 @@ from regard.data.readers.packed import MOST_BYTES
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 Names = dict[str, tuple[str, ...]]
 MAGIC = b"ARROW1\0\0"
-"""What a file of arrow begins with; then follows the same as in a stream."""
+"""The first bytes of an Arrow file; behind them it has the layout of an Arrow stream."""
 DICTIONARY, BATCH = 2, 3
-"""Kinds of arrow's messages that hold values."""
+"""Types of Arrow messages that hold values."""
 CELL = 64
 """Bytes that a value of a row takes beside its characters, about."""
 ROWS = 1024

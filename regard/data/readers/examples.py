@@ -167,7 +167,7 @@ def has_words(path: Path) -> bool:
 def tagged_words(path: Path, columns: Mapping[str, str]) -> tuple[Table, Chosen]:
     """The sentences of a file with a word and its tag a line."""
     if columns:
-        raise ValueError(f"{path}: its columns have no names that columns could map; the word is first, the tag last")
+        raise ValueError(f"{path} has no names of columns, only a word first and its tag last; leave out columns")
     rows = list(conll.read_words(read_lines(path), path))
     return Table(path, "a word and its tag a line", objects=rows), Chosen({"text": 0, "entities": 1})
 

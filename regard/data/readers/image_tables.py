@@ -105,7 +105,8 @@ def spelled(label: int, names: Sequence[str] | None) -> str:
 
 
 def cell_rows(table: Table, column: str) -> Rows:
-    """The rows of cells; without a header, which no row with an image file is, the path comes first."""
+    """Yield number, path and texts of each row of a table of cells. If the first row names an image file, there is no
+    header and the path is the first column."""
     assert table.cells is not None
     rows, source = iter(table.cells), table.source
     number, first = next(rows, (1, [""]))

@@ -45,7 +45,7 @@ class Table:
     cells: Cells | None = None
     objects: Objects = field(default_factory=list)
     unit: str = "line"
-    """What the numbers count: lines of a file, items of an array, rows of a table."""
+    """The name of a numbered row in errors: a line of a file, an item of an array, a row of a table."""
     names: Names = field(default_factory=dict)
     """The names of the classes of columns that hold their numbers."""
 

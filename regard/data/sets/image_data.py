@@ -56,7 +56,7 @@ class ImageData(Augmentation, Data):
     channels: int | None = None
     """1 for grey, 3 for colours (none: as the images are)."""
     resize: Literal["squash", "crop"] = "squash"
-    """How an image of another shape becomes a square: squashed, or resized by its shorter side and cropped."""
+    """Treatment of images that are not square: squashed, or resized by the shorter side and cropped."""
     memory: float = 1.0
     """GiB of decoded images that are held in memory; more are decoded into a file once and read from there."""
     strict: bool = False

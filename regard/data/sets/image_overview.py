@@ -1,4 +1,4 @@
-"""What was understood of image files with labels, captions or boxes, for `regard data` and before training."""
+"""Overviews of image files with labels, captions or boxes, shown by `regard data` and before training."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,7 +27,8 @@ def name_of(file: ImageFile) -> str:
 
 
 def label_overviews(data: Any) -> Iterator[Overview]:
-    """An overview of each part of labelled images; nothing but arrays is decoded."""
+    """Yield an overview of the training images, and of those for validation and testing. Image files are listed, not
+    decoded."""
     parts: dict[str, str] = dict(data.parts)
     if "test" not in parts and has_test(parts["train"]):
         parts["test"] = parts["train"]

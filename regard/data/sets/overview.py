@@ -1,4 +1,4 @@
-"""What was understood of the user's files: columns, labels with counts, examples, and what may surprise."""
+"""Overviews of the user's data: the columns that were recognised, labels with counts, examples, and warnings."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ class Overview:
     """train, valid or test."""
     count: int
     unit: str
-    """What is counted: examples, images."""
+    """The name of what `count` counts: examples, images."""
     about: str
     """The format in words."""
     header: bool | None = None

@@ -1,4 +1,4 @@
-"""What was understood of files of texts, for `regard data` and before training."""
+"""Overviews of files of texts, shown by `regard data` and before training."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

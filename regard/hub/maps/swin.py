@@ -8,7 +8,7 @@ from regard.hub.maps.vit import read_class, read_patch
 
 
 def body(root: str) -> tuple[Pair, ...]:
-    """The pairs that both versions share, under their prefix."""
+    """Return the pairs of our and Hugging Face's names that Swin and Swin V2 share; `root` is the latter's prefix."""
     merge, below = "stages.{}.merge.", root + ".encoder.layers.{}.downsample."
     return (
         *block(

@@ -246,7 +246,7 @@ def check_sizes(rows: Mapping[str, Rows | None], words: list[str], file: str) ->
         raise ValueError(f"{file} has {len(words)} words and {len(rows['scores'][0])} scores; give one for each word")
     if rows["queries"] and rows["keys"] and len(rows["queries"][0]) != len(rows["keys"][0]):
         sizes = len(rows["queries"][0]), len(rows["keys"][0])
-        raise ValueError(f"{file}: queries have {sizes[0]} numbers and keys {sizes[1]}; their product needs as many")
+        raise ValueError(f"{file}: queries have {sizes[0]} numbers and keys {sizes[1]}; give both the same")
 
 
 EXAMPLES: dict[str, dict[str, Any]] = {

@@ -35,7 +35,7 @@ main { display: grid; gap: 1rem; grid-template-columns: minmax(0, 1fr); align-co
   vertical-align: -.1rem; }
 @media (max-width: 40rem) { .panel svg { overflow: visible; } .panel svg text { font-size: 20px; } }
 """
-"""What only this page has; fonts, colours and panels are those of the server's page."""
+"""Styles of this page alone; fonts, colours and panels are those of the server's page."""
 HEADER = """<header><div class="brand"><h1>Regard</h1></div><div class="tools">
 <fieldset class="theme" id="theme"><legend class="unseen">Theme</legend>
 <label title="Light"><input type="radio" name="theme" value="light" aria-label="Light">☀</label>
