@@ -79,7 +79,8 @@ class Paged(Runner):
         block: Any = parts.stack.blocks[0]
         attention = block.attention
         shape = (len(parts.stack.blocks), -1, 2, attention.kv_heads, page, attention.head_dim)
-        like = block.norms["attention"].weight
+        tensors = [*parts.stack.parameters(), *parts.stack.buffers()]  # of quantised layers, the scales
+        like = next(tensor for tensor in tensors if tensor.is_floating_point())
         page_bytes = abs(int(np.prod(shape))) * like.element_size()
         self.pages = max(1, memory // page_bytes)
         # Uninitialised: memory that is never used is never allocated by the operating system.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.config import override
+from regard.nn.block import BlockConfig
 from regard.registry import models, positions
 
 
@@ -142,6 +143,10 @@ RENAMED = {
 """Names in the first checkpoints, which were converted from TensorFlow, and in some releases of MAE."""
 
 
+EVERYWHERE = {"qkv": "three", "residual": True}
+"""Fields of blocks with the only values that published models have."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Map:
     """The mapping between one foreign `model_type` and a family of ours: tensor names and config fields."""
@@ -225,7 +230,8 @@ class Map:
         heads = getattr(ours, "heads", None)  # stages have several numbers of them
         same = {"kv_heads": heads, "head_dim": ours.dim / heads if isinstance(heads, int) else None, "final_norm": None}
         problems = []
-        for name, needed in self.fixed.items():
+        common = EVERYWHERE if isinstance(ours, BlockConfig) else {}
+        for name, needed in {**self.fixed, **common}.items():
             got = getattr(ours, name)
             plain = got.partition(":")[0] if name == "position" else got
             if plain != needed and not (name in same and got == same[name]):

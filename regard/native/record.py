@@ -112,15 +112,15 @@ def record_block(
 
 def before(program: Program, block: Block, part: str, x: Columns, normed: Columns) -> Columns:
     """Record the input of a part: the residual stream, normalised for pre-norm."""
-    if not block.pre:
+    if not block.pre or isinstance(block.norms[part], nn.Identity):
         return x
     record_norm(program, block.norms[part], x, normed)
     return normed
 
 
 def after(program: Program, block: Block, part: str, x: Columns, mixed: Columns, out: nn.Module) -> None:
-    """Record the output projection of a part and its addition to the residual stream."""
-    program.add(Linear(mixed, x, weight_of(out), cast(Any, out).bias, add=True))
+    """Record the output projection of a part and its addition to the residual stream, if the block has one."""
+    program.add(Linear(mixed, x, weight_of(out), cast(Any, out).bias, add=block.residual))
     if not block.pre:
         record_norm(program, block.norms[part], x, x)
 
@@ -175,6 +175,8 @@ def epsilon(layer: nn.Module) -> float:
 
 def heads_of(attention: Attention) -> Heads:
     kernel = attention.kernel
+    if type(attention) is not Attention or attention.scale is not None:
+        raise Unsupported(f"{type(attention).__name__} projects or scales in another way than programs do")
     if type(kernel) not in (Full, Dot, Normalized):
         raise Unsupported(
             f"{type(kernel).__name__} attention cannot be recorded as a program; full, dot and normalized can"

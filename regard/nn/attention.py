@@ -1,7 +1,7 @@
 """The attention core: project → split heads → position → cache → kernel → merge → project."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -52,6 +52,9 @@ class AttentionConfig:
 class Attention(nn.Module):
     """Multi-head attention, self or cross, causal or not, with grouped heads: `mask` and `kernel` decide."""
 
+    separate_keys: ClassVar[bool] = True
+    """Whether keys have a matrix of their own, unless the kernel's keys are the queries."""
+
     def __init__(self, config: AttentionConfig, position: Position | None = None) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
@@ -64,8 +67,8 @@ class Attention(nn.Module):
         self.kernel = build_kernel(config.kernel, needs=config.needs | drops, **sizes)
         if self.kernel.shares and self.kv_heads != self.heads:
             raise ValueError(f"kernel {config.kernel!r} has a key for each query head; leave kv_heads unset")
-        kinds = 1 if self.kernel.shares else 2
-        self.key_value = nn.Linear(context_dim, kinds * self.kv_heads * self.head_dim, bias=config.bias)
+        self.fused = self.separate_keys and not self.kernel.shares  # `key_value` holds both matrices
+        self.key_value = nn.Linear(context_dim, (1 + self.fused) * self.kv_heads * self.head_dim, bias=config.bias)
         self.out = nn.Linear(inner, config.dim, bias=config.bias)
         self.position = position if position is not None and position.rotates else None
         self.scale: float | None = None  # None: the kernel's own
@@ -106,8 +109,8 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Return q, k and v with their positions; `start` is the first token's position. Variants override this."""
         q, source = self.queries(x, start), x if context is None else context
-        if self.kernel.shares:
-            return q, q, self.split(self.key_value(source))
+        if not self.fused:
+            return q, q if context is None else self.queries(context, start), self.split(self.key_value(source))
         k, v = self.key_value(source).chunk(2, dim=-1)
         return q, self.rotate(self.split(k), start), self.split(v)
 

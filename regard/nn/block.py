@@ -17,10 +17,12 @@ from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Bias, Position
 from regard.nn.reversible import Streams
+from regard.nn.shared_projections import SHARING
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "quick-gelu", "silu", "relu2", "swiglu", "geglu", "geglu-tanh"]
-Norm = Literal["layer", "rms"]
+Norm = Literal["layer", "rms", "none"]
 NormPlace = Literal["pre", "post"]
+Matrices = Literal["three", "two", "one"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +42,7 @@ class BlockConfig:
     activation: Activation = "relu"
     """Activation of the feed-forward layer; the last three are gated, `-tanh` is GPT-2's approximation."""
     norm: Norm = "layer"
-    """LayerNorm or RMSNorm."""
+    """LayerNorm, RMSNorm, or none at all."""
     norm_place: NormPlace = "pre"
     """Norm before each part, or after its residual as in the 2017 paper."""
     norm_eps: float = 1e-5
@@ -57,6 +59,10 @@ class BlockConfig:
     """Attention kernel: full, window:radius=64, sparse, topk, linear, performer, linformer, reformer, …"""
     cross_kernel: str | None = None
     """Kernel of cross-attention (none: `kernel`)."""
+    qkv: Matrices = "three"
+    """Matrices of queries, keys and values: one each; two, the first for queries and keys; or one for all of them."""
+    residual: bool = True
+    """Residual connections: the input of each part is added to its output."""
     position: str = "sinusoidal"
     """Position scheme: sinusoidal, learned, rotary (or rotary:base=500000), alibi, relative, …, none."""
     max_len: int = 1024
@@ -71,6 +77,12 @@ class BlockConfig:
         if self.reversible and self.norm_place != "pre":
             raise ValueError(
                 f"reversible layers need norms before each part, got norm_place={self.norm_place}; use norm_place=pre"
+            )
+        if self.reversible and not self.residual:
+            raise ValueError("reversible layers are residual connections, got residual=False; use reversible=False")
+        if self.qkv != "three" and self.kv_heads not in (None, self.heads):
+            raise ValueError(
+                f"qkv={self.qkv} has a key for each query head, got kv_heads={self.kv_heads}; leave kv_heads unset"
             )
 
     @property
@@ -91,19 +103,20 @@ class Block(nn.Module):
 
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
-        self.pre, self.dropout = config.norm_place == "pre", config.dropout
+        self.pre, self.dropout, self.residual = config.norm_place == "pre", config.dropout, config.residual
+        layer = self.layer if config.qkv == "three" else SHARING[config.qkv]
         sizes: dict[str, Any] = dict(
             dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
             bias=config.bias, dropout=config.attention_dropout, max_len=config.max_len,
         )  # fmt: skip
-        self.attention = self.layer(
+        self.attention = layer(
             AttentionConfig(
                 **sizes, kernel=config.kernel, needs=own_needs(causal=causal, biased=position.bias() is not None)
             ),
             position,
         )
         across = AttentionConfig(**sizes, kernel=config.cross_kernel or config.kernel, needs=frozenset({"crosses"}))
-        self.cross = self.layer(across) if cross else None
+        self.cross = layer(across) if cross else None
         self.feedforward = FeedForward(
             config.dim, config.ffn_dim, activation=config.activation, bias=config.bias, dropout=config.ffn_dropout
         )
@@ -129,13 +142,14 @@ class Block(nn.Module):
     def add(
         self, x: Float[Tensor, "B T D"] | Streams, part: str, layer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "B T D"] | Streams:
-        """Apply one part with its residual connection, and the norm before or after it."""
+        """Apply one part with its residual connection, if there is one, and the norm before or after it."""
         norm = self.norms[part]
         if isinstance(x, Streams):
             return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), norm, self.get_submodule(part))
-        if self.pre:
-            return x + dropout(layer(norm(x)), self.dropout, self.training)
-        return norm(x + dropout(layer(x), self.dropout, self.training))
+        y = dropout(layer(norm(x) if self.pre else x), self.dropout, self.training)
+        if self.residual:
+            y = x + y
+        return y if self.pre else norm(y)
 
     def cross_attend(
         self,

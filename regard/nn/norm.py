@@ -48,8 +48,9 @@ class RMSNorm(nn.RMSNorm):
         return rms_norm(x, self.weight, self.eps)
 
 
-NORMS = {"layer": nn.LayerNorm, "rms": RMSNorm}
+NORMS = {"layer": nn.LayerNorm, "rms": RMSNorm, "none": nn.Identity}
 
 
 def build_norm(kind: str, dim: int, eps: float) -> nn.Module:
+    """Return a norm of vectors of this width; "none" passes them on."""
     return NORMS[kind](dim, eps=eps)

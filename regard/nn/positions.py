@@ -197,6 +197,44 @@ class Learned(Position):
         return x + resample(self.table, trained, grid, first=first)
 
 
+@register_position("index")
+class Index(Position):
+    """Adds pos · w with a trained vector w: the number of a position, as one more input of the first layer.
+
+    It grows without end, so that longer texts than those trained on have numbers that the model never met.
+    """
+
+    additive = True
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.direction = nn.Parameter(torch.randn(self.dim) * 0.02)
+
+    def numbers(self, start: int, T: int) -> Float[Tensor, "T"]:
+        """Return the number that stands for each of the positions start … start + T."""
+        return torch.arange(start, start + T, device=self.direction.device).float()
+
+    def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
+        return x + (self.numbers(start, x.shape[1])[:, None] * self.direction).to(x.dtype)
+
+
+@register_position("fraction")
+class Fraction(Index):
+    """Adds pos / max_len · w: numbers from 0 to 1, whose steps are the smaller the longer texts may be."""
+
+    @property
+    def limit(self) -> int:
+        return self.max_len
+
+    def numbers(self, start: int, T: int) -> Float[Tensor, "T"]:
+        if start + T > self.max_len:
+            raise ValueError(
+                f"position {start + T - 1} is no fraction of max_len={self.max_len}; "
+                "shorten the input or train with a larger max_len"
+            )
+        return super().numbers(start, T) / self.max_len
+
+
 @register_position("concatenated")
 class Concatenated(Position):
     """Sinusoids concatenated to the token vector instead of added, and projected back to the width."""

@@ -107,7 +107,7 @@ class Stack(nn.Module):
 def glorot(module: nn.Module) -> None:
     """Initialise matrices Glorot-uniformly, a fused one as the matrices that it holds; biases to zero."""
     layers = [layer for layer in module.modules() if isinstance(layer, Attention)]
-    fused = {layer.key_value for layer in layers if not layer.kernel.shares}
+    fused = {layer.key_value for layer in layers if layer.fused}
     for child in module.modules():
         if isinstance(child, nn.Linear):
             for part in child.weight.detach().chunk(2 if child in fused else 1):
@@ -119,7 +119,7 @@ def glorot(module: nn.Module) -> None:
 def init_keys_as_queries(stack: Stack) -> None:
     """Initialise keys as copies of queries, so that tokens first attend to similar ones (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
-        if layer.kv_heads == layer.heads and not layer.kernel.shares:
+        if layer.kv_heads == layer.heads and layer.fused:
             layer.key_value.weight.detach()[: len(layer.query.weight)] = layer.query.weight.detach()
 
 

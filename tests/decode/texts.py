@@ -34,7 +34,11 @@ CASES = [
 ]
 """Every small model that writes, and GPT with kernels that keep something else than all keys and values."""
 REVERSIBLE = ["gpt-5", "transformer-6"]
-BY_PAGES = [case for case in CASES if case.split("-")[0] in ("gpt", "transformer", "t5") and case not in REVERSIBLE]
+SHARING = ["gpt-8", "transformer-7"]
+"""Those whose queries, keys and values share matrices."""
+BY_PAGES = [
+    case for case in CASES if case.split("-")[0] in ("gpt", "transformer", "t5") and case not in (*REVERSIBLE, *SHARING)
+]
 """Those that are programs over pages."""
 SPARSE = f"gpt+{KERNELS[1]}"
 

@@ -68,6 +68,7 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, depth=1, norm_place="post", final_norm=True, activation="geglu", position="relative"),
         dict(SIZES, depth=1, norm_place="post", embedding_norm=True, tie="inputs", kernel="normalized"),
         dict(SIZES, depth=2, decoder_depth=1, position="relative", reversible=True),
+        dict(SIZES, depth=1, qkv="two", position="fraction"),
     ],
     "t5": [
         dict(SIZES, depth=2, position="relative:buckets=8,far=20"),
@@ -80,6 +81,9 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, depth=2, heads=4, kv_heads=2, norm="rms", activation="swiglu", bias=False, tie=False),
         dict(SIZES, depth=1, activation="relu2", kernel="normalized"),
         dict(SIZES, depth=3, reversible=True),
+        dict(SIZES, depth=2, norm="none", position="index", tie=False),
+        dict(SIZES, depth=1, residual=False, norm_place="post"),
+        dict(SIZES, depth=2, qkv="one"),
     ],
     "bert": [
         dict(ENCODER, depth=2),

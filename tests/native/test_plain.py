@@ -137,6 +137,8 @@ def adapted(model):
         ),
         (lambda: make("gpt", 0, kernel="window:radius=2"), "Window attention cannot be recorded"),
         (lambda: adapted(make("gpt", 0)), "Sequential is not a plain linear layer"),
+        (lambda: make("gpt", 8), "OneMatrix projects or scales in another way than programs do"),
+        (lambda: make("transformer", 7), "TwoMatrices projects or scales in another way"),
     ],
 )
 def test_what_is_no_program_says_why(model, why):

@@ -95,6 +95,29 @@ def test_post_norm(norm):
     close(made(x, context), y, "post-norm")
 
 
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_without_residual_connections(place):
+    """Sublayer(Norm(x)) or Norm(Sublayer(x)), three times: nothing of the input is added."""
+    made, x, context = block(cross=True, residual=False, norm_place=place), normal(B, T, D), normal(B, S, D)
+    y = x
+    for part, layer in [
+        ("attention", made.attention),
+        ("cross", lambda y: made.cross(y, context)),
+        ("feedforward", made.feedforward),
+    ]:
+        norm = made.norms[part]
+        y = layer(norm(y)) if place == "pre" else norm(layer(y))
+    close(made(x, context), y, "no residual connection")
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_without_norms(place):
+    made, x = block(cross=False, norm="none", norm_place=place), normal(B, T, D)
+    y = x + made.attention(x)
+    close(made(x), y + made.feedforward(y), "x + Sublayer(x)")
+    assert not list(made.norms.parameters())
+
+
 def test_a_stack_is_its_blocks_one_after_the_other():
     for final_norm in (True, False):
         config = BlockConfig(**SIZES, dropout=0.0)
@@ -174,6 +197,8 @@ def test_glorot_takes_a_fused_matrix_for_the_two_that_it_holds():
         (dict(dim=0), "dim=0 must be at least 1"),
         (dict(heads=5), "heads=5 does not divide dim=12; use 4"),
         (dict(kv_heads=2), "kv_heads=2 does not divide heads=3"),
+        (dict(kv_heads=1, qkv="two"), "qkv=two has a key for each query head, got kv_heads=1; leave kv_heads unset"),
+        (dict(reversible=True, residual=False), "reversible layers are residual connections"),
     ],
 )
 def test_wrong_sizes(wrong, message):

@@ -56,7 +56,7 @@ def test_a_shift_is_one_linear_map(k):
     close(fitted, T_k, "the best linear map is T_k", 1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(set(positions) - {"learned", "none"}))
+@pytest.mark.parametrize("name", sorted(set(positions) - {"learned", "fraction", "none"}))
 def test_any_length(name):
     """Past `max_len` a scheme goes on as one that was built longer would."""
     torch.manual_seed(0)
@@ -88,6 +88,20 @@ def test_learned_positions_end():
     close(scheme.embed(x[:, 4:], start=4), (x + scheme.table)[:, 4:], "from 4 on")
     with pytest.raises(ValueError, match=r"position 11 has no learned vector, max_len=11; shorten the input or"):
         scheme.embed(x[:, :2], start=10)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("index", 1.0), ("fraction", 1 / 11)])
+def test_numbers_of_positions_enter_along_one_vector(name, unit):
+    scheme, x = positions[name](**SIZES).double(), torch.randn(2, 11, 12, dtype=torch.float64)
+    added = scheme.embed(x) - x
+    wanted = (torch.arange(11) * unit)[:, None].double() * scheme.direction
+    close(added[1], wanted, "pos · w", 1e-6)
+    close(scheme.embed(x[:, 4:], start=4), scheme.embed(x)[:, 4:], "from 4 on")
+
+
+def test_fractions_end():
+    with pytest.raises(ValueError, match=r"position 11 is no fraction of max_len=11; shorten the input or"):
+        positions["fraction"](**SIZES).embed(torch.randn(2, 2, 12), start=10)
 
 
 def test_sinusoidal_halves_are_marians():

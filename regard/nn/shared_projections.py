@@ -1,0 +1,33 @@
+"""Attention with fewer matrices than one each for queries, keys and values."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.nn.attention import Attention, AttentionConfig
+from regard.nn.positions import Position
+
+
+class TwoMatrices(Attention):
+    """One matrix for queries and keys, another for values: without positions, i scores j as j scores i."""
+
+    separate_keys = False
+
+
+class OneMatrix(Attention):
+    """One matrix for queries, keys and values: a token is looked up by exactly what it contributes."""
+
+    separate_keys = False
+
+    def __init__(self, config: AttentionConfig, position: Position | None = None) -> None:
+        super().__init__(config, position)
+        del self.key_value
+
+    def project(
+        self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S C"] | None = None, *, start: int = 0
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        v = self.split(self.query(x if context is None else context))
+        k = self.rotate(v, start)
+        return k if context is None else self.queries(x, start), k, v
+
+
+SHARING: dict[str, type[Attention]] = {"two": TwoMatrices, "one": OneMatrix}
