@@ -1,6 +1,6 @@
 """Laws of kernels about their outputs and further declarations, in the form of `kernel_laws`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -213,24 +213,3 @@ def weights_are_a_distribution(weights: Tensor, allowed: Tensor) -> None:
     assert (weights >= 0).all(), "a weight is negative"
     assert weights[~allowed].eq(0).all(), "a hidden key has a weight"
     close(weights.sum(-1), allowed.any(-1).to(weights.dtype), "the sum of each row's weights")
-
-
-def attention_by_hand(
-    score: Callable[[Tensor, Tensor, int], Tensor], q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Any = None
-) -> Tensor:
-    """Attention with explicit loops: for each query, exp of each allowed score over their sum, times the values.
-
-    `score(q, k, head)` returns the T × S scores of one head.
-    """
-    B, H, T, _ = q.shape
-    out = v.new_zeros(B, H, T, v.shape[-1])
-    for b in range(B):
-        for h in range(H):
-            group = h * v.shape[1] // H  # H/G neighbouring query heads share a key/value head
-            scores = score(q[b, h], k[b, group], h) + (0.0 if bias is None else bias[h])
-            for t in range(T):
-                seen = allowed[b, h, t].nonzero()[:, 0]
-                if len(seen):
-                    powers = scores[t, seen].exp()
-                    out[b, h, t] = (powers / powers.sum()) @ v[b, group, seen]
-    return out

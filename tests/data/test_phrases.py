@@ -11,7 +11,7 @@ from datetime import date, time
 import pytest
 from num2words import num2words
 
-from regard.data.generated.phrases import KINDS, SHOWCASE, SPLITS, Phrase, _item, phrases, renderings, split_of
+from regard.data.generated.phrases import _FRAMES, _KINDS, KINDS, SHOWCASE, SPLITS, Phrase, _item, phrases, split_of
 
 # All expectations in these tables were written by hand.
 NUMBERS = {
@@ -139,6 +139,14 @@ SHOWN = [
     ("money", 2590, "Ich habe 25,90 $ für das Buch bezahlt."),
     ("duration", ((9, "hour"), (25, "minute")), "neun Stunden und fünfundzwanzig Minuten"),
 ]
+
+
+def renderings(kind, value):
+    """All phrases of the stream for this value, alone and in sentences."""
+    for form in _KINDS[kind].forms + _KINDS[kind].alone:
+        if pair := _KINDS[kind].say(*form, value):
+            for english, german in (("{}", "{}"), *(_FRAMES[kind] if form in _KINDS[kind].forms else ())):
+                yield Phrase(english.format(pair[0]), german.format(pair[1]), kind)
 
 
 @pytest.fixture(scope="module")

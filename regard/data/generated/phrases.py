@@ -5,7 +5,7 @@ whatever the format, currency, unit or sentence around it: no value of the test 
 The same English never has two Germans. Nothing is stored, nothing is downloaded.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cache, lru_cache
@@ -223,14 +223,6 @@ def split_of(kind: str, value: Hashable) -> str:
         raise ValueError(f"unknown kind {kind!r}; {nearest(kind, KINDS)}")
     key = f"{kind} {value}"
     return "train" if key in _BLOCKS else split_by_hash(key, 96)
-
-
-def renderings(kind: str, value: Hashable) -> Iterator[Phrase]:
-    """All phrases of the stream for this value, alone and in sentences."""
-    for form in _KINDS[kind].forms + _KINDS[kind].alone:
-        if pair := _KINDS[kind].say(*form, value):
-            for english, german in (("{}", "{}"), *(_FRAMES[kind] if form in _KINDS[kind].forms else ())):
-                yield Phrase(english.format(pair[0]), german.format(pair[1]), kind)
 
 
 def _item(split: str, seed: int, index: int) -> tuple[Hashable, Phrase]:

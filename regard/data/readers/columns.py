@@ -255,8 +255,3 @@ def named_rows(table: Table, chosen: Chosen, columns: Mapping[str, str]) -> Iter
                 raise ValueError(f"{where}no field {theirs!r}, where columns looks for the {name}")
         ours = {name: row[names[i]] for name, i in chosen.fields.items() if names[i] in row}
         yield number, row | ours
-
-
-def where_of(table: Table, number: int) -> str:
-    """The beginning of an error about a row."""
-    return f"{table.source}, {table.unit} {number}: "
