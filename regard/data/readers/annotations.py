@@ -207,14 +207,14 @@ def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
     for number, element in enumerate(root.iter("object"), 1):
         where, label = f"{path}, object {number}", (element.findtext("name") or "").strip()
         if not label:
-            raise ValueError(f"{where}: no <name>")
+            raise ValueError(f"{where}: no <name>; add one with its label")
         texts = [element.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
         try:
             left, top, right, bottom = as_box([float(side or "nothing") for side in texts], where)
         except ValueError:
             raise ValueError(f"{where}: <bndbox> needs xmin, ymin, xmax and ymax as numbers, got {texts}") from None
         if right < left or bottom < top:
-            raise ValueError(f"{where}: the box ends before it begins: {texts}")
+            raise ValueError(f"{where}: the box ends before it begins, {texts}; put xmin before xmax, ymin before ymax")
         objects.append((label, (left - 1, top - 1, right, bottom)))
     size = as_size(root.findtext("size/width"), root.findtext("size/height"))
     return AnnotatedImage(find_image(name, folders, str(path)), tuple(objects), str(path), size)

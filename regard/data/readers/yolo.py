@@ -114,7 +114,7 @@ def split_list(value: str, path: Path, number: int) -> list[str]:
 
 
 def check_number(stated: int, index: int, where: str) -> None:
-    """Raise an error for a class whose number is not its place: boxes would get another one's name."""
+    """Raise an error if a class's number is not its index in the list: boxes would get another class's name."""
     if stated != index:
         raise ValueError(f"{where}: class {stated} stands where class {index} is expected; number them 0, 1, 2, …")
 
