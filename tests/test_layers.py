@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "config", "files", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
-    "runs", "inside", "cost", "eval", "recipes", "bench", "serve",
+    "runs", "inside", "cost", "eval", "recipes", "bench", "claims", "serve",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

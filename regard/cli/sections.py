@@ -11,7 +11,7 @@ SECTIONS = {
     "Understand costs": ("cost", "bench"),
     "Serve": ("serve",),
     "Data and tokens": ("data", "sample", "tokenizer"),
-    "Check": ("eval", "compare", "doctor", "completion"),
+    "Check": ("eval", "compare", "doctor", "claims", "completion"),
 }  # fmt: skip
 """Commands by what they are for, in the order of a newcomer's way; a verb of a plugin is one to use."""
 

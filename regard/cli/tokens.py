@@ -1,6 +1,8 @@
 """The command `tokenizer`: train, encode, decode, and trace the merges of BPE."""
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,11 @@ def tokenizer_decode(file: Path, ids: tuple[int, ...]) -> None:
 @tokenizer.command("trace")
 @click.argument("text")
 @click.option("--tokenizer", "file", type=PATH, help="Show this tokenizer's merges; without, those of TEXT alone.")
-def tokenizer_trace(text: str, file: Path | None) -> None:
+@json_option
+def tokenizer_trace(text: str, file: Path | None, as_json: bool) -> None:
     """Show the merges of BPE on TEXT, with counts."""
     from regard.tokens import Tokenizer
     from regard.tokens.trace import trace
 
-    click.echo(str(trace(text, Tokenizer.load(file) if file else None)))
+    made = trace(text, Tokenizer.load(file) if file else None)
+    click.echo(json.dumps(asdict(made) | {"pieces": made.pieces}, ensure_ascii=False) if as_json else str(made))

@@ -97,7 +97,7 @@ def test_commands_and_options_are_frozen():
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],
         "tokenizer decode": [],
-        "tokenizer trace": ["--tokenizer"],
+        "tokenizer trace": ["--json", "--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
         "look": [
             "--against", "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--token",
@@ -105,6 +105,7 @@ def test_commands_and_options_are_frozen():
         ],
         "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
+        "claims": ["--json", "--lecture", "--out", "--run", "--slow", "--verdict"],
         "attend": ["--digits", "--json", "--mask", "--out", "--query", "--temperature"],
         "latent": [
             "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",

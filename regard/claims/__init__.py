@@ -1,0 +1,1 @@
+"""The ledger: every assertion of the lectures with the command that tests it, the figure measured and the verdict."""
