@@ -6,8 +6,10 @@ FROM python:3.11-slim AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN python -m venv /opt/regard \
- && /opt/regard/bin/pip install --no-cache-dir --constraint constraints.txt '.[demo,text,vision,serve]'
+RUN python -m venv /opt/regard && PIP="/opt/regard/bin/pip install --no-cache-dir" \
+ && LOCKED="$PIP --require-hashes --no-deps --no-build-isolation --use-pep517 --requirement" \
+ && $LOCKED locks/first.txt && $PIP torch==2.13.0 && $LOCKED locks/demo.txt \
+ && $PIP --constraint constraints.txt --no-build-isolation '.[demo,text,vision,serve]'
 
 FROM python:3.11-slim
 # The compiled kernels use several threads by OpenMP.
