@@ -75,7 +75,7 @@ class Registry:
         return next(name for name, known in self.entries().items() if known is entry)
 
 
-OWN = " (one of your own: regard --plugin MODULE …)"
+OWN = " (one of your own: regard --plugin FILE …)"
 models = Registry("model", OWN, package="regard.models")
 kernels = Registry("kernel", OWN, package="regard.nn.kernels")
 positions = Registry("position", OWN, package="regard.nn.positions")

@@ -1,5 +1,6 @@
 """The command group, and options and helpers that commands share."""
 
+import gc
 import importlib
 import json
 import re
@@ -47,6 +48,18 @@ def progress() -> Iterator[None]:
 
     with listening(show):
         yield
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import modules without searching for garbage, which takes a fifth of the time: they stay until the end, and later
+    searches pass them over."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Command(click.Command):

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import click
 
-from regard.cli.base import PATH, emit, json_option, quantize_option, regard
+from regard.cli.base import PATH, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
 
 
@@ -60,9 +60,10 @@ def look(
     regard look RUN image.png --view rollout
     regard look RUN "the first text" --view patch --against "another text"
     """
-    from regard.inside.draw.canvas import check_suffix
-    from regard.modalities import modality_of
-    from regard.tasks import load
+    with importing():
+        from regard.inside.draw.canvas import check_suffix
+        from regard.modalities import modality_of
+        from regard.tasks import load
 
     task = load(run, quantize)
     task.check_inputs(text[:1])

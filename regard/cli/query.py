@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from regard.cli.base import PATH, Command, emit, json_option, quantize_option, regard
+from regard.cli.base import PATH, Command, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.notices import Count
 
@@ -94,7 +94,8 @@ class Query:
 
     def load(self, **options: Any) -> Any:
         """The task in RUN; an error if it lacks the verb or does not take these options."""
-        from regard.tasks import load_for
+        with importing():
+            from regard.tasks import load_for
 
         task = load_for(self.verb, self.run, self.quantize)
         task.verb(self.verb).check_options(options, self.run)

@@ -12,6 +12,7 @@ from regard.cli.base import (
     beam_option,
     emit,
     fail,
+    importing,
     json_option,
     overrides,
     penalty_option,
@@ -86,10 +87,11 @@ def run_recipe(
 ) -> None:  # fmt: skip
     """Train or resume a run, and print its results; with `score` off, without scoring it."""
     check_fields(name, changes, any_family=resume or bool(stored))
-    from regard.eval.report import report
-    from regard.recipes import Recipe, configure, fit, recipe
-    from regard.runs.recipe import check_effect
-    from regard.train.loop import Interrupted
+    with importing():
+        from regard.eval.report import report
+        from regard.recipes import Recipe, configure, fit, recipe
+        from regard.runs.recipe import check_effect
+        from regard.train.loop import Interrupted
 
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
@@ -207,7 +209,8 @@ def evaluate(
 
         emit(linear.probe(run, overrides(ctx.args), labels=labels, limit=limit), as_json, linear.render)
         return
-    from regard.eval import scores
+    with importing():
+        from regard.eval import scores
     from regard.files import write_atomically
 
     if confusion is not None:

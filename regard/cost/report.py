@@ -31,9 +31,10 @@ def _scaled(count: int, base: int, units: tuple[str, ...]) -> str:
 def render(cost: "Cost") -> str:
     """The text that `regard cost` prints."""
     at, memory = cost.setting, cost.memory
+    length = f"length {at.length}, " if cost.flops_per_token else ""  # convolutions have no tokens
     source = f"source length {at.source_length}, " if "source" in cost.flops_per_token else ""
     lines = [
-        f"{cost.model}: batch {at.batch}, length {at.length}, {source}"
+        f"{cost.model}: batch {at.batch}, {length}{source}"
         f"{cost.bytes_per_number} bytes a number, {'training' if at.training else 'inference'}"
     ]
     lines += ["", "parameters", *(row("  " + words(part), f"{number:,}") for part, number in cost.parameters.items())]

@@ -226,7 +226,7 @@ number = 3
         ("broken:mine", "module 'broken' cannot be imported: SyntaxError"),
         ("needy:mine", "module 'needy' cannot be imported: ModuleNotFoundError: No module named 'not_there' (needy.py"),
         ("taken:mine", "module 'taken' cannot be imported: ValueError: kernel 'full' is registered already"),
-        ("fulll", "unknown kernel 'fulll'; did you mean 'full'? (one of your own: regard --plugin MODULE …)"),
+        ("fulll", "unknown kernel 'fulll'; did you mean 'full'? (one of your own: regard --plugin FILE …)"),
         ("window:radus=3", "no setting 'radus'; did you mean 'radius'?"),
     ],
 )
@@ -307,7 +307,7 @@ def test_the_page_trains_uses_and_looks_and_nothing_is_imported_that_was_not_nam
     del sys.modules["my_kernels"]
     capsys.readouterr()
     line = fails(capsys, "translate", "runs/votes", "three")
-    assert f"config.json: {missing}" in line and "(one of your own: regard --plugin MODULE …)" in line
+    assert f"config.json: {missing}" in line and "(one of your own: regard --plugin FILE …)" in line
     plugin = ["--plugin", "my_kernels"]
     call(*plugin, "translate", "runs/votes", "three", "--beam", "1")
     assert len(capsys.readouterr().out.splitlines()) == 1
