@@ -1,6 +1,7 @@
 """Error responses in the form that OpenAI's clients know."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -59,10 +60,16 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
     allowed = (error.headers or {}).get("Allow", "another method")
     message = {
         400: "the body is not valid JSON in UTF-8",
-        404: f"no such path: {request.url.path}; /docs lists them",
+        404: f"no such path: {request.url.path}; {close_path(request)}/docs lists them",
         405: f"{request.method} does not go with {request.url.path}; use {allowed}",
     }.get(error.status_code, HTTPStatus(error.status_code).phrase)
     return Refused(error.status_code, message, **dict(error.headers or {})).response
+
+
+def close_path(request: Request) -> str:
+    """A question that names the closest path that /docs lists; nothing where none is close."""
+    close = get_close_matches(request.url.path, request.app.openapi()["paths"], n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:

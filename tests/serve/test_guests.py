@@ -74,6 +74,7 @@ def test_types_of_bodies(server):
         "/static//etc/passwd",
     ):
         assert "no such path" in refused(server.get(path), 404), path
+    assert "; did you mean /v1/classifications? /docs" in refused(server.ask("POST", "/v1/classify"), 404)
     assert refused(server.ask("POST", "/health"), 405) and refused(server.ask("POST", "/static/app.js"), 405)
 
 
