@@ -14,16 +14,18 @@ import textwrap
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from regard.files import read_bytes
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The clause of an error message that names the closest known word, or lists them all."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
@@ -99,6 +101,11 @@ def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any
         else:
             flat[name] = value
     hints = typing.get_type_hints(type(config))
+    for name, value in flat.items():
+        part = getattr(config, name)
+        if dataclasses.is_dataclass(part) and not dataclasses.is_dataclass(value):
+            first = dataclasses.fields(part)[0].name
+            raise ValueError(f"{under + name} has fields of its own, such as {first}; got {one_line(repr(value), 80)}")
     replaced = {name: parse(value, hints[name], under + name) for name, value in flat.items()}
     for name, inner in nested.items():
         part = replaced.get(name, getattr(config, name))
@@ -118,7 +125,7 @@ def parse(value: Any, kind: Any, name: str) -> Any:
         parsed = _parse_one(value, option)
         if parsed is not _FAILED:
             return parsed
-    raise ValueError(f"{name} takes {describe(kind)}, got {value!r}")
+    raise ValueError(f"{name} takes {describe(kind)}, got {one_line(repr(value), 80)}")
 
 
 _FAILED = object()
@@ -143,14 +150,19 @@ def _parse_one(value: Any, kind: Any) -> Any:
             return _FAILED
         with contextlib.suppress(TypeError, ValueError, OverflowError):  # of int(inf), int(nan)
             if kind is int and isinstance(value, (int, str)) and "e" not in str(value).lower():
-                return int(value)
+                return _integer(int(value))
             number = float(value)
             if kind is float or number == int(number):
-                return kind(number)
+                return number if kind is float else _integer(int(number))
         return _FAILED
     if kind is str:
         return value if isinstance(value, str) else _FAILED
     return value if kind is Any or (isinstance(kind, type) and isinstance(value, kind)) else _FAILED
+
+
+def _integer(value: int) -> Any:
+    """A number of at most 64 bits, as TOML, safetensors and PyTorch have."""
+    return value if abs(value) < 2**63 else _FAILED
 
 
 def describe(kind: Any) -> str:
@@ -169,13 +181,90 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a nested dictionary; a syntax error names the file."""
+    """A TOML file as a nested dictionary; an error names the file."""
+    return _decode(path, "TOML", tomllib.loads)
+
+
+def read_json(path: Path, cure: str = "write it again or restore it from a copy") -> dict[str, Any]:
+    """The object in a JSON file; an error names the file, and `cure` what to do."""
+    content = read_json_value(path, cure)
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds {type(content).__name__}, not an object {{…}}; {cure}")
+    return content
+
+
+def read_json_value(path: Path, cure: str = "write it again or restore it from a copy") -> Any:
+    """The value in a JSON file, of whatever type."""
+    return _decode(path, "JSON", json.loads, cure)
+
+
+MOST_BYTES = 1 << 26
+"""Most bytes of a JSON or TOML file that is read."""
+DEEPEST = 64
+"""Most levels of lists and objects in one another."""
+
+
+def _decode(path: Path, kind: str, decode: Callable[[str], Any], cure: str = "correct it") -> Any:
+    """The content of a regular file of a limited size and depth."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = decode(read_bytes(path, MOST_BYTES).decode("utf-8"))
+        check_depth(content)
     except FileNotFoundError:
-        raise ValueError(f"no such file: {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
+        raise ValueError(f"no such file: {path}; check the path, or {cure}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is not valid {kind}: more than {DEEPEST} levels of nesting; {cure}") from None
+    except ValueError as error:  # of all decoders, and for a number with thousands of digits
+        if str(error).startswith(str(path)):
+            raise
+        raise ValueError(f"{path} is not valid {kind}: {one_line(error)}; {cure}") from None
+    return content
+
+
+def check_depth(content: Any) -> None:
+    """Raise a RecursionError for lists and dictionaries that are nested too deeply."""
+    level = [content]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level]
+        level = [
+            inner for part in parts if isinstance(part, Iterable) for inner in part if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise RecursionError
+
+
+def one_line(error: object, most: int = 200) -> str:
+    """A text without line breaks and cut to `most` characters, as for the error of a library or for a value."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@contextlib.contextmanager
+def reading(path: Path, cure: str = "copy it again") -> Iterator[None]:
+    """Context manager around what interprets the content of a file: a value of a wrong type, a missing one or one that
+    cannot be computed with is an error of one line that names the file."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        what = "no" if isinstance(error, LookupError) else "wrong value:"
+        raise ValueError(f"{path}: not complete or damaged ({what} {one_line(error)}); {cure}") from None
+    except ValueError as error:
+        named = str(path) in str(error) or str(error).startswith(f"{path.parent}/")  # this file, or one beside it
+        raise ValueError(str(error) if named else f"{path}: {one_line(error, 2000)}") from None
+
+
+MOST_SIZE = 1 << 24
+"""Most that a size of a model may be, unless its weights hold more values than this."""
+
+
+def check_sizes(fields: Mapping[str, Any], values: int = 0) -> None:
+    """Raise an error for a field that is larger than any size of a model whose weights hold so many values can be."""
+    most = max(MOST_SIZE, values)
+    for name, value in fields.items():
+        for size in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(size, int | float) and not isinstance(size, bool) and abs(size) > most and size == size // 1:
+                held = f"; the weights hold {values:,} values" if values else ""
+                raise ValueError(f"{name}={one_line(size, 40)} is too large, at most {most:,} can be read{held}")
 
 
 def dotted(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""Writing files so that a crash or a full disk leaves the old one or the new one, never half of one."""
+"""Reading regular files of a limited size only, and writing files so that a crash or a full disk leaves the old one or
+the new one, never half of one."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +13,38 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def check_regular(path: Path, most: int | None = None) -> int:
+    """The size of a file in bytes. A ValueError for what has no end or blocks whoever opens it (devices, FIFOs), for
+    directories and loops of links, and for a file of more than `most` bytes; FileNotFoundError for a missing one."""
+    try:
+        state = os.stat(path)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        loops = isinstance(error, OSError) and error.errno == errno.ELOOP
+        reason = "is a loop of links" if loops else f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise ValueError(f"{path} {reason}; give a regular file") from None
+    if not stat.S_ISREG(state.st_mode):
+        kind = KINDS.get(stat.S_IFMT(state.st_mode), "of an unknown kind")
+        raise ValueError(f"{path} is {kind}; give a regular file")
+    if most is not None and state.st_size > most:
+        raise ValueError(f"{path} has {state.st_size:,} bytes, at most {most:,} are read; give a smaller file")
+    return state.st_size
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The bytes of a regular file of at most so many; also of one that grows while it is read."""
+    check_regular(path, most)
+    with path.open("rb") as file:
+        return file.read(most)
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from regard.config import nearest, parse
+from regard.config import nearest, one_line, parse
 
 
 class Registry:
@@ -37,9 +37,11 @@ class Registry:
         return add
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise ValueError(f"{self.what}={one_line(repr(name), 40)} is no name; known: {', '.join(self)}")
         name = name.partition(":")[0]
         if name not in self._entries and name not in self.entries():
-            raise ValueError(f"unknown {self.what} {name!r}; {nearest(name, self._entries)}{self.hint}")
+            raise ValueError(f"unknown {self.what} {one_line(repr(name))}; {nearest(name, self._entries)}{self.hint}")
         return self._entries[name]
 
     def settings(self, name: str) -> dict[str, Any]:

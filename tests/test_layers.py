@@ -15,7 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Each imports only from those before it. `regard/__init__.py` is the front door: it names what lives anywhere.
 ORDER = [
-    "config", "files", "registry",
+    "files", "config", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
     "runs", "inside", "cost", "eval", "recipes", "bench", "claims", "serve",
     "cli", "__main__", "__init__",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from regard.bench.measure import Died, counted, forget_peak, give_back, held, in_child, line_up, peak, show_seconds
+from regard.config import read_json
 from regard.cost.report import decimal_size
 from regard.files import write_atomically
 from regard.hub.checkpoint import load_model
@@ -90,7 +91,7 @@ def stored(run: Path, plan: Mapping[str, Any]) -> dict[str, Any] | None:
     """The results of a finished run, None if it is not finished; other settings are an error."""
     if not (run / DONE).exists():
         return None
-    results = json.loads((run / DONE).read_text(encoding="utf-8"))
+    results = read_json(run / DONE)
     if results["asked"] != plan:
         raise ValueError(f"{run} was trained with other settings; choose another --out, or remove it")
     return results["row"]

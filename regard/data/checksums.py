@@ -40,4 +40,5 @@ def walk(source: Path) -> Iterator[Path]:
         yield source
     for folder, folders, names in os.walk(source):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(folder, name) for name in names if not name.startswith("."))
+        paths = (Path(folder, name) for name in names if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())  # no FIFOs, on which reading would wait

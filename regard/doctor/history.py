@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.config import read_toml
+from regard.config import read_toml, reading
 from regard.doctor.causes import PATIENCE
 from regard.doctor.findings import Finding, as_dict, shortlist
 from regard.doctor.outcome import judge
@@ -47,7 +47,7 @@ class History:
             for layer, value in layers.items() if isinstance(layers, dict) else ():
                 heads = {f"{layer} head {i}": y for i, y in enumerate(value)} if isinstance(value, list) else {}
                 for name, y in (heads or {layer: value}).items():
-                    if y is not None:
+                    if isinstance(y, Number):
                         curves.setdefault(name, []).append((step, y))
         return curves
 
@@ -69,8 +69,9 @@ class History:
     def planned(self) -> int | None:
         """The number of steps of the run's recipe, None where its budget is time."""
         recipe = self.run / "recipe.toml"
-        train = read_toml(recipe).get("train", {}) if recipe.is_file() else {}
-        return train.get("steps") if train.get("minutes", "none") == "none" else None
+        with reading(recipe):
+            train = read_toml(recipe).get("train", {}) if recipe.is_file() else {}
+            return train.get("steps") if train.get("minutes", "none") == "none" else None
 
     def as_dict(self) -> dict[str, Any]:
         losses, valid = self.points("loss"), self.points("valid_loss")

@@ -1,11 +1,10 @@
 """The doctor's judgement of a finished run: is it better than the simplest predictors of its task?"""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import read_toml
+from regard.config import read_json, read_toml, reading
 from regard.doctor.findings import Finding
 from regard.train.loop import read_metrics
 
@@ -20,20 +19,17 @@ APART = 1.3
 def judge(run: Path) -> Finding | None:
     """The finding that a run is no better than a baseline, from its scores.json; None if it is, or was not scored."""
     try:
-        record = json.loads((run / "scores.json").read_text(encoding="utf-8"))
+        record = read_json(run / "scores.json")
         scores, baselines = dict(record), dict(record["baselines"])
         better = better_baseline(scores, baselines, list(record["metrics"]), bool(record["lower"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        if better is None:
+            return None
+        metric, name = better
+        words = f"{metric.replace('_', ' ')} {scores[metric]:g} against {baselines[name][metric]:g}"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or a damaged one
         return None
-    if better is None:
-        return None
-    metric, name = better
-    words = metric.replace("_", " ")
     why, cure = likely_cause(run)
-    return Finding(
-        "no better than a baseline",
-        f"{words} {scores[metric]:g} against {baselines[name][metric]:g} of the baseline “{name}”; {why}", cure, 0.8,
-    )  # fmt: skip
+    return Finding("no better than a baseline", f"{words} of the baseline “{name}”; {why}", cure, 0.8)
 
 
 def better_baseline(
@@ -56,7 +52,8 @@ def likely_cause(run: Path) -> tuple[str, str]:
     losses = [row["loss"] for row in rows if isinstance(row.get("loss"), int | float)]
     valid = [row["valid_loss"] for row in rows if isinstance(row.get("valid_loss"), int | float)]
     recipe = read_toml(run / "recipe.toml") if (run / "recipe.toml").is_file() else {}
-    base = recipe.get("data", {}).get("base", "none") not in ("none", None)
+    with reading(run / "recipe.toml"):
+        base = recipe.get("data", {}).get("base", "none") not in ("none", None)
     pretrained = "" if base else ", or start from a pretrained model: regard finetune"
     if 0 < len(losses) < FEW_STEPS:
         return f"{len(losses)} steps are few", f"train longer: --train.steps {max(500, 10 * len(losses))}{pretrained}"

@@ -3,14 +3,15 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from regard.config import override, to_dict
+from regard.config import check_sizes, override, parse, to_dict
 from regard.files import own_tensors, trained_tensors
 from regard.hub.files import CONFIG, check_finite, read_shard, write_json, write_tensors
+from regard.hub.skeleton import check_tables, skeleton
 from regard.models.parts import head_names, optional_names, pretrained, resized, task_names
 from regard.native.quantized import refuse_quantized
 from regard.nn.lora import add_low_rank, merge_low_rank
@@ -35,7 +36,7 @@ def begin_from(base: nn.Module, config: Any) -> nn.Module:
             fresh = name.startswith(task_names(model)) and not same_head
             if fresh or name.startswith(optional_names(model)) and name not in stored:
                 continue
-            started = resized(model, base, name, stored[name]) if name in stored else None
+            started = resized(model, base, name, stored[name].to(tensor.device)) if name in stored else None
             if started is None or started.shape != tensor.shape:
                 got = "nothing" if started is None else tuple(started.shape)
                 raise ValueError(
@@ -73,30 +74,51 @@ def save_adapter(model: Any, directory: Path, *, base: Path, mode: str, rank: in
 
 def load_adapter(directory: Path, base: nn.Module, fields: Mapping[str, Any]) -> nn.Module:
     """The model of a run: its base with the trained tensors put into it, LoRA adapters merged."""
-    adapter = fields["adapter"]
-    base = base if type(base) is models[fields["family"]] else pretrained(base)
+    adapter = read_adapter(fields)
+    base = base if type(base) is models[fields.get("family", "missing")] else pretrained(base)
     own = {k: v for k, v in fields.items() if k not in HEAD}
-    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
+    stored, held = read_shard(directory / ADAPTER), own_tensors(base)
+    check_finite(stored, directory / ADAPTER)
+    check_sizes(own | {"rank": adapter["rank"]}, sum(tensor.numel() for tensor in (*stored.values(), *held.values())))
+
+    def start() -> nn.Module:
         model = begin_from(base, override(type(base.config)(), own))
         tune(model, adapter["tune"], adapter["rank"])
-    wanted, stored = trained_tensors(model), read_shard(directory / ADAPTER)
-    check_finite(stored, directory / ADAPTER)
+        return model
+
+    bones = skeleton(start, {**held, **stored}, own)
+    wanted = trained_tensors(bones)
     for odd in sorted(wanted.keys() ^ stored.keys()):
         raise ValueError(f"{directory / ADAPTER}: tensor {odd!r} does not match; this is the adapter of another base")
     for odd in [name for name in wanted if wanted[name].shape != stored[name].shape]:
-        raise ValueError(f"{directory / ADAPTER}: {odd} has another shape than {CONFIG} asks for; save the run again")
+        sizes = f"{tuple(stored[odd].shape)}, not {tuple(wanted[odd].shape)} as"
+        raise ValueError(f"{directory / ADAPTER}: {odd} has shape {sizes} {CONFIG} asks; save the run again")
+    same = {name: t for name, t in own_tensors(bones).items() if name in held and held[name].shape == t.shape}
+    check_tables(bones, {**same, **stored})
+    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
+        model = start()
     with torch.no_grad():
-        for name, tensor in wanted.items():
+        for name, tensor in trained_tensors(model).items():
             tensor.copy_(stored[name])
     merge_low_rank(model)
     return model.requires_grad_(True).eval()
 
 
+def read_adapter(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of `adapter` in a config.json, each of its type."""
+    stored, kinds = fields["adapter"], {"base": str, "base_sha256": str, "tune": Literal["head", "lora"], "rank": int}
+    if not isinstance(stored, dict):
+        raise ValueError(f"adapter is {type(stored).__name__}, not an object {{…}}; save the run again")
+    return {name: parse(stored.get(name), kind, f"adapter.{name}") for name, kind in kinds.items()}
+
+
 def find_base(directory: Path, adapter: Mapping[str, Any]) -> Path:
     """The base of an adapter; an error if it is gone or has changed."""
     base = Path(adapter["base"])
-    if not base.exists():
+    if "\0" in adapter["base"] or not base.exists():
         raise ValueError(f"{directory} holds only what was trained on top of {base}, which is missing; restore it")
+    if base.resolve() == directory.resolve():
+        raise ValueError(f"{directory / CONFIG}: adapter.base is the run itself; name its base model")
     if fingerprint(base) != adapter["base_sha256"]:
         raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
     return base

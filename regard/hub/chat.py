@@ -1,30 +1,35 @@
 """The chat template of a checkpoint, which turns a conversation into one text.
 
-A template is a program by someone else. It runs in jinja2's immutable sandbox and sees plain JSON values only; what
-goes wrong in it is a `ValueError` of one line. The result names special tokens, so its ids are those of
-`Tokenizer.encode(text, parse_special=True)`.
+A template is a program by someone else. It runs in jinja2's immutable sandbox, in a process with limits of memory and
+time (chat_worker.py), and sees plain JSON values only; what goes wrong in it is a `ValueError` of one line. The result
+names special tokens, so its ids are those of `Tokenizer.encode(text, parse_special=True)`.
 """
 
+import importlib.util
 import json
-import math
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from regard.hub.files import read_json
+from regard.config import MOST_BYTES, read_json
+from regard.files import read_bytes
 from regard.tokens import Tokenizer
 from regard.tokens.published import ROLES, read_settings
 
 JINJA, CONFIG, LEGACY = "chat_template.jinja", "tokenizer_config.json", "chat_template.json"
-# Far more than any model reads, far less than a machine's memory.
 LONGEST = 16_000_000
-# Turns of loops and calls of macros: a template that has none of its output to show would else never come to an end.
-TURNS = 200_000
-_turns: ContextVar[int] = ContextVar("turns")
+"""Most characters of a chat: far more than any model reads, far less than a machine's memory."""
+SECONDS = 2.0
+"""Most processor time of a template; usual ones take a thousandth."""
+PATIENCE = 5
+"""How many times longer it may take by the clock, where others use the processor too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,42 +53,78 @@ class ChatTemplate:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"a message holds what JSON cannot ({error}); give texts, numbers, lists, dicts") from None
         # Templates ask whether these "is not none", which what is not defined would be.
-        variables = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
-        pieces, length = [], 0
-        _turns.set(0)
-        try:
-            for piece in _compile(self.source).generate(**self.tokens, **variables, messages=plain):
-                pieces.append(piece)
-                if (length := length + len(piece)) > LONGEST:
-                    break
-        except ImportError:
-            raise
-        except Exception as error:  # a template can do anything that an expression can
-            raise ValueError(self._one_line(error)) from None
-        if length > LONGEST:
+        variables = {**self.tokens, "tools": None, "documents": None, "messages": plain}
+        variables |= {"add_generation_prompt": add_generation_prompt}
+        answer = _worker.ask({"source": self.source, "variables": variables, "longest": LONGEST, "seconds": SECONDS})
+        if "text" not in answer:
+            raise ValueError(self._one_line(answer))
+        if len(answer["text"]) > LONGEST:
             cure = "send shorter messages, or repair the template if it repeats itself"
             raise ValueError(f"{self.path}: the chat is more than {LONGEST} characters long; {cure}")
-        return "".join(pieces)
+        return answer["text"]
 
-    def _one_line(self, error: Exception) -> str:
+    def _one_line(self, answer: Mapping[str, Any]) -> str:
         """One line for an error: a template's own is about the messages, any other about the template."""
-        import jinja2
-
-        message = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, ObjectionError):
+        message = answer["message"]
+        if answer["kind"] == "objection":
             return f"the model's chat template refuses these messages: {message}; change them"
-        if isinstance(error, jinja2.TemplateSyntaxError):
-            return f"{self.path}: line {error.lineno} of the chat template: {message}; download or write it again"
-        if isinstance(error, jinja2.exceptions.SecurityError):
+        if answer["kind"] == "syntax":
+            return f"{self.path}: line {answer['line']} of the chat template: {message}; download or write it again"
+        if answer["kind"] == "unsafe":
             return (
                 f"{self.path}: the chat template does what a template must not ({message}); do not use this checkpoint"
             )
         cure = "check the fields of the messages (role, content) and the template"
-        return f"{self.path}: the chat template failed ({type(error).__name__}: {message}); {cure}"
+        return f"{self.path}: the chat template failed ({answer['name']}: {message}); {cure}"
 
 
-class ObjectionError(Exception):
-    """The error that a template raises with `raise_exception`."""
+class Worker:
+    """The process that renders templates; it is started when it is first asked, and again after it had to end."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process: Any = None
+        self.owner = 0
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request: a "text", or the "kind" of an error and its "message"."""
+        line = json.dumps(request) + "\n"
+        with self.lock:
+            process = self._running()
+            timer = threading.Timer(PATIENCE * SECONDS, process.kill)
+            timer.start()
+            try:
+                process.stdin.write(line)
+                process.stdin.flush()
+                text = process.stdout.readline()
+            except OSError:  # it has ended before it has read all
+                text = ""
+            finally:
+                timer.cancel()
+            if text:
+                return json.loads(text)
+            self.process = None
+        process.kill()
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe.close()
+        late = -code in (signal.SIGKILL, getattr(signal, "SIGPROF", None))
+        message = f"it takes more than {SECONDS:g} s" if late else f"its process ended with code {code}"
+        return {"kind": "unsafe", "message": message}
+
+    def _running(self) -> Any:
+        """The process; a new one after a fork, whose parent may be using it."""
+        if self.process is None or self.owner != os.getpid():
+            if importlib.util.find_spec("jinja2") is None:
+                raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'")
+            self.owner, pipe = os.getpid(), subprocess.PIPE
+            command = [sys.executable, "-P", str(Path(__file__).with_name("chat_worker.py"))]
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
+        return self.process
+
+
+_worker = Worker()
 
 
 def find_chat_template(directory: Path | str) -> ChatTemplate | None:
@@ -99,7 +140,7 @@ def find_chat_template(directory: Path | str) -> ChatTemplate | None:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 ({error}); download it again") from None
 
@@ -126,85 +167,3 @@ def _special_tokens(directory: Path) -> dict[str, str]:
     written = {name: settings.get(name) for name in (f"{role}_token" for role in ROLES)}
     contents = {name: value.get("content") if isinstance(value, dict) else value for name, value in written.items()}
     return {name: content for name, content in contents.items() if isinstance(content, str)}
-
-
-@lru_cache(maxsize=32)
-def _compile(source: str) -> Any:
-    """A `jinja2.Template` in the environment that published templates are written for."""
-    try:
-        import jinja2
-        from jinja2 import ext, nodes, sandbox
-    except ImportError:
-        raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'") from None
-
-    class Generation(ext.Extension):
-        """The tag `{% generation %}`, which marks the assistant's messages for training; only its content is used."""
-
-        tags = {"generation"}
-
-        def parse(self, parser: Any) -> nodes.Node:
-            line = next(parser.stream).lineno
-            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-    class Namespace(jinja2.utils.Namespace):
-        """A namespace of a template in which names such as `__call__`, which Python looks for, cannot be set."""
-
-        def __init__(*args: Any, **entries: Any) -> None:  # no "self", so that an entry may have that name
-            jinja2.utils.Namespace.__init__(args[0])
-            for name, value in dict(*args[1:], **entries).items():
-                args[0][name] = value
-
-        def __setitem__(self, name: str, value: Any) -> None:
-            if name.startswith("_"):
-                raise jinja2.exceptions.SecurityError(f"it stores {name!r} in a namespace")
-            super().__setitem__(name, value)
-
-    class Environment(sandbox.ImmutableSandboxedEnvironment):
-        """The sandbox, with a limit of iterations and of the size of an operator's result."""
-
-        intercepted_binops = frozenset({"*", "**"})
-
-        def _parse(self, *args: Any) -> nodes.Template:
-            tree = super()._parse(*args)
-            for node in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
-                call = nodes.Call(nodes.EnvironmentAttribute("count_turn"), [], [], None, None)
-                node.body.insert(0, nodes.ExprStmt(call, lineno=node.lineno))  # type: ignore[attr-defined]
-            return tree
-
-        @staticmethod
-        def count_turn() -> None:
-            _turns.set(_turns.get() + 1)
-            if _turns.get() > TURNS:
-                raise jinja2.exceptions.SecurityError(f"it loops more than {TURNS:,} times")
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            texts = [len(operand) for operand in (left, right) if isinstance(operand, str | list | tuple)]
-            numbers = [abs(operand) for operand in (left, right) if isinstance(operand, int)]
-            large = max(numbers, default=0) > (1000 if operator == "**" else 2**1000)
-            if large or (operator == "*" and texts and math.prod(texts + numbers) > LONGEST):
-                raise jinja2.exceptions.SecurityError(f"it makes a value that is too large by {operator}")
-            return super().call_binop(context, operator, left, right)
-
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols])
-    environment.filters["tojson"] = _to_json
-    environment.globals |= {"raise_exception": _object, "strftime_now": _now, "namespace": Namespace}
-    return environment.from_string(source)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """A value as JSON; unlike Jinja's own filter, without escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _object(message: Any) -> None:
-    raise ObjectionError(message)
-
-
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 import regard.models  # noqa: F401  registers the families
-from regard.config import nearest, override, to_dict
+from regard.config import check_sizes, nearest, one_line, override, reading, to_dict
 from regard.files import own_tensors
-from regard.hub.adapter import HEAD, find_base, load_adapter
+from regard.hub.adapter import HEAD, find_base, load_adapter, read_adapter
 from regard.hub.files import CONFIG, INDEX, WEIGHTS, check_finite, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
+from regard.hub.skeleton import check_tables, skeleton
 from regard.native.quantized import refuse_quantized
 from regard.registry import models
 
@@ -45,59 +46,55 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     weights_path = path if alone else path / (WEIGHTS if (path / WEIGHTS).is_file() else INDEX)
     fields, stored = read_llama2c(path) if alone else (read_json(config_path), None)
     if "adapter" in fields:
-        model = load_adapter(path, load_model(find_base(path, fields["adapter"])), fields)
+        with reading(config_path):
+            model = load_adapter(path, load_model(find_base(path, read_adapter(fields))), fields)
         return model if dtype is None else model.to(dtype)
     known = _known(fields, config_path)
     stored = read_tensors(path) if stored is None else stored
     stored = stored if known is None else known.tidy(stored)
     check_finite(stored, weights_path)
-    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
-        model, config = _build(path, fields, known, stored)
+    model = _build(path, fields, known, stored)
     try:
-        tensors = stored if known is None else known.to_ours(config, own_tensors(model), stored)
-        _fill(model, tensors, dtype)
+        tensors = stored if known is None else known.to_ours(model.config, own_tensors(model), stored)
+        _check_shapes(own_tensors(model), tensors)
     except ValueError as error:
         raise ValueError(f"{weights_path}: {error}") from None
+    with reading(config_path):
+        check_tables(model, tensors)
+    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
+        model = type(model)(model.config)
+    _fill(model, tensors, dtype)
     return model.eval()
 
 
 def peek_model(directory: str | Path) -> nn.Module:
     """The model of a directory on the meta device, without its weights."""
     path = Path(directory)
-    fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), {})
-    with torch.device("meta"):
-        return _build(path, fields, _known(fields, path / CONFIG), stored)[0]
+    fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), None)
+    return _build(path, fields, _known(fields, path / CONFIG), stored)
 
 
-def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor]) -> tuple[Any, Any]:
-    """Return a new model for a `config.json`, and its config; for foreign ones the tensors may determine fields."""
-    where = path if path.is_file() else path / CONFIG
-    try:
+def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor] | None) -> Any:
+    """Return the model of a `config.json` on the meta device; for foreign ones the tensors may determine fields."""
+    with reading(path if path.is_file() else path / CONFIG):
+        values = sum(tensor.numel() for tensor in (stored or {}).values())
         if known is None:
-            family = fields.get("family", "missing")
-            config = _own_config(family, fields)
-        else:
-            for more in (path / name for name in known.beside):
-                fields = (read_json(more) if more.is_file() else {}) | dict(fields)
-            family, config = known.family, known.read_config(fields, stored)
-        return models[family](config), config
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{where}: not a complete config ({error}); copy it again") from None
+            family = models[fields.get("family", "missing")]
+            own = {key: value for key, value in fields.items() if key not in HEAD}
+            check_sizes(own, values)
+            return skeleton(lambda: family(override(family.config_class(), own)), stored, own)
+        for more in (path / name for name in known.beside):
+            fields = (read_json(more) if more.is_file() else {}) | dict(fields)
+        return skeleton(lambda: models[known.family](known.read_config(fields, stored or {})), stored, fields)
 
 
 def _known(fields: Mapping[str, Any], path: Path) -> Map | None:
     """The map of a foreign `model_type`; None for our own."""
     kind = fields.get("model_type")
-    if kind != "regard" and kind not in MAPS:
-        raise ValueError(f"{path}: unknown model_type {kind!r}; known: {', '.join(['regard', *sorted(MAPS)])}")
+    if not isinstance(kind, str) or (kind != "regard" and kind not in MAPS):
+        known = ", ".join(["regard", *sorted(MAPS)])
+        raise ValueError(f"{path}: unknown model_type {one_line(repr(kind), 80)}; known: {known}")
     return MAPS.get(kind)
-
-
-def _own_config(family: str, fields: Mapping[str, Any]) -> Any:
-    own = {key: value for key, value in fields.items() if key not in HEAD}
-    return override(models[family].config_class(), own)
 
 
 def _version() -> str:
@@ -107,16 +104,19 @@ def _version() -> str:
         return "source"
 
 
-def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
-    """Copy tensors into the model; an error unless their names and shapes are exactly its own."""
-    own = own_tensors(model)
-    _check_names(own, tensors, "saved by another version or family?")
-    for name, tensor in own.items():
+def _check_shapes(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Raise an error unless names and shapes of tensors are exactly those of a model."""
+    _check_names(wanted, tensors, "saved by another version or family?")
+    for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
-            got, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
+            got, asked = tuple(tensors[name].shape), tuple(tensor.shape)
             raise ValueError(
-                f"{name} has shape {got}, {CONFIG} asks for {wanted}; the two files belong to different models"
+                f"{name} has shape {got}, {CONFIG} asks for {asked}; the two files belong to different models"
             )
+
+
+def _fill(model: nn.Module, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
+    """Copy tensors into the model."""
     floats = [tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()]
     model.to(dtype or (floats[0] if floats else torch.float32))
     with torch.no_grad():

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard import files
-from regard.files import write_atomically
+from regard.config import one_line, read_json
+from regard.files import check_regular, write_atomically
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -23,19 +24,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object as JSON."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no such file: {path}; a model directory holds {CONFIG} and {WEIGHTS}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid JSON: {error}; write it again or restore it from a copy") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds {type(content).__name__}, not an object {{…}}; write it again")
-    return content
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -66,9 +54,12 @@ def read_tensors(directory: Path) -> dict[str, Tensor]:
 def read_shard(path: Path) -> dict[str, Tensor]:
     """All tensors of one safetensors file."""
     try:
+        check_regular(path)
         return load_file(path)
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {path}; {AGAIN}") from None
     except SafetensorError as error:
-        raise ValueError(f"{path} is cut short or damaged ({error}); copy or save it again") from None
+        raise ValueError(f"{path} is cut short or damaged ({one_line(error)}); copy or save it again") from None
 
 
 def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -4,10 +4,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.hub.files import CONFIG, GENERATION, read_json, write_json
+from regard.config import check_sizes, parse, read_json, reading
+from regard.hub.files import CONFIG, GENERATION, write_json
 
 LENGTHS = ("max_len", "max_position_embeddings", "n_positions")
 """Names of the field for the longest sequence, in our configs and in theirs."""
+
+Id, Ids = int | None, int | tuple[int, ...] | None
+KINDS: dict[str, Any] = {
+    "bos_token_id": Id, "eos_token_id": Ids, "pad_token_id": Id, "decoder_start_token_id": Id,
+    "forced_bos_token_id": Id, "forced_eos_token_id": Ids, "bad_words_ids": tuple[tuple[int, ...], ...] | None,
+    "num_beams": Id, "length_penalty": float | None, "max_length": Id, "prompt_end": str | None,
+    "is_encoder_decoder": bool | None, **dict.fromkeys((*LENGTHS, "vocab_size"), Id),
+}  # fmt: skip
+"""The types of the fields that are read."""
+MOST_BEAMS = 1024
 
 
 def save_generation(
@@ -51,28 +62,44 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
     all `ends` of a text, `forbidden` tokens, `num_beams`, `length_penalty`, `force_end`, and `max_length`, which counts
     the start too: `generate` takes `decoder_start` as the prefix, and `max_len=max_length - 1`. `forced_bos` is a token
     that some (BART) write first in any case: a second one of the prefix. `prompt_end` is put behind a prompt."""
-    path = Path(directory) / GENERATION
-    fields = read_json(Path(directory) / CONFIG)
+    fields = _read(Path(directory) / CONFIG)
     longest = next((fields[name] for name in LENGTHS if fields.get(name)), 512)
-    fields |= {name: value for name, value in read_json(path).items() if value is not None} if path.exists() else {}
-    banned = fields.get("bad_words_ids") or []
+    path = Path(directory) / GENERATION
+    fields |= {name: value for name, value in _read(path).items() if value is not None} if path.exists() else {}
+    banned, size = fields.get("bad_words_ids") or (), fields.get("vocab_size") or float("inf")
     if any(len(word) != 1 for word in banned):
         raise ValueError(f"{path}: bad_words_ids has a word of several tokens; only single tokens can be forbidden")
     names = ["decoder_start", "bos", *(["pad"] if fields.get("is_encoder_decoder") else [])]  # T5 says no more
     eos = fields.get("eos_token_id")
-    ends = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    ends = [] if eos is None else list(eos) if isinstance(eos, tuple) else [eos]
     starts = (fields.get(f"{name}_token_id") for name in names)
+    start, forced = next((start for start in starts if start is not None), None), fields.get("forced_bos_token_id")
+    for name, id in (("decoder_start_token_id", start), ("forced_bos_token_id", forced)):
+        if id is not None and not 0 <= id < size:
+            raise ValueError(f"{path}: {name}={id} is not in the vocabulary of {size:,}; correct it")
     return {
         "bos": fields.get("bos_token_id"),
         "eos": next(iter(ends), None),
         "ends": ends,
         "pad": fields.get("pad_token_id"),
-        "decoder_start": next((start for start in starts if start is not None), None),
-        "forced_bos": fields.get("forced_bos_token_id"),
-        "forbidden": [word[0] for word in banned],
+        "decoder_start": start,
+        "forced_bos": forced,
+        "forbidden": [word[0] for word in banned if 0 <= word[0] < size],
         "num_beams": fields.get("num_beams") or 1,
         "length_penalty": 1.0 if fields.get("length_penalty") is None else fields["length_penalty"],
         "force_end": fields.get("forced_eos_token_id") is not None,
         "max_length": fields.get("max_length") or longest,
         "prompt_end": fields.get("prompt_end") or "",
     }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The fields of a file that are about decoding, each of its type and within bounds."""
+    with reading(path, "correct it"):
+        fields = {name: parse(value, KINDS[name], name) for name, value in read_json(path).items() if name in KINDS}
+        check_sizes(fields)
+        for name, most in (("num_beams", MOST_BEAMS), ("max_length", None)):
+            value = fields.get(name)
+            if value is not None and (value < 0 or most is not None and value > most):
+                raise ValueError(f"{name}={value} is no number of them; use 1 to {most or 'the context'}")
+    return fields

@@ -16,12 +16,15 @@ from jaxtyping import Float
 from tokenizers import processors
 from torch import Tensor
 
+from regard.files import read_bytes
 from regard.tokens import Tokenizer
+from regard.tokens.bounds import MOST_BYTES
 from regard.tokens.spm import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, Piece, PieceModel, build
 
 HEADER = struct.Struct("<7i")
 NEWER = b"24ka"  # how the later, versioned formats begin
 BOS, EOS = 1, 2
+MOST_LAYERS = 10_000
 ROTATIONS = "rotations"  # tables of cosines and sines, which nobody needs
 
 
@@ -55,7 +58,8 @@ def _read_fields(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is no llama2.c file of the first format; export the model with --version 0")
     sizes = HEADER.unpack(head)
     dim, hidden, layers, heads, kv_heads, vocabulary, length = sizes
-    if min(dim, hidden, layers, heads, kv_heads, abs(vocabulary), length) < 1 or dim % heads or heads % kv_heads:
+    counted = min(dim, hidden, layers, heads, kv_heads, abs(vocabulary), length) > 0 and layers <= MOST_LAYERS
+    if not counted or dim % (2 * heads) or heads % kv_heads:  # a head is rotated in pairs
         raise ValueError(
             f"{path} is no model: as a llama2.c file its sizes would be {sizes}; give a run's or checkpoint's directory"
         )
@@ -110,12 +114,12 @@ def _halves(weight: Float[Tensor, "R D"], head_dim: int) -> Float[Tensor, "R D"]
 def read_llama2c_tokenizer(path: str | Path, vocab_size: int) -> Tokenizer:
     """The tokenizer of a `tokenizer.bin`: BPE by scores, bytes for what it lacks, a space before every text."""
     path = Path(path)
-    raw = _existing(path).read_bytes()
+    raw = read_bytes(_existing(path), MOST_BYTES)
     pieces: list[Piece] = []
     place = 4  # after the length of the longest entry
     try:
         for id in range(vocab_size):
-            score, size = struct.unpack_from("<fi", raw, place)
+            score, size = struct.unpack_from("<fI", raw, place)
             text = raw[place + 8 : place + 8 + size].decode()
             place += 8 + size
             # The file has these three with line breaks around them, or as they are.

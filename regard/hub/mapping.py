@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import override
+from regard.config import check_sizes, one_line, override
 from regard.nn.block import BlockConfig
 from regard.registry import models, positions
 
@@ -192,7 +192,7 @@ class Map:
         """Their config.json, and their tensors, as our config."""
         for name, needed in self.only.items():
             if theirs.get(name) not in (None, needed):
-                raise ValueError(f"{name}={theirs[name]!r} cannot be read here; only {needed!r} can")
+                raise ValueError(f"{name}={one_line(repr(theirs[name]), 80)} cannot be read here; only {needed!r} can")
         if self.pad is not None and theirs.get("pad_token_id", self.pad) != self.pad:
             raise ValueError(f"pad_token_id={theirs['pad_token_id']} cannot be read here; only {self.pad} can")
         ours = dict(self.fixed)
@@ -202,11 +202,12 @@ class Map:
             for part in parts:
                 inner = inner.get(part) or {}
             value = default if inner.get(last) is None else inner[last]
-            if values is not None and value not in values:
-                raise ValueError(f"{name}={value!r} is not known; known: {', '.join(values)}")
+            if values is not None and value not in list(values):  # which may be asked for anything
+                raise ValueError(f"{name}={one_line(repr(value), 80)} is not known; known: {', '.join(values)}")
             ours[own] = value if values is None else values[value]
         ours |= self.read(theirs, tensors)
         try:
+            check_sizes(ours, sum(tensor.numel() for tensor in tensors.values()))
             return override(models[self.family].config_class(), ours)
         except ValueError as error:  # speaks of our fields: say which of theirs those are
             named = [own for own in self.fields if re.search(rf"\b{own}\b", str(error))]
@@ -323,6 +324,7 @@ def built_as(theirs: Mapping[str, Any], known: Iterable[str]) -> str:
 
 def read_labels(theirs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the labels by their numbers."""
+    check_sizes({"num_labels": theirs.get("num_labels")})
     names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
     return tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from regard.config import parse
+from regard.config import parse, read_json, reading
 from regard.data.readers.preprocessing import FILTERS, IMAGENET_MEAN, IMAGENET_STD, Preprocessing
-from regard.hub.files import read_json, write_json
+from regard.hub.files import write_json
 from regard.nn.patches import sides
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
@@ -39,10 +39,8 @@ def load_preprocessing(directory: str | Path, config: Any) -> Preprocessing:
     if fields is None:
         middle = (0.5,) * config.channels
         return Preprocessing(channels=config.channels, size=sides(config.image), mean=middle, std=middle)
-    try:
+    with reading(path):
         return read_preprocessing(fields, config.channels)
-    except ValueError as error:
-        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
 def read_preprocessing(fields: Any, channels: int) -> Preprocessing:

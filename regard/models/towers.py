@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.config import override, to_dict
+from regard.config import check_sizes, override, to_dict
 from regard.models.base import build, without_labels
 from regard.models.parts import patch_grid, prefix_length
 from regard.nn.grids import PatchGrid
@@ -28,6 +28,7 @@ def describe_tower(model: nn.Module) -> str:
 def build_tower(described: str) -> Any:
     """The image model that `describe_tower` described, with new weights."""
     fields = json.loads(described)
+    check_sizes(fields)
     family = fields.pop("family")
     return build(family, override(models[family].config_class(), fields))
 

@@ -1,6 +1,7 @@
 """The attention core: project → split heads → position → cache → kernel → merge → project."""
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -41,10 +42,9 @@ class AttentionConfig:
     def __post_init__(self) -> None:
         check_positive(self, "dim", "heads", "kv_heads", "head_dim", "context_dim")
         if self.head_dim is None and self.dim % self.heads:
-            raise ValueError(
-                f"heads={self.heads} does not divide dim={self.dim}; "
-                f"use {max(h for h in range(1, self.heads) if self.dim % h == 0)} or set head_dim"
-            )
+            small = [d for d in range(1, isqrt(self.dim) + 1) if self.dim % d == 0]
+            fewer = max(h for d in small for h in (d, self.dim // d) if h < self.heads)
+            raise ValueError(f"heads={self.heads} does not divide dim={self.dim}; use {fewer} or set head_dim")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads={self.kv_heads} does not divide heads={self.heads}")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import cast
 
 import torch
@@ -60,7 +61,7 @@ class Stack(nn.Module):
         super().__init__()
         self.position, self.causal, self.reversible = position, causal, config.reversible
         blocks = [Block(config, position, causal=causal, cross=cross) for _ in range(1 if shared else depth)]
-        self.blocks = nn.ModuleList(blocks * depth if shared else blocks)
+        self.blocks = nn.ModuleList(repeat(blocks[0], depth) if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
 
     def cost_note(self, training: bool) -> str:

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regard.config import read_json, reading
 from regard.files import write_text
-from regard.hub.files import read_json
 
 CHECKSUMS = "data.json"
 
@@ -21,7 +21,8 @@ def changed_sources(data: Any, run: Path) -> list[str]:
     older versions stored no checksums."""
     if not (run / CHECKSUMS).is_file():
         return []
-    before = {resolved(source): value for source, value in read_json(run / CHECKSUMS).items()}
+    with reading(run / CHECKSUMS):
+        before = {resolved(source): value for source, value in read_json(run / CHECKSUMS).items()}
     with suppress(ImportError):  # a data set of the Hub, without what reads it
         return [source for source, now in data.checksums().items() if before.get(resolved(source), now) != now]
     return []

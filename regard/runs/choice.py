@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
+from regard.config import one_line, read_json
 from regard.data.sets.base import Data
 from regard.data.sets.batches import Batch, Stream
 from regard.files import same_file, write_text
 from regard.hub.checkpoint import load_model
-from regard.hub.files import CONFIG, read_json
+from regard.hub.files import CONFIG
 from regard.runs.linear_probe import clearly_better
 from regard.tasks.base import Task
 from regard.train.config import TrainConfig
@@ -70,7 +71,7 @@ def load_choice(out: Path) -> Choice | None:
     if stored.keys() != (types := {"probe": bool, "loss": int | float | None, "finished": bool}).keys():
         problem = f"has the fields {', '.join(stored) or 'none'}, not {', '.join(types)}"
     elif wrong := [name for name, value in stored.items() if not isinstance(value, types[name])]:
-        problem = f"has {wrong[0]}={stored[wrong[0]]!r}"
+        problem = f"has {wrong[0]}={one_line(repr(stored[wrong[0]]), 80)}"
     else:
         return Choice(**stored)
     raise ValueError(f"{path} {problem}; restore it from a copy, or train anew with another --out")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.config import dotted, dump_toml, override, read_toml, to_dict
+from regard.config import dotted, dump_toml, override, read_toml, reading, to_dict
 from regard.data.sets.base import check_tuning
 from regard.files import write_text
 from regard.hub.checkpoint import load_model
@@ -52,8 +52,9 @@ class Recipe:
         tree = read_toml(path)
         if "name" not in tree:
             raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
-        base = recipes[tree.pop("name")]({})
-        return configure(base, {f"data.{name}": value for name, value in base.data.absent.items()} | dotted(tree))
+        with reading(path, "correct it"):
+            base = recipes[tree.pop("name")]({})
+            return configure(base, {f"data.{name}": value for name, value in base.data.absent.items()} | dotted(tree))
 
 
 def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[str, Any] | None = None) -> Recipe:

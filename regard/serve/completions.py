@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from regard.decode.requests import Request as EngineRequest
 from regard.serve import replies, schemas
-from regard.serve.answers import stream, unless_gone, usage
+from regard.serve.answers import stream, unless_gone, usage, within_limit
 from regard.serve.errors import Refused
 from regard.serve.generate import LogProbs, Piece, all_of, generate, new_id
 from regard.serve.model_store import ServedModel
@@ -81,7 +81,7 @@ async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     messages = [message.plain for message in body.messages]
     served.check_length([message["content"] for message in messages], "messages")
     try:
-        prompt = await asyncio.to_thread(served.task.encode_chat, messages)
+        prompt = await within_limit(request, asyncio.to_thread(served.task.encode_chat, messages))
     except ValueError as error:
         raise Refused(400, str(error), param="messages") from None
     log_probs, count = LogProbs(served), body.top_logprobs or 0

@@ -24,7 +24,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(read_lines(path), 1):
         try:
             record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
         if not isinstance(record, dict) or not any(isinstance(record.get(name), str) for name in FIELDS):
             raise ValueError(f"{path}, line {number}: no text; write an object with the field {' or '.join(FIELDS)}")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from regard.config import read_json_value
 from regard.files import write_atomically
 from regard.modalities import modality_of
 from regard.registry import modalities
@@ -54,10 +55,7 @@ def examples_of(kind: type[Task], path: Path, config: Any) -> list[dict[str, Any
     """The examples of the model in `path` that fit its context: those saved beside it, or the defaults of its task."""
     file = path / EXAMPLES
     if path.is_dir() and file.is_file():
-        try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file} is damaged: {error}; remove it") from None
+        data = read_json_value(file, "remove it")
         if not isinstance(data, list) or not all(isinstance(row, dict) and row.get("label") for row in data):
             raise ValueError(f"{file} is no list of examples with labels; remove it")
     else:

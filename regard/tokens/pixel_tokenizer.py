@@ -1,11 +1,12 @@
 """Pixels as tokens: each is one colour of a small palette, row by row from the top left."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from regard.config import check_sizes, parse, read_json, reading
 from regard.files import write_text
 
 PIXELS = "pixels.json"
@@ -79,7 +80,7 @@ class PixelTokenizer:
     def load(cls, directory: Path) -> "PixelTokenizer":
         """Read the `pixels.json` of a directory."""
         path = directory / PIXELS
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:  # JSON's errors are ValueErrors
-            raise ValueError(f"{path} does not describe pixels ({error}); copy it again") from None
+        with reading(path):
+            stored = read_json(path)
+            check_sizes(stored)
+            return cls(**{field.name: parse(stored[field.name], int, field.name) for field in fields(cls)})

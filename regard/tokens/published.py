@@ -9,7 +9,6 @@ The files do not say how a model wants its texts framed; which model it is stand
 `config.json`, and `FAMILIES` knows the rest.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +18,14 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
+from regard.config import MOST_BYTES, MOST_SIZE, one_line, parse, read_json, reading
+from regard.files import read_bytes
 from regard.tokens.spm import CONTROL, UNKNOWN, Piece, build, read_pieces
 
 PIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 FILES = ("vocab.txt", "merges.txt", *PIECE_FILES, "source.spm")
 WORD_END = "</w>"
+AGAIN = "download it again"
 SAVE = "open it once with transformers' AutoTokenizer and save_pretrained, which writes tokenizer.json"
 FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
 # The order in which new special tokens are given ids.
@@ -69,7 +71,38 @@ def has_files(directory: Path) -> bool:
 
 def read_settings(directory: Path) -> dict[str, Any]:
     """The settings of `special_tokens_map.json` and `tokenizer_config.json`; the second decides where both have one."""
-    return _read_json(directory / "special_tokens_map.json") | _read_json(directory / "tokenizer_config.json")
+    return _read_settings(directory / "special_tokens_map.json") | _read_settings(directory / "tokenizer_config.json")
+
+
+Token, Flag = str | dict | None, bool | None
+SETTINGS: dict[str, Any] = {
+    **{f"{role}_token": Token for role in ROLES}, "tokenizer_class": str | None, "added_tokens_decoder": dict | None,
+    "additional_special_tokens": list | None, "extra_ids": int | None, "add_bos_token": Flag, "add_eos_token": Flag,
+    "tokenize_chinese_chars": Flag, "strip_accents": Flag, "do_lower_case": Flag, "add_prefix_space": Flag,
+    "keep_accents": Flag, "separate_vocabs": Flag,
+}  # fmt: skip
+"""The types of the settings that are read; others may be there."""
+MOST_EXTRA = 10_000
+"""Most sentinels that T5's `extra_ids` may add."""
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """The settings of a file, each of its type. Those that are null are left out, but for tokens, which there are not
+    then."""
+    with reading(path, AGAIN):
+        stored = _read_json(path)
+        settings = {name: value for name, value in stored.items() if value is not None or name.endswith("_token")}
+        settings |= {name: parse(settings[name], SETTINGS[name], name) for name in settings.keys() & SETTINGS.keys()}
+        if not 0 <= settings.get("extra_ids", 0) <= MOST_EXTRA:
+            raise ValueError(f"extra_ids={settings['extra_ids']} is no number of sentinels; use 0 to {MOST_EXTRA:,}")
+        added = settings.get("added_tokens_decoder", {})
+        further = settings.get("additional_special_tokens", [])
+        for id, token in [*added.items(), *((0, token) for token in further)]:
+            parse(id, int, "added_tokens_decoder")
+            parse(_content(token), str, "an added token")
+        for role in ROLES:
+            parse(_content(settings.get(f"{role}_token")), str | None, f"{role}_token")
+    return settings
 
 
 def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
@@ -95,7 +128,7 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
 def _family(directory: Path, settings: Settings) -> Family:
     """The family of a directory, by the tokenizer's class, the model's type, or a file that only one kind has."""
     written = re.sub("(Tokenizer(Fast|sBackend)?|PreTrained)", "", settings.get("tokenizer_class") or "")
-    name = written or _read_json(directory / "config.json").get("model_type")
+    name = written or parse(_read_json(directory / "config.json").get("model_type"), str | None, "model_type")
     if not name:
         kinds = {"vocab.txt": "bert", "source.spm": "marian"}
         name = next((kind for file, kind in kinds.items() if (directory / file).is_file()), None)
@@ -125,7 +158,7 @@ def _read_wordpiece(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
 
 
 def _read_merges(source: Source) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    vocabulary = _read_json(_existing(source.directory / "vocab.json"))
+    vocabulary = _read_ids(_existing(source.directory / "vocab.json"))
     path = source.directory / "merges.txt"
     merges = []
     for number, line in enumerate(_text(path).split("\n"), 1):
@@ -210,7 +243,7 @@ def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
         fact = "each language has a vocabulary of its own, which is not read here"
         raise ValueError(f"{source.directory}: {fact}; use a checkpoint with one vocab.json for both")
     path = source.directory / "vocab.json"
-    ids = _read_json(_existing(path))
+    ids = _read_ids(_existing(path))
     if sorted(ids.values()) != list(range(len(ids))) or source.names["unk"] not in ids:
         fact = f"the ids are not 0 to {len(ids) - 1}, each once, with {source.names['unk']!r} among them"
         raise ValueError(f"{path}: {fact}; download it again")
@@ -276,7 +309,7 @@ def _add_tokens(inner: tokenizers.Tokenizer, source: Source, special: list[str],
     """Special and added tokens, in the order of their ids; the ids that the files give them are checked."""
     listed = sorted(source.settings.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0]))
     ids = {token["content"]: int(id) for id, token in listed}
-    ids |= dict(sorted(_read_json(source.directory / "added_tokens.json").items(), key=lambda item: item[1]))
+    ids |= dict(sorted(_read_ids(source.directory / "added_tokens.json").items(), key=lambda item: item[1]))
     further = list(source.settings.get("additional_special_tokens") or ())
     written = [source.settings.get(f"{role}_token") for role in ROLES] + further + [token for _, token in listed]
     flags = {token["content"]: token for token in written if isinstance(token, dict)}
@@ -311,7 +344,7 @@ def _piece_file(source: Source) -> Path:
     return present[0] if present else _existing(source.directory / PIECE_FILES[0])
 
 
-def _content(token: Any) -> str:
+def _content(token: Any) -> Any:
     return token["content"] if isinstance(token, dict) else token
 
 
@@ -323,19 +356,21 @@ def _existing(path: Path) -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return _existing(path).read_text(encoding="utf-8")
+        return read_bytes(_existing(path), MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}; download it again") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty where there is no file."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not valid JSON ({error}); download it again") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: holds {type(content).__name__}, not an object {{…}}; download it again")
-    return content
+    return read_json(path, AGAIN) if path.is_file() else {}
+
+
+def _read_ids(path: Path) -> dict[str, int]:
+    """The ids of tokens by name, from a JSON file; empty where there is no file."""
+    with reading(path, AGAIN):
+        stored = _read_json(path)
+        ids = {name: parse(id, int, one_line(repr(name), 40)) for name, id in stored.items()}
+        if not all(0 <= id < MOST_SIZE for id in ids.values()):
+            raise ValueError(f"an id is below 0 or above {MOST_SIZE:,}; {AGAIN}")
+    return ids

@@ -9,11 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from struct import error as StructError  # noqa: N812
 from struct import unpack_from
 from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from regard.files import read_bytes
+from regard.tokens.bounds import LONGEST_PIECE, MOST_BYTES
 
 UNIGRAM, BPE = 1, 2
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -54,12 +58,17 @@ class PieceModel:
 
 def read_pieces(path: Path) -> PieceModel:
     """Read a SentencePiece file; a ValueError where it is none, or of a kind that is not read here."""
+    raw = read_bytes(path, MOST_BYTES)
     try:
-        top = _fields(path.read_bytes())
+        top = _fields(raw)
         pieces = [_piece(_fields(raw)) for raw in top[1]]
         trainer, normalizer = _fields(top.get(2, [b""])[0]), _fields(top.get(3, [b""])[0])
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError):
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, StructError):
         raise ValueError(f"{path}: not a SentencePiece model, or cut short; download it again") from None
+    if (longest := max(len(piece.name) for piece in pieces)) > LONGEST_PIECE:
+        raise ValueError(
+            f"{path}: a piece has {longest:,} characters, at most {LONGEST_PIECE} are read; download it again"
+        )
     algorithm = _last(trainer, 3, UNIGRAM)
     if algorithm not in (UNIGRAM, BPE) or _last(trainer, 24, 0):
         raise ValueError(f"{path}: only Unigram and BPE with spaces before words are read; convert to tokenizer.json")
@@ -205,3 +214,5 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
         shift += 7
         if byte < 128:
             return value, offset
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")

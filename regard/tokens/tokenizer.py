@@ -19,8 +19,9 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.config import nearest
-from regard.files import write_text
+from regard.config import nearest, one_line, reading
+from regard.files import check_regular, write_text
+from regard.tokens.bounds import MOST_BYTES, check_bounds, is_panic, library_errors
 from regard.tokens.corpus import check_text, corpus
 from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
 from regard.tokens.published import has_files, open_words, read_files, read_settings
@@ -119,17 +120,18 @@ class Tokenizer:
         language's pieces where a checkpoint has two kinds (Marian); the ids mean the same in both.
         """
         path = _json_path(path)
-        if path.name == "tokenizer.json" and not path.is_file() and has_files(path.parent):
-            inner, settings = read_files(path.parent, target=target)
-        elif not path.is_file():
+        files = path.name == "tokenizer.json" and not path.exists() and has_files(path.parent)
+        if not files and not path.exists():
             raise ValueError(f"{path}: no such file; train a tokenizer and save it there")
-        else:
-            try:
+        with library_errors(path), reading(path.parent if files else path):
+            if files:
+                inner, settings = read_files(path.parent, target=target)
+            else:
+                check_regular(path, MOST_BYTES)
                 inner, settings = tokenizers.Tokenizer.from_file(str(path)), read_settings(path.parent)
-            except Exception as error:  # the library raises bare Exception
-                raise ValueError(f"{path}: not a tokenizer.json ({error}); save or download it again") from None
-        open_words(inner)
-        keep_names_apart(inner)
+            check_bounds(inner, path.parent if files else path, (SUBWORDS, WORDS))
+            open_words(inner)
+            keep_names_apart(inner)
         for role in names.keys() - USUAL_NAMES.keys():
             raise ValueError(f"{role!r} is no role of a special token; {nearest(role, USUAL_NAMES)}")
         for role, name in names.items():
@@ -284,6 +286,10 @@ def _encode(call: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]
         for text in texts:
             check_text(text)
         raise
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise ValueError(f"the tokenizer fails on this text ({one_line(error)}); use another text or model") from None
 
 
 def _learn(

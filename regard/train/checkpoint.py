@@ -8,7 +8,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.files import sync, trained_tensors, write_tensors
+from regard.config import at_least, one_line, override, parse, read_json, reading
+from regard.files import check_regular, sync, trained_tensors, write_tensors
 
 WEIGHTS, OPTIMIZER, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 MANIFEST = "manifest.json"
+Plain = bool | int | float | None
+"""Values of an optimizer's state that are no tensors."""
 
 
 class Damaged(ValueError):  # noqa: N818  says of which file
@@ -113,14 +117,32 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
     its files is damaged."""
     weights, tensors = (_read_tensors(path, name) for name in (WEIGHTS, OPTIMIZER))
     check(path, STATE)
-    try:
-        state = json.loads((path / STATE).read_text())
-    except (OSError, ValueError) as error:
-        raise Damaged(f"{path / STATE} cannot be read ({error})") from None
+    with damages(path / STATE):
+        state = read_json(path / STATE)
+        progress = override(Progress(), state["progress"])
+        at_least(0, step=progress.step, epoch=progress.epoch, index=progress.index)
+        numbers = [{name: parse(value, Plain, name) for name, value in own.items()} for own in state["optimizers"]]
+    if len(optimizers) != len(numbers):
+        raise ValueError(f"{path}: the run was trained with another optimizer; leave out --train.optimizer")
+    with damages(path / OPTIMIZER):
+        rng, states = tensors.pop("rng"), _states(optimizers, tensors, numbers)
+        if (rng.dtype, rng.shape) != (torch.uint8, torch.get_rng_state().shape):
+            raise ValueError(f"rng has shape {tuple(rng.shape)}")
     _set_weights(path, weights, model)
-    torch.set_rng_state(tensors.pop("rng"))
-    _restore(optimizers, tensors, state["optimizers"])
-    return Progress(**state["progress"])
+    torch.set_rng_state(rng)
+    for optimizer, own in zip(optimizers, states, strict=True):
+        optimizer.load_state_dict({"state": own, "param_groups": optimizer.state_dict()["param_groups"]})
+    return progress
+
+
+@contextmanager
+def damages(path: Path) -> Iterator[None]:
+    """Context manager: whatever is wrong in the content of a file is `Damaged`."""
+    try:
+        with reading(path):
+            yield
+    except (ValueError, OSError) as error:
+        raise Damaged(f"{path} cannot be read ({error})") from None
 
 
 def check(path: Path, name: str) -> None:
@@ -128,18 +150,18 @@ def check(path: Path, name: str) -> None:
     if not (path / MANIFEST).exists():
         return
     try:
-        entry = json.loads((path / MANIFEST).read_text())[name]
+        with damages(path / MANIFEST):
+            entry = read_json(path / MANIFEST)[name]
         own = _entry(path / name)
     except FileNotFoundError:
         raise Damaged(f"{path / name} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{path / MANIFEST} cannot be read ({error})") from None
     if own != entry:
         raise Damaged(f"{path / name} differs from its checksum in {MANIFEST}")
 
 
 def _entry(path: Path) -> dict[str, Any]:
     """The size and the checksum of a file."""
+    check_regular(path)
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
@@ -147,9 +169,10 @@ def _entry(path: Path) -> dict[str, Any]:
 def _read_tensors(path: Path, name: str) -> dict[str, Tensor]:
     check(path, name)
     try:
+        check_regular(path / name)
         return load_file(path / name)
-    except (OSError, SafetensorError) as error:
-        raise Damaged(f"{path / name} cannot be read ({error})") from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise Damaged(f"{path / name} cannot be read ({one_line(error)})") from None
 
 
 def _set_weights(path: Path, stored: dict[str, Tensor], model: nn.Module) -> None:
@@ -215,16 +238,20 @@ def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor]
     return tensors, numbers
 
 
-def _restore(
+def _states(
     optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]
-) -> None:
-    """Loads what `_flatten` returned back into the optimizers."""
-    if len(optimizers) != len(numbers):
-        raise ValueError("the run was trained with another optimizer; leave out --train.optimizer")
+) -> list[dict[int, dict[str, Any]]]:
+    """The state of each optimizer from what `_flatten` returned; an error if it is that of other parameters."""
+    states = []
     for o, (optimizer, plain) in enumerate(zip(optimizers, numbers, strict=True)):
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         own = {key.removeprefix(f"{o}/"): value for key, value in tensors.items() if key.startswith(f"{o}/")}
         state: dict[int, dict[str, Any]] = {}
         for key, value in (own | plain).items():
             p, name = key.split("/")
+            shape = tuple(parameters[int(p)].shape)
+            if isinstance(value, Tensor) and value.numel() > 1 and tuple(value.shape) != shape:
+                raise ValueError(f"{o}/{key} has shape {tuple(value.shape)}, its parameter {shape}")
             state.setdefault(int(p), {})[name] = value
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        states.append(state)
+    return states

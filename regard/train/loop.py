@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sets.batches import Batch
+from regard.files import read_bytes
 from regard.train import checkpoint
 from regard.train.board import Board
 from regard.train.checkpoint import Progress
@@ -228,15 +229,17 @@ class Metrics:
         self.board.close()
 
 
+MOST_METRICS = 1 << 30
+"""Most bytes of a metrics.jsonl that are read; a step takes about 100."""
+
+
 def read_metrics(path: Path) -> list[Row]:
     """Return every complete row of metrics.jsonl; the last one may be cut short."""
     rows = []
-    for text in path.read_text().splitlines():
-        try:
+    for text in read_bytes(path, MOST_METRICS).decode("utf-8", "replace").splitlines():
+        with suppress(ValueError, RecursionError):  # of JSON, or for a number of thousands of digits
             rows.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
-    return rows
+    return [row for row in rows if isinstance(row, dict)]
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def test_an_adapter_that_is_damaged_or_of_another_base(base):
     (out / ADAPTER).write_bytes(whole)
     tensors = load_file(out / ADAPTER)
     save_file(tensors | {"head.out.weight": torch.zeros(2, 24)}, out / ADAPTER)
-    with pytest.raises(ValueError, match="head.out.weight has another shape than config.json asks for"):
+    with pytest.raises(ValueError, match=r"head.out.weight has shape .*, not .* as config.json asks"):
         load_model(out)
     save_file({name: value for name, value in tensors.items() if name != "head.out.bias"}, out / ADAPTER)
     with pytest.raises(ValueError, match="tensor 'head.out.bias' does not match; this is the adapter of another base"):

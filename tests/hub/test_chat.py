@@ -1,6 +1,7 @@
 """Chat templates: the texts and ids of `transformers`, and no way out of the sandbox."""
 
 import json
+import resource
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,7 +13,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers
 
-from regard.hub import chat
+from regard.hub import chat, chat_worker
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.tokens import Tokenizer
 from tests.tokens.conftest import LINES
@@ -136,6 +137,36 @@ def refusal(source: str, messages: list[dict[str, Any]] | None = None, **tokens:
 def test_a_template_comes_to_an_end(source):
     with pytest.raises(ValueError, match="what a template must not"):
         ChatTemplate(source=source).render([{"role": "user", "content": "hi"}])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'x' | center(10000000000) }}",
+        "{{ '%010000000000d' % 1 }}",
+        "{{ ('%s' * 9 ~ '%0999999999d') | format(1, 2, 3, 4, 5, 6, 7, 8, 9, 1) | length }}",
+        "{{ range(99999) | join('x' * 1000000) | length }}",
+        "{% set x = 'a' * 9999 %}{{ x | replace('a', x) | replace('a', x) | length }}",
+        "{{ messages | tojson(indent=1000000000) | length }}",
+        "{{ 'x'.ljust(3000000000) | length }}",
+    ],
+)
+def test_a_template_has_little_memory(source):
+    """Filters and methods make large values that no operator of the sandbox sees; the process has no room for them."""
+    with pytest.raises(ValueError, match=r"what a template must not|the chat template failed .(Overflow|Value)Error"):
+        ChatTemplate(source=source).render([{"role": "user", "content": "hi"}])
+    assert ChatTemplate(source="a{{ messages[0].content }}").render([{"role": "user", "content": "hi"}]) == "ahi"
+    assert resource.prlimit(chat._worker.process.pid, resource.RLIMIT_AS)[0] == chat_worker.MEMORY
+
+
+def test_a_template_has_little_time(monkeypatch):
+    """Few turns may take long; the time is that of the processor, and the next template gets a new process."""
+    monkeypatch.setattr(chat, "SECONDS", 0.2)
+    endless = "{% for i in range(99999) %}{% set x = range(99999) | list | sort | reverse | list %}{% endfor %}"
+    with pytest.raises(ValueError, match="what a template must not .it takes more than 0.2 s"):
+        ChatTemplate(source=endless).render([{"role": "user", "content": "hi"}])
+    monkeypatch.undo()
+    assert ChatTemplate(source="{{ 1 + 1 }}").render([{"role": "user", "content": "hi"}]) == "2"
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
@@ -274,7 +305,7 @@ def test_what_is_wrong_with_the_files(tmp_path: Path) -> None:
 
 
 def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    chat._compile.cache_clear()
+    monkeypatch.setattr(chat, "_worker", chat.Worker())
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install 'regard\[serve\]'"):
         ChatTemplate(source="a").render(CONVERSATIONS["one"])

@@ -227,7 +227,7 @@ def test_completing_at_the_command_line(capsys, runs, tmp_path):
     assert "a model of pixels has no layout" in fails(capsys, "convert", runs / "pixel", tmp_path / "hf", "--to", "hf")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "pixels.json").write_text(json.dumps({"rows": 2}))
-    with pytest.raises(ValueError, match="does not describe pixels"):
+    with pytest.raises(ValueError, match="pixels.json: not complete or damaged .no 'columns'."):
         PixelTokenizer.load(tmp_path / "broken")
 
 

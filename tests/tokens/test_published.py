@@ -359,8 +359,8 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     }
     assert message(wrong).startswith("merges.txt, line 2: 'a b' does not fit the vocab.json beside it")
     assert message(wrong | {"merges.txt": "a b c\n"}).startswith("merges.txt, line 1: 'a b c' does not fit")
-    assert message(wrong | {"merges.txt": "", "vocab.json": "[1, 2]"}).startswith("vocab.json: holds list")
-    assert message(wrong | {"merges.txt": "", "vocab.json": "{"}).startswith("vocab.json: not valid JSON")
+    assert message(wrong | {"merges.txt": "", "vocab.json": "[1, 2]"}).startswith("vocab.json holds list")
+    assert message(wrong | {"merges.txt": "", "vocab.json": "{"}).startswith("vocab.json is not valid JSON")
     assert message({"vocab.txt": b"\xff"}).startswith("vocab.txt: not UTF-8 at byte 0")
     assert message({"vocab.txt": "a\nb"}).startswith("vocab.txt: has no '[UNK]'")
     assert "sep token '[SEP]' is not in the vocabulary" in message({"vocab.txt": "[UNK]\na"})

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from PIL import Image
 
 from regard.data.readers.image_files import read_image
-from regard.data.readers.text_files import read_lines
+from regard.data.readers.text_files import as_text, read_bytes, read_lines
 
 Box = tuple[float, ...]
 
@@ -133,8 +133,9 @@ def one_json(source: Path) -> Path:
 
 def read_coco(path: Path) -> dict[str, list[Any]]:
     """The lists of images, annotations and categories of a file."""
+    text = as_text(read_bytes(path, folder="a .json file", empty="annotations"), path)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}; write it again or restore it from a copy") from None
     for part in ("images", "annotations", "categories"):

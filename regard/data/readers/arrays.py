@@ -11,6 +11,8 @@ import numpy as np
 
 from regard.data.readers.idx import IDX_SETS, idx_file, is_idx, read_idx
 from regard.data.readers.image_files import FRACTIONS
+from regard.data.readers.packed import most_unpacked
+from regard.files import check_regular
 
 TRAIN, TEST = (("x", "y"), ("x_train", "y_train")), (("x_test", "y_test"),)
 SETS = {"train": TRAIN, "valid": TEST + TRAIN, "test": TEST + TRAIN}
@@ -28,17 +30,28 @@ def opened(path: Path) -> Iterator[Any]:
     if is_idx(path):
         yield IdxArrays(path)
         return
-    if not path.is_file():
-        raise ValueError(f"no such file: {path}; give an .npz of x and y")
     try:
-        if not zipfile.is_zipfile(path):
-            raise zipfile.BadZipFile("not a zip file, or cut short")
+        check_packed_size(path)
         with np.load(path, allow_pickle=False) as stored:
             yield stored
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except FileNotFoundError:
+        raise ValueError(f"no such file: {path}; give an .npz of x and y") from None
+    except (OSError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as .npz ({error}); save it again with numpy.savez") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def check_packed_size(path: Path) -> None:
+    """Raise an error if the arrays of an .npz are far larger than the file, or than what fits into memory."""
+    size = check_regular(path)
+    if not zipfile.is_zipfile(path):
+        raise zipfile.BadZipFile("not a zip file, or cut short")
+    with zipfile.ZipFile(path) as whole:
+        unpacked = sum(member.file_size for member in whole.infolist())
+    if unpacked > (limit := most_unpacked(size)):
+        fact = f"{size:,} bytes unpack to {unpacked:,}, at most {limit:,} are read"
+        raise ValueError(f"{path}: {fact}; if that is right, save it with numpy.savez, which does not compress")
 
 
 class IdxArrays:

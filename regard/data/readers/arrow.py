@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.readers.packed import MOST_BYTES
+from regard.files import check_regular
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 Names = dict[str, tuple[str, ...]]
@@ -37,6 +38,7 @@ def read_arrow(paths: list[Path]) -> tuple[list[dict[str, Any]], Names]:
     path = paths[0]
     try:
         for path in paths:
+            check_regular(path)
             declared += declared_bytes(path)
             check_size(path, declared)
         for path in paths:

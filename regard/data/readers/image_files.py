@@ -7,10 +7,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from regard.files import check_regular
+
 FRACTIONS = 2
 """Floats that are all below this go from 0 to 1, up to rounding; read as bytes they would all be black."""
 MOST_PIXELS = 1 << 27
 """Most pixels of an image that is read; a file that claims more may be there to exhaust the memory."""
+MOST_BYTES = 1 << 30
+"""Most bytes of an image file."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
 """The formats that Pillow may decode; others, such as PostScript, it would hand to other programs."""
@@ -28,9 +32,9 @@ def read_image(image: str | Path | BytesIO | Image.Image, least: tuple[int, int]
     name = str(image) if isinstance(image, str | Path) else "the image"
     if isinstance(image, str | Path) and Path(image).is_dir():
         raise ValueError(f"{name} is a folder; name the image files in it: {name}/*.png")
-    if isinstance(image, str | Path) and not Path(image).is_file():
-        raise ValueError(f"no such image: {name}")
     try:
+        if isinstance(image, str | Path):
+            check_regular(Path(image), MOST_BYTES)
         with Image.open(image, formats=FORMATS) as opened:
             columns, rows = opened.size
             if rows * columns > MOST_PIXELS:
@@ -43,6 +47,8 @@ def read_image(image: str | Path | BytesIO | Image.Image, least: tuple[int, int]
             decoded = plain(upright(opened))
             decoded.info["path"] = name  # for errors
             return decoded
+    except FileNotFoundError:
+        raise ValueError(f"no such image: {name}") from None
     except UnidentifiedImageError:
         raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
     except Image.DecompressionBombError:  # before its size can be asked for

@@ -29,12 +29,17 @@ def kind_of(path: str | Path) -> str:
     return plain_name(path).suffix.lower()
 
 
+def most_unpacked(size: int) -> int:
+    """Most bytes that a packed file of this size may hold; a file that is not compressed holds its own size."""
+    return max(size, min(MOST_BYTES, max(HARMLESS, MOST_RATIO * size)))
+
+
 def unpack(raw: bytes, path: Path) -> bytes:
     """The bytes of a file as they were before it was packed; files with other suffixes are returned as they are."""
     suffix = path.suffix.lower()
     if suffix not in PACKED:
         return raw
-    limit = min(MOST_BYTES, max(HARMLESS, MOST_RATIO * len(raw)))
+    limit = most_unpacked(len(raw))
     try:
         with open_packed(suffix, io.BytesIO(raw), path) as file:
             content = file.read(limit + 1)

@@ -44,6 +44,11 @@ class Preprocessing:
             raise ValueError(f"an image has size={self.size} or shortest={self.shortest}, not both")
         if self.longest is not None and (self.shortest is None or self.longest < self.shortest):
             raise ValueError(f"longest={self.longest} needs a shortest of at most that, got {self.shortest}")
+        square = None if self.shortest is None else (self.shortest, self.shortest)
+        for sides in (self.size, self.crop, square):
+            if sides is not None and math.prod(sides) > MOST_PIXELS:
+                size = " × ".join(f"{side:,}" for side in sides)
+                raise ValueError(f"images of {size} pixels are too large; at most {MOST_PIXELS:,} are read")
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, self.channels):
             raise ValueError(
                 f"mean {self.mean} and std {self.std} must have a number for each of {self.channels} channels"

@@ -3,7 +3,11 @@
 import codecs
 from pathlib import Path
 
+from regard import files
 from regard.data.readers.packed import unpack
+
+MOST_WHOLE = 1 << 34
+"""Most bytes of a file that is read at once."""
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 """Byte order marks, which spreadsheets write, and the encodings that they stand for."""
@@ -11,12 +15,12 @@ MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_
 
 def read_bytes(path: Path, *, folder: str, empty: str) -> bytes:
     """The bytes of a file, unpacked; the two texts are the cures that errors name for a folder and an empty file."""
+    if path.is_dir():
+        raise ValueError(f"{path}: is a directory; give {folder}")
     try:
-        raw = unpack(path.read_bytes(), path)
+        raw = unpack(files.read_bytes(path, MOST_WHOLE), path)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise ValueError(f"{path}: is a directory; give {folder}") from None
     if not raw.strip():
         raise ValueError(f"{path}: the file is empty; give one with {empty}")
     return raw

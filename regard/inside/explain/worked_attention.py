@@ -3,9 +3,7 @@
 1 query · 2 keys · 3 scores q·k · 4 scaled by √d_k · 5 softmax → weights · 6 values · 7 weighted sum
 """
 
-import json
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.config import nearest
+from regard.config import nearest, read_json_value, read_toml
 from regard.nn.kernels import attend
 from regard.nn.mask_expressions import read_mask
 from regard.nn.masks import everything
@@ -164,12 +162,7 @@ def load_example(name: str) -> Example:
         )
     if path.is_file() and path.stat().st_size > 1_000_000:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes; an example to read by eye has at most 1,000,000")
-    text = path.read_text(encoding="utf-8")
-    try:
-        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    return read_example(content, str(path))
+    return read_example(read_toml(path) if path.suffix == ".toml" else read_json_value(path), str(path))
 
 
 def read_example(content: Any, file: str) -> Example:

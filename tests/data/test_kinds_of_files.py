@@ -1,0 +1,129 @@
+"""Devices, FIFOs, loops of links and files that unpack to far more than they are: refused by kind or by size."""
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.config import read_json, read_toml
+from regard.data.checksums import checksum
+from regard.data.readers import arrays, image_files, packed
+from regard.data.readers.annotations import read_coco
+from regard.data.readers.image_files import read_image
+from regard.data.readers.tables import read_table
+from regard.data.readers.text_files import read_lines, read_text
+from regard.files import check_regular, read_bytes
+from regard.hub import load_model
+from regard.hub.files import read_shard
+from regard.tokens import Tokenizer
+from regard.tokens.spm import read_pieces
+from regard.train.loop import read_metrics
+
+READERS = {
+    "lines": read_lines,
+    "text": lambda path: read_text((str(path),)),
+    "table": lambda path: read_table(path, kind=".csv"),
+    "coco": read_coco,
+    "image": read_image,
+    "npz": lambda path: arrays.read_arrays(path, "train"),
+    "json": read_json,
+    "toml": read_toml,
+    "weights": read_shard,
+    "tokenizer": Tokenizer.load,
+    "pieces": read_pieces,
+    "metrics": read_metrics,
+}
+
+
+def fifo(folder):
+    os.mkfifo(folder / "a.json")
+    return folder / "a.json", "is a FIFO; give a regular file"
+
+
+def loop(folder):
+    (folder / "a.json").symlink_to(folder / "b.json")
+    (folder / "b.json").symlink_to(folder / "a.json")
+    return folder / "a.json", "loop of links; give a regular file|no such file"
+
+
+def device(folder):
+    (folder / "a.json").symlink_to("/dev/zero")
+    return folder / "a.json", "is a device; give a regular file"
+
+
+def folder(folder):
+    (folder / "a.json").mkdir()
+    return folder / "a.json", "is a directory|is a folder"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", [fifo, loop, device, folder])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_regular_file(tmp_path, kind, reader):
+    path, message = kind(tmp_path)
+    if reader == "tokenizer" and kind is folder:
+        message += "|no such file"  # it is one in which to look for a tokenizer
+    with pytest.raises(ValueError, match=message) as caught:
+        READERS[reader](path)
+    assert "a.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.timeout(30)
+def test_a_checkpoint_of_fifos(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ValueError, match=r"config.json is a FIFO; give a regular file"):
+        load_model(tmp_path)
+    os.mkfifo(tmp_path / "model.bin")
+    with pytest.raises(ValueError, match="Not a directory"):
+        load_model(tmp_path / "model.bin")
+
+
+@pytest.mark.timeout(30)
+def test_checksums_pass_over_what_is_no_file(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    before = checksum(tmp_path)
+    os.mkfifo(tmp_path / "b.txt")
+    (tmp_path / "c.txt").symlink_to(tmp_path / "c.txt")
+    assert checksum(tmp_path) == before
+
+
+def test_a_size_is_a_limit(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(11))
+    assert check_regular(tmp_path / "a", 11) == 11 and read_bytes(tmp_path / "a", 11) == bytes(11)
+    with pytest.raises(ValueError, match="a has 11 bytes, at most 10 are read; give a smaller file"):
+        read_bytes(tmp_path / "a", 10)
+    with pytest.raises(ValueError, match="cannot be read .*null byte"):
+        check_regular(tmp_path / "a\0b")
+
+
+def test_arrays_that_unpack_to_far_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "HARMLESS", 1 << 16)
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((200, 64, 64), np.uint8), y=np.zeros(200, np.int64))
+    with pytest.raises(ValueError, match=r"a.npz: [\d,]+ bytes unpack to 82[\d,]+, at most [\d,]+ are read; .*savez"):
+        arrays.read_arrays(tmp_path / "a.npz", "train")
+    np.savez(tmp_path / "b.npz", x=np.zeros((200, 64, 64), np.uint8), y=np.zeros(200, np.int64))
+    assert len(arrays.read_arrays(tmp_path / "b.npz", "train")[0]) == 200
+
+
+@pytest.mark.parametrize("shape", [(2**44, 8, 8), (2**62, 2**62), (-1, 8, 8)])
+def test_an_array_that_claims_what_it_has_not(tmp_path, shape):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("x.npy", header.getvalue() + bytes(100))
+        file.writestr("y.npy", header.getvalue() + bytes(100))
+    with pytest.raises(ValueError, match="a.npz") as caught:
+        arrays.read_arrays(tmp_path / "a.npz", "train")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "options"), [("a.png", {}), ("a.tiff", {"compression": "tiff_deflate"})])
+def test_images_of_too_many_pixels(tmp_path, monkeypatch, name, options):
+    Image.new("1", (3000, 3000)).save(tmp_path / name, **options)
+    assert (tmp_path / name).stat().st_size < 100_000
+    monkeypatch.setattr(image_files, "MOST_PIXELS", 1 << 20)
+    with pytest.raises(ValueError, match=f"{name} has 3,000 × 3,000 pixels, at most 1,048,576 are read"):
+        read_image(tmp_path / name)
