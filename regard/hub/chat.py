@@ -29,7 +29,7 @@ LONGEST = 16_000_000
 SECONDS = 2.0
 """Most processor time of a template; usual ones take a thousandth."""
 PATIENCE = 5
-"""How many times longer it may take by the clock, where others use the processor too."""
+"""The factor by which it may take longer by the clock, where others use the processor too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
