@@ -41,10 +41,10 @@ def check_regular(path: Path, most: int | None = None) -> int:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The bytes of a regular file of at most so many; also of one that grows while it is read."""
-    check_regular(path, most)
+    """The bytes of a regular file of at most so many; one that grows while it is read is read up to its size before."""
+    size = check_regular(path, most)
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(size)
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:

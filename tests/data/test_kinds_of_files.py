@@ -93,6 +93,7 @@ def test_checksums_pass_over_what_is_no_file(tmp_path):
 def test_a_size_is_a_limit(tmp_path):
     (tmp_path / "a").write_bytes(bytes(11))
     assert check_regular(tmp_path / "a", 11) == 11 and read_bytes(tmp_path / "a", 11) == bytes(11)
+    assert read_bytes(tmp_path / "a", 1 << 62) == bytes(11), "the limit takes no memory"
     with pytest.raises(ValueError, match="a has 11 bytes, at most 10 are read; give a smaller file"):
         read_bytes(tmp_path / "a", 10)
     with pytest.raises(ValueError, match="cannot be read .*null byte"):
