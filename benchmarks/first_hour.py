@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--sets", nargs="+", default=[])
     parser.add_argument("--counts", nargs="+", type=int, default=[], help="training examples")
     parser.add_argument("--only", nargs="+", choices=METHODS, default=METHODS)
@@ -215,7 +215,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     plan = [
         (seed, path, count, by)
-        for seed in range(args.seeds)
+        for seed in args.seeds
         for path in files
         for count in SIZES[path.suffix[1:]]
         if not args.counts or count in args.counts

@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=500, help="images for training")
     parser.add_argument("--test", type=int, default=1000, help="images for the test, at most")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--sets", nargs="+", default=[])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--table", action="store_true")
@@ -115,7 +115,7 @@ def main() -> None:
     rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
     names = args.sets or sorted(place.name for place in args.directory.iterdir() if place.is_dir())
     folder = Path(tempfile.mkdtemp())
-    plan = [(seed, name, by) for seed in range(args.seeds) for name in names for by in args.methods]
+    plan = [(seed, name, by) for seed in args.seeds for name in names for by in args.methods]
     for seed, name, by in [] if args.table else plan:
         key = {"set": name, "count": args.count, "seed": seed, "by": by}
         if any(key.items() <= row.items() for row in rows):
