@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "files", "config", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
-    "runs", "inside", "cost", "eval", "recipes", "bench", "claims", "serve",
+    "runs", "inside", "cost", "eval", "recipes", "bench", "why", "claims", "serve",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

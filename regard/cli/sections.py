@@ -7,7 +7,7 @@ SECTIONS = {
     "Use": (
         "translate", "generate", "classify", "tag", "answer", "fill", "embed", "detect", "caption", "complete",
     ),
-    "Look inside": ("look", "latent", "attend", "draw"),
+    "Look inside": ("look", "latent", "attend", "draw", "why"),
     "Understand costs": ("cost", "bench"),
     "Serve": ("serve",),
     "Data and tokens": ("data", "sample", "tokenizer"),
