@@ -1,4 +1,4 @@
-"""The same small model with and without each component, and what that says about the claims of the lectures."""
+"""Comparisons of one small model with and without each component, and verdicts on what the lectures claim."""
 
 from regard.why import attention_parts, block_parts, image_parts, training_parts  # noqa: F401  they register
 from regard.why.component import COMPONENTS, find_component

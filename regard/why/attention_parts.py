@@ -232,6 +232,6 @@ register(
         ),
         metric="accuracy",
         also="accuracy_beyond",
-        steps=800,
+        steps=600,
     )
 )  # fmt: skip

@@ -35,6 +35,7 @@ register(
                 terms=higher("gradient_reach", "with", "without"),
             ),
         ),
+        steps=300,
     )
 )  # fmt: skip
 
@@ -60,6 +61,7 @@ register(
                 terms=lower("spike", "layer", "none"),
             ),
         ),
+        steps=300,
     )
 )  # fmt: skip
 
@@ -83,6 +85,7 @@ register(
                 unit="orders of magnitude, largest by median gradient", least=0.1, terms=lower("spike", "pre", "post"),
             ),
         ),
+        steps=300,
     )
 )  # fmt: skip
 
@@ -162,7 +165,7 @@ register(
     Component(
         name="dropout",
         question="Why are values dropped at random in training?",
-        problem=NextToken(model=SMALL | dict(dim=64, ffn_dim=256), characters=15_000),
+        problem=NextToken(model=SMALL, characters=6000),
         arms=(
             Arm(name="with", about="dropout of 0.2, on few pages of text", model=dict(dropout=0.2)),
             Arm(name="without", about="no dropout, on the same pages"),
@@ -179,6 +182,6 @@ register(
             ),
         ),
         also="gap",
-        steps=1000,
+        steps=500,
     )
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is compared, written down before anything is trained: a component, its arms, and the claims about them."""
+"""Records of a comparison, fixed before anything is trained: a component, its arms, and the claims about them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Arm:
 
     name: str
     about: str
-    """What distinguishes it, in a few words."""
+    """A few words on what distinguishes it."""
     model: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the model's config that differ."""
     train: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Component:
     """The metric whose curve is drawn, by steps and by CPU time."""
     also: str = ""
     """Another metric to draw, by steps."""
-    steps: int = 600
+    steps: int = 400
     """Training steps of a run, unless the user chooses."""
 
     def __post_init__(self) -> None:

@@ -93,7 +93,7 @@ register(
             ),
             Claim(
                 text="Smaller patches are more tokens, and cost more.", lecture="000, image patch tokenization",
-                unit="CPU milliseconds of a step", least=1.0, terms=lower("cpu_per_step", "patch-4", "patch-2"),
+                unit="doublings of CPU time", least=0.1, terms=lower("log2_cpu", "patch-4", "patch-2"),
             ),
             Claim(
                 text="The best patch size is no extreme: single pixels are worse than small patches.",

@@ -5,12 +5,14 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import log2
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.files import held
+from regard.files import held, write_text
+from regard.train.loop import read_metrics
 from regard.train.observer import Row
 from regard.why.component import Arm, Claim, Component
 from regard.why.run import problem_of, run_arm, training
@@ -56,11 +58,14 @@ def measure(
         chosen = [runs[component.reference.name, seed] for seed in range(2 * seeds)]
         return result | {"same": True, "arms": [component.reference.name], "claims": judge_same(component, chosen)}
     by_seed = [{arm.name: runs[arm.name, seed] for arm in component.arms} for seed in range(seeds)]
+    reason, claims = too_small(by_seed), [judge(claim, by_seed) for claim in component.claims]
+    for found in [claim[key] for claim in claims for key in ("steps", "cpu")] if reason else ():
+        found["verdict"] = "too small to tell"
     return result | {
         "same": False,
         "arms": [summary(arm, [each[arm.name] for each in by_seed]) for arm in component.arms],
-        "too_small": too_small(component, by_seed),
-        "claims": [judge(claim, by_seed) for claim in component.claims],
+        "too_small": reason,
+        "claims": claims,
     }
 
 
@@ -76,11 +81,7 @@ class Store:
         self.path = path
         self.marks = {arm.name: checksum(component, arm, steps) for arm in component.arms}
         self.runs: dict[tuple[str, int], Run] = {}
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                run = json.loads(text)
-            except json.JSONDecodeError:  # the last line of a run that was killed while writing
-                continue
+        for run in read_metrics(path) if path.exists() else ():  # without a last line that was cut
             if self.marks.get(run["arm"]) != run["settings"]:
                 raise ValueError(
                     f"{path} has runs with other settings (arm {run['arm']}); choose another --out, or remove it"
@@ -88,13 +89,10 @@ class Store:
             self.runs[run["arm"], run["seed"]] = run
 
     def add(self, run: Run) -> None:
-        run = {"settings": self.marks[run["arm"]], **run}
-        text = json.dumps(run, ensure_ascii=False) + "\n"
-        with self.path.open("a", encoding="utf-8") as file:
-            if self.path.stat().st_size and not self.path.read_bytes().endswith(b"\n"):
-                file.write("\n")
-            file.write(text)
-        self.runs[run["arm"], run["seed"]] = run
+        """Store a run; the file is written anew, so that it is whole at every moment."""
+        self.runs[run["arm"], run["seed"]] = {"settings": self.marks[run["arm"]], **run}
+        lines = (json.dumps(each) + "\n" for each in self.runs.values())
+        write_text(self.path, "".join(lines))
 
 
 def checksum(component: Component, arm: Arm, steps: int) -> str:
@@ -114,7 +112,13 @@ def asdict_of(component: Component, arm: Arm) -> dict[str, Any]:
 
 def at_end(run: Run) -> dict[str, int | float]:
     """Return a run's metrics after all its steps."""
-    return run["curve"][-1] | run["once"]
+    return run["curve"][-1] | whole_run(run)
+
+
+def whole_run(run: Run) -> dict[str, int | float]:
+    """Return the metrics of a whole run; time also as its logarithm, whose differences are ratios on every machine."""
+    spent, steps = run["curve"][-1]["cpu"], run["curve"][-1]["step"]
+    return run["once"] | {"log2_cpu": log2(max(1e-9, spent) / max(1, steps))}
 
 
 def at_cpu(run: Run, seconds: float) -> dict[str, int | float]:
@@ -125,7 +129,7 @@ def at_cpu(run: Run, seconds: float) -> dict[str, int | float]:
     after = next(number for number, point in enumerate(curve) if point["cpu"] > seconds)
     first, second = curve[after - 1], curve[after]
     share = (seconds - first["cpu"]) / (second["cpu"] - first["cpu"])
-    return {name: first[name] + share * (second[name] - first[name]) for name in first} | run["once"]
+    return {name: first[name] + share * (second[name] - first[name]) for name in first} | whole_run(run)
 
 
 def judge(claim: Claim, by_seed: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
@@ -167,7 +171,7 @@ def judge_same(component: Component, runs: Sequence[Run], seed: int = 0) -> list
     return [result for number, result in enumerate(results) if result not in results[:number]]
 
 
-def too_small(component: Component, by_seed: Sequence[Mapping[str, Run]]) -> str:
+def too_small(by_seed: Sequence[Mapping[str, Run]]) -> str:
     """Return why the runs are too short to say anything; empty where they are not."""
     best = 0.0
     for runs in by_seed:

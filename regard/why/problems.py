@@ -121,6 +121,8 @@ class NextToken(Problem):
     """Characters of the training text."""
     context: int = 48
     rows: int = 16
+    scored: int = 128
+    """Held-out windows that are scored, and half as many of the training text."""
     blind: bool = False
     """Also score the last token of texts that end there, as in generation: no future can be seen."""
     attention: bool = False
@@ -144,7 +146,7 @@ class NextToken(Problem):
 
     def scores(self, model: Any) -> dict[str, float]:
         text = self.text()
-        held_out, known = self.windows(text.valid, 128), self.windows(text.train, 64)
+        held_out, known = self.windows(text.valid, self.scored), self.windows(text.train, self.scored // 2)
         logits, targets = model(**held_out.inputs).flatten(0, 1), held_out.targets.flatten()
         loss = F.cross_entropy(logits, targets).item()
         summed, count = next_token(model, known)

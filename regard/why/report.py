@@ -143,7 +143,7 @@ def overview() -> str:
             said = f"{verdict['verdict']}, {interval_text(verdict)}" if verdict else "not measured yet"
             lines.append(f"{'':17}  {claim.text}")
             lines.append(f"{'':17}    {said}")
-    return "\n".join([*lines, "", "regard why COMPONENT measures one here; intervals are of 5 paired seeds."])
+    return "\n".join([*lines, "", "regard why COMPONENT measures one here"])
 
 
 def verdict_table() -> str:

@@ -133,15 +133,13 @@ def run_arm(component: Component, arm: Arm, seed: int, steps: int, folder: Path)
 
 def once(rows: list[Row], gradient: dict[str, float], curve: list[Row]) -> dict[str, float]:
     """Return metrics of a whole run: orders of magnitude between the first and the last block's gradient, and between
-    the largest and the median gradient norm; CPU milliseconds of a step; and, at the start, those of attention."""
+    the largest and the median gradient norm; and those of attention at the start."""
     norms, layers = [row["norm"] for row in rows if "norm" in row], list(gradient.values())
     tiny = 1e-12
-    steps, spent = curve[-1]["step"], curve[-1]["cpu"]
     start = {f"{name}_start": value for name, value in curve[0].items() if name in ("entropy", "softmax_room")}
     return {
         "gradient_reach": log10(max(tiny, layers[0]) / max(tiny, layers[-1])) if layers else 0.0,
         "spike": log10(max(norms) / max(tiny, statistics.median(norms))) if norms else 0.0,
-        "cpu_per_step": 1000 * spent / max(1, steps),
         **start,
     }
 
