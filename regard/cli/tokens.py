@@ -1,4 +1,4 @@
-"""The command `tokenizer`: train, encode, decode, and trace the merges of BPE."""
+"""The command `tokenizer`: train, encode, decode, trace the merges of BPE, and compare kinds of tokens."""
 
 import json
 import sys
@@ -10,10 +10,13 @@ import click
 
 from regard.cli.base import PATH, Commands, emit, json_option, regard
 
+EMBEDDED = 400_000
+"""Characters of the embedded text that `compare` learns from."""
+
 
 @regard.group(cls=Commands)
 def tokenizer() -> None:
-    """Train a tokenizer, use it, and trace the merges of BPE."""
+    """Train a tokenizer, use it, trace the merges of BPE, and compare kinds of tokens."""
 
 
 @tokenizer.command("train")
@@ -70,3 +73,35 @@ def tokenizer_trace(text: str, file: Path | None, as_json: bool) -> None:
 
     made = trace(text, Tokenizer.load(file) if file else None)
     click.echo(json.dumps(asdict(made) | {"pieces": made.pieces}, ensure_ascii=False) if as_json else str(made))
+
+
+@tokenizer.command("compare")
+@click.argument("text")
+@click.option("--corpus", type=PATH, multiple=True, help="Text files to learn from.  [default: Python's documentation]")
+@click.option("--vocab-size", type=click.IntRange(300), default=4000, show_default=True, help="Words, and subwords.")
+@json_option
+def tokenizer_compare(text: str, corpus: tuple[Path, ...], vocab_size: int, as_json: bool) -> None:
+    """Split TEXT into characters, words, subwords and stems: tokens, comparisons, what is unknown and what is lost.
+
+    \b
+    regard tokenizer compare "The students were running"
+    regard tokenizer compare "This is tokenizing." --corpus my.txt --vocab-size 8000
+    """
+    from regard.data.generated.docs import documentation
+    from regard.tokens import corpus as files
+    from regard.tokens.compare import compare
+
+    lines = files.corpus(corpus, None) if corpus else documentation("train")[:EMBEDDED].splitlines()
+    rows = compare(text, lines, vocab_size=vocab_size)
+    if as_json:
+        click.echo(json.dumps({row.kind: row.to_dict() for row in rows}, ensure_ascii=False))
+        return
+    head = f"{'':12}{'tokens':>7}{'pairs n²':>10}{'vocabulary':>12}{'unknown':>9}   given back"
+    counts = [
+        f"{r.kind:12}{len(r.tokens):7,}{r.pairs:10,}{r.vocabulary:12,}{len(r.unknown):9,}   {r.back}" for r in rows
+    ]
+    splits = [f"{row.kind:12}{' | '.join(row.tokens)}" for row in rows]
+    lost = [f"{row.kind:12}loses {', '.join(row.lost)}" for row in rows if row.lost]
+    click.echo("\n".join([head, *counts, "", *splits, *([""] if lost else []), *lost]))
+    if len(rows) < 4:
+        click.echo("stems need nltk, which is not installed: pip install 'regard[text]'", err=True)

@@ -97,6 +97,7 @@ def test_commands_and_options_are_frozen():
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],
         "tokenizer decode": [],
+        "tokenizer compare": ["--corpus", "--json", "--vocab-size"],
         "tokenizer trace": ["--json", "--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
         "look": [

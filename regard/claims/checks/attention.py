@@ -165,8 +165,8 @@ def lookup_gradient(soft: bool) -> float:
 
 
 @check
-def visible_keys(rule: str = "causal", length: int = 5) -> list[int]:
-    """Return the number of keys that each query may see."""
+def visible_keys(length: int) -> list[int]:
+    """Return the number of keys that each query may see under the causal mask."""
     return causal().dense(length, length)[0, 0].sum(-1).tolist()
 
 

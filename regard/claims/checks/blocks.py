@@ -260,7 +260,7 @@ def next_token_probabilities() -> list[float]:
     """Return the numbers for each position, and the largest distance from 1 of their softmax's sum, of 53 tokens."""
     model = small("gpt")
     logits = model(torch.randint(53, (1, 6)))
-    return [logits.shape[-1], (logits.softmax(-1).sum(-1) - 1).abs().max().item()]
+    return [float(logits.shape[-1]), (logits.softmax(-1).sum(-1) - 1).abs().max().item()]
 
 
 @check
