@@ -27,7 +27,9 @@ input_option = click.option(
     help="A file with a text a line, or a table (.csv, .jsonl …; no TEXT and no file: stdin).",
 )
 SAMPLING = (
-    click.option("--temperature", type=float, help="Sample tokens at this temperature instead of taking the best."),
+    click.option(
+        "--temperature", type=float, help="Sample tokens at this temperature instead of taking the best; 0 is greedy."
+    ),
     click.option("--top-k", type=int, help="Sample among the k best only."),
     click.option("--top-p", type=float, help="Sample among the best that reach this probability."),
     click.option("--min-p", type=float, help="Sample among those at least this fraction as probable as the best."),
@@ -37,14 +39,14 @@ SAMPLING = (
 
 def with_sampling(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a command with `sampling` in place of those of SAMPLING; None is greedy or beam search."""
-    from regard.decode.sample import Sampling
+    from regard.decode.sample import sampling_of
 
     seed = options.pop("seed")
     fields = {name: options.pop(name) for name in ("temperature", "top_k", "top_p", "min_p")}
-    if all(value is None for value in fields.values()):
-        return options | {"sampling": None}
-    fields["temperature"] = 1.0 if fields["temperature"] is None else fields["temperature"]
-    return options | {"sampling": Sampling(**fields, seed=seed)}
+    if fields["temperature"] == 0 and "beams" in options:  # greedy is one beam
+        options["beams"] = options["beams"] or 1
+    chosen: Any = {name: value for name, value in fields.items() if value is not None}
+    return options | {"sampling": sampling_of(None, chosen | {"seed": seed} if chosen else {})}
 
 
 FIRST_PART, LARGEST_PART = 8, 256

@@ -1,6 +1,7 @@
 """Checkpoints by path, or as `hf:owner/name[@revision]` from the Hugging Face Hub, fetched into its cache."""
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from regard.hub.files import CONFIG, WEIGHTS
@@ -26,6 +27,9 @@ def find(where: str | Path) -> Path:
         if match is None:
             raise ValueError(f"{name}: models of the Hub are named hf:owner/name, or hf:owner/name@revision")
         return _fetch(match["name"], match["revision"])
+    beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    if close := get_close_matches(path.name, [other.name for other in beside if (other / CONFIG).exists()], n=1):
+        raise ValueError(f"no such directory: {name}; did you mean {path.with_name(close[0])}?")
     named = NAME.fullmatch(HUB + name) if isinstance(where, str) else None
     hub = f"a model of the Hub is named {HUB}{name if named else 'owner/name'}"
     raise ValueError(f"no such directory: {name}; give the directory that holds {CONFIG} and {WEIGHTS}; {hub}")

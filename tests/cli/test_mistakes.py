@@ -165,7 +165,7 @@ def test_checkpoints_to_start_from(how, message, tiny, capsys, here):
             ["generate", "RUN", ""],
             "the prompt is empty and this model has no BOS token; give it some text",
         ),
-        ("lm", ["generate", "RUN", "x", "--temperature", "0"], "temperature=0.0 must be above 0"),
+        ("lm", ["generate", "RUN", "x", "--temperature", "-1"], "temperature=-1.0 must be above 0"),
         ("bert", ["fill", "RUN", "no hole"], "text 1 has no [MASK]; write it where a word is to be filled in"),
         ("tag", ["tag", "RUN", "cat " * 500], "text 1 has 503 tokens, the context is 256; split it"),
         ("embed", ["embed", "RUN", "--search", "x"], "--search and --in go together"),

@@ -59,6 +59,13 @@ def test_generate_prints_the_prompt_and_what_follows(tiny, capsys):
     assert capsys.readouterr().out != "The red" + wanted[0] + "\n"
 
 
+def test_temperature_0_is_greedy(tiny, capsys):
+    greedy = rows(capsys, "generate", tiny.run("lm"), "The red", "--max-new-tokens", 9)
+    assert rows(capsys, "generate", tiny.run("lm"), "The red", "--max-new-tokens", 9, "--temperature", 0) == greedy
+    greedy = rows(capsys, "translate", tiny.run("t5"), "colour: red cat", "--beam", 1)
+    assert rows(capsys, "translate", tiny.run("t5"), "colour: red cat", "--temperature", 0, "--top-p", 0.9) == greedy
+
+
 def test_generate_for_several_prompts_and_stdin(tiny, capsys, monkeypatch):
     run = tiny.run("gru")
     both = rows(capsys, "generate", run, "The red", "No", "--max-new-tokens", 5)

@@ -140,6 +140,16 @@ def test_names_on_the_hub(hub, tmp_path, name, revision):
     assert not any("bin" in pattern or pattern == "*" for pattern in PATTERNS)
 
 
+def test_a_name_that_is_nearly_right_gets_the_run_that_was_meant(hub, tmp_path):
+    for name in ("reviews", "demo"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.json").write_text("{}")
+    (tmp_path / "runs" / "reveiw").mkdir()  # no run
+    where = tmp_path / "runs" / "reveiws"
+    assert message(find, where) == f"no such directory: {where}; did you mean {tmp_path / 'runs' / 'reviews'}?"
+    assert "did you mean" not in message(find, tmp_path / "runs" / "other") and hub.calls == []
+
+
 @pytest.mark.parametrize(
     "name", ["gpt2", "runs/demo", "owner/name", "gpt3", "./owner/name", "/owner/name", "owner/name/more", "../name",
              "~/name", "run/second", "owner/na me", "owner/", Path("owner/name"), "gpt2.bin", "-owner/name"],
