@@ -1,12 +1,13 @@
-"""Regard with budgets of seconds: `python tests/brief.py regard train lm …` or `python tests/brief.py FILE.py`.
+"""Regard with budgets of seconds: `python tests/brief.py regard train lm …`, or `python tests/brief.py session`, which
+runs the files of Python that its input names, one after the other, as cells of one notebook.
 
 Documents say what a user wants: minutes of training, benchmarks up to 64k tokens. To test that every command runs in
 the order written, training takes three steps here, scores a few examples, and benchmarks their smallest sizes.
 """
 
-import runpy
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 SHORT = {
     "bench attention": ["--lengths", "64..128", "--repeats", "1"],
@@ -24,6 +25,8 @@ SHORT = {
 }
 """Options that are appended to a command: of two values click takes the last."""
 STEPS, EXAMPLES = 3, 8
+DONE = "=== done ==="
+"""The line behind the output of a file of a session."""
 
 
 def shorten_training() -> None:
@@ -65,5 +68,7 @@ if __name__ == "__main__":
         main()
     else:
         shorten_training()
-        sys.argv = [program, *words]
-        runpy.run_path(program, run_name="__main__")
+        names = {"__name__": "__main__"}
+        for line in sys.stdin:
+            exec(compile(Path(line.strip()).read_text(encoding="utf-8"), line.strip(), "exec"), names)
+            print(DONE, flush=True)

@@ -32,12 +32,20 @@ def provide(folder: Path) -> None:
 
     (folder / "made").mkdir()
     tiny = Tiny(folder / "made")
-    lines("book.txt", "input.txt", "corpus.txt", "sentences.txt", "big.txt", "texts.txt", "my_texts.txt")
-    lines("train.en", "valid.en", "test.en", "a.en", "dev.en")
-    lines("train.de", "valid.de", "test.de", "a.de", "dev.de", rows=[row.replace("The", "Der") for row in SENTENCES])
+    lines("book.txt", "input.txt", "corpus.txt", "sentences.txt", "big.txt", "more.txt", "texts.txt", "my_texts.txt")
+    lines("train.en", "valid.en", "test.en", "a.en", "dev.en", "new.en")
+    lines(
+        "train.de",
+        "valid.de",
+        "test.de",
+        "a.de",
+        "dev.de",
+        "new.de",
+        rows=[row.replace("The", "Der") for row in SENTENCES],
+    )
     labelled = [f"{text}\t{'good' if i % 2 else 'bad'}" for i, text in enumerate(SENTENCES)]
     lines("train.tsv", "dev.tsv", "test.tsv", rows=labelled)
-    for name in ("reviews.csv", "train.csv", "test.csv"):
+    for name in ("reviews.csv", "train.csv", "test.csv", "new.csv"):
         with (folder / name).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("text", "label"), *(row.split("\t") for row in labelled)])
     lines("pairs.tsv", "tasks.tsv", rows=[f"colour: {c} {a}\t{c}" for c, a in FACTS])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from regard.registry import recipes
+from tests.brief import DONE
 from tests.document_files import provide
 from tests.documents import DOCUMENTS, ROOT, Step, steps_of, words_of
 
@@ -41,10 +42,11 @@ PAGE_OPTIONS = {"--out", "--view", "--word", "--json", "--kind", "--layer", "--h
 
 
 class Shell:
-    """A folder in which commands are run one after the other; a server stays until the next one starts."""
+    """A folder in which commands are run one after the other, and blocks of Python as one session; a server stays until
+    the next one starts."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.server, self.port = folder, None, free_port()
+        self.folder, self.server, self.session, self.port = folder, None, None, free_port()
         (folder / "bin").mkdir(exist_ok=True)
         script = folder / "bin" / "regard"
         script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests" / "brief.py"} regard "$@"\n')
@@ -61,10 +63,28 @@ class Shell:
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
         if language == "python":
             (self.folder / "block.py").write_text(text, encoding="utf-8")
-            return self.finish([sys.executable, str(ROOT / "tests" / "brief.py"), "block.py"])
+            return self.go_on("block.py")
         if any(opens_a_server(words) for words in words_of(text)):
             return self.serve(text)
         return self.finish(["bash", "-c", text])
+
+    def go_on(self, block: str) -> str:
+        """Run a file of Python in the session; the next one knows its names."""
+        log = self.folder / "session.log"
+        if self.session is None:
+            with log.open("w") as file:
+                self.session = subprocess.Popen(
+                    [sys.executable, str(ROOT / "tests" / "brief.py"), "session"], cwd=self.folder, env=self.env,
+                    text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
+                )  # fmt: skip
+        print(block, file=self.session.stdin, flush=True)
+        lines = []
+        while (line := self.session.stdout.readline()) not in ("", f"{DONE}\n"):
+            lines.append(line)
+        if not line:  # an exception has ended it
+            self.close()
+            raise AssertionError(log.read_text()[-2000:])
+        return "".join(lines)
 
     def finish(self, command: list[str]) -> str:
         done = subprocess.run(
@@ -96,7 +116,14 @@ class Shell:
             time.sleep(0.2)
         return log.read_text()
 
+    def close(self) -> None:
+        """End the session."""
+        if self.session is not None:
+            self.session.communicate(timeout=60)
+            self.session = None
+
     def stop(self) -> None:
+        """Stop the server."""
         if self.server is not None:
             self.server.send_signal(signal.SIGINT)
             self.server.wait(60)
@@ -162,22 +189,28 @@ def test_documents_run_in_the_order_written(path, runs, tmp_path):
 def check_steps(path: Path, start: Path, folder: Path) -> None:
     """Run the steps of a document in a copy of a folder; raise an error that lists those that fail."""
     shutil.copytree(start, folder, symlinks=True)
-    shell, blocks, broken = Shell(folder), "", []
+    shell, broken = Shell(folder), []
     provided = {str(run.relative_to(folder)) for run in folder.glob("runs/*")}
     for step in filter(is_run, steps_of(path)):
         text = next((new for old, new in REPLACED.items() if step.text.startswith(old)), step.text)
         if {"--data.images", "--data.coco", "--data.voc"} & set(text.split()):
             text = text.replace("CHECKPOINT", "made/vit")
-        if step.language == "python":  # a document is one session: blocks use the names of those before
-            blocks = text = blocks + text
-        for run in provided & set(re.findall(r"--out (runs/\S+)", text)):  # the document makes it itself
+        if own := re.match(r"# (\w+\.py)\n", text):  # a file of the user's
+            (folder / own[1]).write_text(text, encoding="utf-8")
+            continue
+        made = set(re.findall(r"--out (runs/\S+)", text))
+        for run in provided & made:  # the document makes it itself
             shutil.rmtree(folder / run)
             provided.remove(run)
         try:
+            for run in set(re.findall(r"runs/[\w-]+", text)) - made:
+                if (name := run.removeprefix("runs/")) in recipes and not (folder / run).exists():
+                    shell.run(f"regard train {name} --no-score --quiet")  # its default place
             shell.run(text, step.language)
         except (AssertionError, subprocess.TimeoutExpired) as error:
             broken.append(f"{step}: {step.text}\n{error}")
     shell.stop()
+    shell.close()
     assert not broken, "\n\n".join(broken)
 
 

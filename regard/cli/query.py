@@ -2,12 +2,12 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +15,14 @@ from regard.cli.base import PATH, Command, emit, importing, json_option, quantiz
 from regard.cli.completion import complete_run
 from regard.data.notices import Count
 
+if TYPE_CHECKING:
+    from regard.data.readers.inputs import Inputs
+
 out_option = click.option(
     "--out",
     type=PATH,
-    help="Write the answers to --input there (.jsonl, .txt), in order; an interrupted run is resumed.",
+    help="Write the rows of --input with their answers there (.csv, .tsv, .jsonl, or lines), in order; an interrupted "
+    "run is resumed.",
 )
 input_option = click.option(
     "--input",
@@ -49,6 +53,8 @@ def with_sampling(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"sampling": sampling_of(None, chosen | {"seed": seed} if chosen else {})}
 
 
+Put = Callable[[int, dict[str, Any], str], None]
+"""A function that takes the index of a text, its answer, and that as a line."""
 FIRST_PART, LARGEST_PART = 8, 256
 """Texts that are answered before the first answer is printed, and most texts that are answered together."""
 
@@ -73,26 +79,24 @@ class Query:
     as_json: bool
 
     @cached_property
-    def texts(self) -> list[str]:
-        """The arguments, the lines of a file, or the lines of stdin."""
-        from regard.data.readers.tables import is_table
-        from regard.data.readers.text_files import read_lines, split_lines
+    def inputs(self) -> "Inputs":
+        """The arguments, the texts of a file, by the columns that the model was trained on, or the lines of stdin."""
+        from regard.data.readers.inputs import Inputs, read_inputs
+        from regard.data.readers.text_files import split_lines
+        from regard.hub.remote import find
+        from regard.runs.recipe import columns_of
 
         if self.items and self.input:
             raise ValueError("give either TEXT or --input, not both")
         if self.items:
-            return list(self.items)
-        if self.input is not None and is_table(self.input):
-            return self.table[0]
-        return read_lines(self.input) if self.input else split_lines(sys.stdin.buffer.read(), Path("stdin"))
+            return Inputs(list(self.items), unit="text")
+        if self.input is None:
+            return Inputs(split_lines(sys.stdin.buffer.read(), Path("stdin")))
+        return read_inputs(self.input, columns_of(find(self.run)))
 
-    @cached_property
-    def table(self) -> tuple[list[str], list[str] | None]:
-        """The texts of --input and, if it is a table of pairs, the second texts."""
-        from regard.data.readers.inputs import read_inputs
-        from regard.data.readers.tables import is_table
-
-        return read_inputs(self.input) if self.input is not None and is_table(self.input) else ([], None)
+    @property
+    def texts(self) -> list[str]:
+        return self.inputs.texts
 
     def load(self, **options: Any) -> Any:
         """The task in RUN; an error if it lacks the verb or does not take these options."""
@@ -103,32 +107,59 @@ class Query:
         task.verb(self.verb).check_options(options, self.run)
         return task
 
+    def reply(self, out: Path | None, **options: Any) -> None:
+        """Print the answer for each text, or write them to a file."""
+        if out is None:
+            self.answer(**options)
+        else:
+            self.answer_file(out, options)
+
     def answer(self, **options: Any) -> Any:
-        """Print the answer for each text, and return the task."""
+        """Print the answer for each text, and return the task; an empty text has an empty line."""
         texts = self.texts
         task = self.load(**options)
         task.check_inputs(texts)
-        single = {option.name for option in task.verb(self.verb).options if option.each} & options.keys()
+        asked = self.asked(task)
         # In a terminal the answers themselves show how far it is.
         with Count(f"{self.verb}:", len(texts)) if not sys.stdout.isatty() else nullcontext() as count:
-            for part in parts(len(texts), at_once=options.get("sampling") is not None):
-                own = options | {name: options[name][part] for name in single}
-                for item, answer in zip(texts[part], self.answers_to(task, texts, part, own), strict=True):
-                    self.show(task, item, answer, several=len(texts) > 1)
-                    if count is not None:
-                        count.add()
+            answers = iter(self.ask(task, asked, options))
+            for index, text in enumerate(texts):
+                answer = next(answers)[1] if index in asked else None
+                self.show(task, text, answer, several=len(texts) > 1)
+                if count is not None:
+                    count.add()
         return task
 
-    def answers_to(self, task: Any, texts: list[str], part: slice, options: dict[str, Any]) -> list[dict[str, Any]]:
-        """The answers to a part of the texts; an error names a text by its number among all."""
-        try:
-            return task.answers(self.verb, texts[part], **options)
-        except ValueError as error:
-            numbered = re.sub(r"^text (\d+)", lambda match: f"text {int(match[1]) + part.start}", str(error))
-            raise ValueError(numbered) from None
+    def asked(self, task: Any) -> Sequence[int]:
+        """The indices of the texts that are answered: all, unless the verb has no answer to an empty text."""
+        inputs, number = self.inputs, len(self.texts)
+        empty = [] if task.verb(self.verb).blank else inputs.empty
+        if not empty:
+            return range(number)
+        if len(empty) == number:
+            where = f"{self.input}: every text is empty" if self.input else "the text is empty"
+            raise ValueError(f"{where}; there is nothing to {self.verb}")
+        more = " …" if len(empty) > 3 else ""
+        places = ", ".join(map(inputs.place, empty[:3])) + more
+        click.echo(f"{len(empty):,} of {number:,} texts are empty and get no answer: {places}", err=True)
+        return sorted(set(range(number)) - set(empty))
 
-    def show(self, task: Any, item: Any, answer: dict[str, Any], *, several: bool) -> None:
-        """Print one answer; where there are `several` files, each line names its file."""
+    def ask(self, task: Any, indices: Sequence[int], options: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the index and the answer of each of these texts; an error names a text by its number among all."""
+        single = {option.name for option in task.verb(self.verb).options if option.each} & options.keys()
+        for part in parts(len(indices), at_once=options.get("sampling") is not None):
+            chunk = indices[part]
+            own = options | {name: [options[name][index] for index in chunk] for name in single}
+            try:
+                answers = task.answers(self.verb, [self.texts[index] for index in chunk], **own)
+            except ValueError as error:
+                if match := re.match(r"text (\d+)", text := str(error)):
+                    text = f"text {chunk[int(match[1]) - 1] + 1}{text[match.end() :]}"
+                raise ValueError(text) from None
+            yield from zip(chunk, answers, strict=True)
+
+    def show(self, task: Any, item: Any, answer: dict[str, Any] | None, *, several: bool) -> None:
+        """Print one answer, or an empty one; where there are `several` files, each line names its file."""
         from regard.modalities import modality_of
 
         field, render = task.field_of(self.verb, item), task.verb(self.verb).render
@@ -136,50 +167,92 @@ class Query:
         if several and (modality_of(item, task.inputs).files or self.verb == "classify"):
             named = f"\t{' '.join(str(item).split())}"  # an answer is one line, whatever the text's own
         emit(
-            {field: item} | answer, self.as_json,
-            lambda _: "\n".join(line + named for line in render(answer).split("\n")),
+            {field: item} | (answer or {}), self.as_json,
+            lambda _: "\n".join(line + named for line in render(answer).split("\n")) if answer else "",
         )  # fmt: skip
 
-    def answer_file(
-        self, task: Any, out: Path, settings: dict[str, Any], *, others: dict[str, Any], drafting: dict[str, Any],
-        method: str = "", **about: Any,
-    ) -> None:  # fmt: skip
-        """Answer every text of --input into a file, in order; resume where an earlier call was stopped.
+    def answer_file(self, out: Path, options: dict[str, Any]) -> None:
+        """Write the rows of --input with the answers of a verb to a file."""
+        self.check_file()
+        task = self.load(**options)
+        task.check_inputs(self.texts)
+        declared = task.verb(self.verb)
+        single = {option.name for option in declared.options if option.each}
 
-        `others` are options that do not go with it; `about` is recorded beside the settings, which all have to agree;
-        `method` is that of the task, where it is not the verb's.
-        """
-        from regard.tasks.bulk import Answers, read_records, text_of
+        def work(left: Sequence[int], put: Put) -> None:
+            for index, answer in self.ask(task, left, options):
+                put(index, answer, declared.render(answer))
+
+        about = {name: value[:1] if name in single else value for name, value in options.items()}
+        self.write(task, out, self.asked(task), about, work)
+
+    def write_texts(
+        self, task: Any, out: Path, settings: dict[str, Any], *, drafting: dict[str, Any], method: str = "",
+        **about: Any,
+    ) -> None:  # fmt: skip
+        """Write the rows of --input with the texts that a model generates for them; `method` is that of the task, where
+        it is not the verb's, and `about` is recorded beside the settings."""
         from regard.tasks.engine_task import texts_as_json
 
-        if self.input is None:
-            raise ValueError("--out answers the texts of a file; name it with --input")
-        for name, value in (others | {"--json": self.as_json}).items():
-            if value:
-                raise ValueError(f"{name} does not go with --out; leave one of them out")
-        if settings.get("n_best", 1) > 1 and out.suffix != ".jsonl":
-            raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
-        records = read_records(self.input)
-        texts = [text_of(record) for record in records]
+        self.check_file()
+        asked = self.asked(task)
         try:
-            task.check(texts)
+            task.check([self.texts[index] for index in asked])
         except ValueError as error:
             raise ValueError(f"{self.input}: {error}") from None
-        about |= settings | {"quantize": self.quantize, "run": self.run, "verb": self.verb}
-        answers = Answers(out, texts, {name: str(value) for name, value in about.items()}, self.input)
-        first = answers.done
-        if first:
-            click.echo(f"resuming after {first:,} answers of an earlier call", err=True)
-        with click.progressbar(length=len(texts) - first, file=sys.stderr, label=self.verb) as bar:
 
-            def put(number: int, output: Any) -> None:
+        def work(left: Sequence[int], put: Put) -> None:
+            def ready(number: int, output: Any) -> None:
                 best = [{"text": output}] if isinstance(output, str) else texts_as_json(output)
                 record = {"answer": best[0]["text"]} | ({"answers": best} if len(best) > 1 else {})
-                answers.put(first + number, records[first + number] | record, best[0]["text"])
+                put(left[number], record, best[0]["text"])
+
+            # The number of a text among all seeds its samples, whatever was answered before.
+            first, texts = len(asked) - len(left), [self.texts[index] for index in left]
+            getattr(task, method or self.verb)(texts, each=ready, first=first, **settings, **drafting)
+
+        self.write(task, out, asked, about | settings | {"method": method}, work)
+
+    def check_file(self) -> None:
+        """Raise an error where answers cannot go to a file: without --input, or with --json."""
+        if self.input is None:
+            raise ValueError("--out answers the texts of a file; name it with --input")
+        if self.as_json:
+            raise ValueError("--json does not go with --out; leave one of them out")
+
+    def write(
+        self, task: Any, out: Path, asked: Sequence[int], about: dict[str, Any],
+        work: Callable[[Sequence[int], Put], None],
+    ) -> None:  # fmt: skip
+        """Write each row of --input with its answer to a file, in order; resume where an earlier call was stopped.
+
+        `work` gets the indices of the texts that are left, and a function for each of their answers; `about` are the
+        options, which have to agree if the file is resumed.
+        """
+        from regard.tasks.bulk import Answers, with_answer
+
+        inputs = self.inputs
+        rows = inputs.rows or [{task.field_of(self.verb, text): text} for text in inputs.texts]
+        about |= {"quantize": self.quantize, "run": self.run, "verb": self.verb}
+        settings = {name: str(value) for name, value in about.items()}
+        answers = Answers(out, rows, settings, self.input, inputs.separator)
+        if about.get("n_best", 1) > 1 and answers.plain:
+            raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
+        if answers.done:
+            click.echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
+        taken, columns = {name for row in rows for name in row}, task.verb(self.verb).columns
+        left = [index for index in asked if index >= answers.done]
+        with click.progressbar(length=len(left), file=sys.stderr, label=self.verb) as bar:
+
+            def put(index: int, answer: dict[str, Any], line: str) -> None:
+                fields = columns(answer) | ({} if answers.table else answer)
+                answers.put(index, with_answer(rows[index], fields, taken), line)
                 bar.update(1)
 
             try:
-                getattr(task, method or self.verb)(texts[first:], each=put, first=first, **settings, **drafting)
+                for index in sorted(set(range(answers.done, len(rows))) - set(left)):
+                    answers.put(index, rows[index], "")
+                work(left, put)
             finally:
                 answers.close()
 

@@ -42,8 +42,9 @@ def translate(query: Query, alignment: Path | None, out: Path | None, **options:
     """Translate TEXT, the lines of a file, or of stdin with the model in RUN."""
     options = with_sampling(options)
     if out is not None:
-        others = {"TEXT": query.items, "--alignment": alignment}
-        query.answer_file(query.load(**options), out, options, others=others, drafting={})
+        if alignment is not None:
+            raise ValueError("--alignment does not go with --out; leave one of them out")
+        query.write_texts(query.load(**options), out, options, drafting={})
         return
     task = query.answer(**options)
     if alignment is not None:
@@ -82,9 +83,8 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
     if searches and (drafting or options["sampling"] is not None):
         raise ValueError("beam search is deterministic; leave out --temperature and the like, --draft and --lookup")
     if out is not None:
-        others, method = {"PROMPT": query.items}, "continuations" if searches else ""
-        about: dict[str, Any] = dict(draft=draft, lookup=lookup, method=method)
-        query.answer_file(task, out, options, others=others, drafting=drafting, **about)
+        method = "continuations" if searches else ""
+        query.write_texts(task, out, options, drafting=drafting, method=method, draft=draft, lookup=lookup)
         return
     options |= drafting
     if searches:
@@ -133,10 +133,13 @@ def show_beams(query: Query, task: Any, options: dict[str, Any]) -> None:
             click.echo(task.shown(item) + texts[0]["text"] if len(texts) == 1 else render_texts(texts))
 
 
-@verb(click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Tokens for each position."))
-def fill(query: Query, count: int) -> None:
+@verb(
+    click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Tokens for each position."),
+    out_option,
+)
+def fill(query: Query, count: int, out: Path | None) -> None:
     """Predict the word at each [MASK] of TEXT."""
-    query.answer(count=count)
+    query.reply(out, count=count)
 
 
 FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
@@ -182,13 +185,15 @@ def spread(words: list[str]) -> list[str]:
     click.option(
         "--zero-shot", multiple=True, metavar="LABEL…", help="Texts that an image may match, for a CLIP model."
     ),
+    out_option,
     cls=Labelling,
 )
-def classify(query: Query, second: str | None, zero_shot: tuple[str, ...]) -> None:
+def classify(query: Query, second: str | None, zero_shot: tuple[str, ...], out: Path | None) -> None:
     """Label TEXT, the lines of a file, or of stdin; for an image model, TEXT are image files.
 
     \b
     regard classify RUN "Not bad at all."
+    regard classify RUN --input new.csv --out labelled.csv
     regard classify RUN image.png --zero-shot "a red circle" "a blue square"
     """
     if not all(label.strip() for label in zero_shot):
@@ -196,15 +201,15 @@ def classify(query: Query, second: str | None, zero_shot: tuple[str, ...]) -> No
     options: dict[str, Any] = {"labels": list(zero_shot)} if zero_shot else {}
     if second is not None:
         options["seconds"] = [second] * len(query.texts)
-    elif query.table[1] is not None:
-        options["seconds"] = query.table[1]
-    query.answer(**options)
+    elif query.inputs.seconds is not None:
+        options["seconds"] = query.inputs.seconds
+    query.reply(out, **options)
 
 
-@verb()
-def tag(query: Query) -> None:
+@verb(out_option)
+def tag(query: Query, out: Path | None) -> None:
     """Find entities in TEXT: label, text, and the characters where it starts and ends."""
-    query.answer()
+    query.reply(out)
 
 
 @verb(
@@ -318,10 +323,10 @@ def verb_command(name: str) -> click.Command | None:
     if declared is None:
         return None
 
-    def work(query: Query, **options: Any) -> None:
-        query.answer(**{key: value for key, value in options.items() if value is not None})
+    def work(query: Query, out: Path | None, **options: Any) -> None:
+        query.reply(out, **{key: value for key, value in options.items() if value is not None})
 
-    options = []
+    options = [out_option]
     for option in declared.options:
         kind: Any = option.kind
         if option.limits is not None:

@@ -57,6 +57,13 @@ class Recipe:
             return configure(base, {f"data.{name}": value for name, value in base.data.absent.items()} | dotted(tree))
 
 
+def columns_of(run: Path) -> dict[str, str]:
+    """The columns that a run was trained on, by field, where its recipe names any: {"text": "subject+body"}."""
+    stored = run / "recipe.toml"
+    pairs = read_toml(stored).get("data", {}).get("columns", ()) if stored.is_file() else ()
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
 def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of that name with fields overridden: `recipe("translate", {"train.steps": 100})`.
 

@@ -64,6 +64,10 @@ class Verb:
     """From the method's result for one input to a JSON object."""
     render: Callable[[Any], str] = render_values
     """From a JSON object to lines for a terminal."""
+    columns: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    """From a JSON object to the columns of a table."""
+    blank: bool = False
+    """Whether an empty text has an answer, as the prompt of a text that may begin with anything."""
 
     def check_options(self, options: Mapping[str, Any], model: str) -> None:
         """Raise a ValueError for an option that this verb does not declare."""

@@ -1,57 +1,47 @@
 """Thousands of texts from a file to a file: in their order, shown as they go, and resumed where a run was stopped."""
 
+import csv
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.readers.inputs import read_inputs
-from regard.data.readers.tables import is_table
-from regard.data.readers.text_files import read_lines
+from regard.data.readers.arrow import SUFFIXES as ARROW
+from regard.data.readers.tables import CELLS, LINES
+from regard.data.readers.text_files import has_mark
+from regard.files import write_atomically
 
-FIELDS = ("prompt", "text", "source")
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """A record for each text: the objects of a .jsonl file, the texts of another table, or lines, as {"text": …}."""
-    if is_table(path) and path.suffix != ".jsonl":  # whose objects keep their other fields
-        return [{"text": text} for text in read_inputs(path)[0]]
-    if path.suffix != ".jsonl":
-        return [{"text": line} for line in read_lines(path)]
-    records = []
-    for number, line in enumerate(read_lines(path), 1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
-        if not isinstance(record, dict) or not any(isinstance(record.get(name), str) for name in FIELDS):
-            raise ValueError(f"{path}, line {number}: no text; write an object with the field {' or '.join(FIELDS)}")
-        records.append(record)
-    return records
-
-
-def text_of(record: dict[str, Any]) -> str:
-    return next(record[name] for name in FIELDS if isinstance(record.get(name), str))
+NOT_WRITTEN = (*ARROW, ".json", ".xlsx", ".xls", ".ods")
+"""Formats that would be taken for what they are not."""
 
 
 class Answers:
-    """The file that answers go to: .jsonl with a record a line, or plain lines.
+    """The file that answers go to: a table (.csv, .tsv), .jsonl with a record a line, or plain lines.
 
     Until all are there it is called OUT.part, and OUT.part.json says what it answers. Answers may come in any order;
-    they are written in that of the texts. An older file of that name is replaced when all are there.
+    they are written in that of the texts. An older file of that name is replaced when all are there. The records of a
+    table are lines of JSON until then. `separator` stands between its columns.
     """
 
-    def __init__(self, out: Path, texts: Sequence[str], settings: dict[str, Any], source: Path | None = None) -> None:
+    def __init__(
+        self, out: Path, rows: Sequence[Any], settings: dict[str, Any], source: Path | None = None,
+        separator: str = ",",
+    ) -> None:  # fmt: skip
         self.out, self.part, self.about = out, Path(f"{out}.part"), Path(f"{out}.part.json")
+        self.table, self.separator = out.suffix.lower() in CELLS, separator if out.suffix.lower() == ".csv" else "\t"
+        self.plain = not self.table and out.suffix.lower() not in LINES
         if out.is_dir() or not out.parent.is_dir():
             raise ValueError(f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'no such directory'}")
+        if out.suffix.lower() in NOT_WRITTEN:
+            raise ValueError(f"{out}: answers are written as .csv, .tsv, .jsonl or lines (.txt); choose one of these")
         if source is not None and out.resolve() == source.resolve():
             raise ValueError(f"{out} is the file of the texts; choose another --out")
-        digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()
+        self.encoding = "utf-8-sig" if source is not None and has_mark(source) else "utf-8"
+        digest = hashlib.sha256(json.dumps(list(rows), default=str).encode()).hexdigest()
         description = json.dumps({"texts": digest} | settings, sort_keys=True)
-        self.total, self.waiting = len(texts), dict[int, str]()
+        self.total, self.waiting = len(rows), dict[int, str]()
         if self.part.exists() and self.about.exists() and b"\n" in self.part.read_bytes():
             if self.about.read_text() != description:
                 raise ValueError(f"{self.part} belongs to other texts or options; delete it, or choose another --out")
@@ -64,18 +54,46 @@ class Answers:
             self.done = 0
         self.file = self.part.open("a", encoding="utf-8", newline="\n")
 
-    def put(self, number: int, answer: dict[str, Any], text: str) -> None:
-        """Store one answer; it is written once all answers before it have been."""
-        plain = self.out.suffix != ".jsonl"
-        self.waiting[number] = " ".join(text.splitlines()) if plain else json.dumps(answer, ensure_ascii=False)
+    def put(self, number: int, record: dict[str, Any], text: str) -> None:
+        """Store one answer, as a record and as a line; it is written once all answers before it have been."""
+        line = " ".join(text.splitlines()) if self.plain else json.dumps(record, ensure_ascii=False, default=str)
+        self.waiting[number] = line
         while self.done in self.waiting:
             self.file.write(self.waiting.pop(self.done) + "\n")
             self.done += 1
         self.file.flush()
 
     def close(self) -> None:
-        """Close the file: rename it to its final name if all answers are written, otherwise keep it for resuming."""
+        """Close the file: give it its final name and format if all answers are written, otherwise keep it for
+        resuming."""
         self.file.close()
-        if self.done == self.total:
+        if self.done < self.total:
+            return
+        if self.table:
+            write_atomically(self.out, self.write_table)
+            self.part.unlink()
+        else:
             self.part.replace(self.out)
-            self.about.unlink()
+        self.about.unlink()
+
+    def write_table(self, path: Path) -> None:
+        """Write the records as a table; a record without a field has an empty cell there."""
+        with self.part.open(encoding="utf-8", newline="\n") as lines:
+            records = list(map(json.loads, lines))
+        names = list(dict.fromkeys(name for record in records for name in record))
+        with path.open("w", encoding=self.encoding, newline="") as file:
+            writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows([cell(record.get(name)) for name in names] for record in records)
+
+
+def cell(value: Any) -> str:
+    """A value of a record as the cell of a table."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def with_answer(row: dict[str, Any], answer: dict[str, Any], taken: Iterable[str]) -> dict[str, Any]:
+    """A row of the user's with the fields of an answer; those whose name is taken begin with predicted_."""
+    return row | {f"predicted_{name}" if name in taken else name: value for name, value in answer.items()}

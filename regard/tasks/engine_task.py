@@ -25,7 +25,7 @@ BEAMS = 4
 """Beams of a search, by default."""
 GENERATE = Verb(
     name="generate", does="writes", input="prompt", options=BEAM_OPTIONS, as_json=lambda text: {"text": text},
-    render=lambda answer: answer["text"],
+    render=lambda answer: answer["text"], blank=True,
 )  # fmt: skip
 
 

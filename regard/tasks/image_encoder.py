@@ -31,7 +31,7 @@ from regard.tasks.metrics import accuracy, label_scores, label_table
 from regard.tasks.prepared_image import read_images
 from regard.tasks.single import is_single, one_or_many
 from regard.tasks.text_encoder import EMBED, Match
-from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
+from regard.tasks.text_heads import Label, best_label, labels_as_json, ranked, render_labels
 
 BATCH = 64
 CHUNK = 512
@@ -183,7 +183,14 @@ class ImageClassifier(ImageEncoder):
     """Labels images."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (
-        Verb(name="classify", does="labels images", ability="images", as_json=labels_as_json, render=render_labels),
+        Verb(
+            name="classify",
+            does="labels images",
+            ability="images",
+            as_json=labels_as_json,
+            render=render_labels,
+            columns=best_label,
+        ),
         EMBED_IMAGES,
     )
     data: ClassVar[tuple[type, ...]] = (ImagesConfig,)

@@ -27,7 +27,7 @@ from regard.tasks.metrics import label_scores, recall_scores
 from regard.tasks.prepared_image import read_matched
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import BATCH_TOKENS
-from regard.tasks.text_heads import Label, labels_as_json, ranked, render_labels
+from regard.tasks.text_heads import Label, best_label, labels_as_json, ranked, render_labels
 from regard.tokens import Tokenizer
 from regard.tokens.export import export_tokenizer
 
@@ -40,7 +40,7 @@ class ImageTextMatcher(ImageEncoder):
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
             name="classify", does="labels images by texts", ability="images", as_json=labels_as_json,
-            render=partial(render_labels, count=None),
+            render=partial(render_labels, count=None), columns=best_label,
             options=(Option(name="labels", kind=tuple, help="The texts that an image may match."),),
         ),
         EMBED_IMAGES,

@@ -26,7 +26,7 @@ from regard.tokens.export import Frame, export_tokenizer
 
 BATCH_TOKENS = 8192
 EMBED = Verb(
-    name="embed", does="embeds", method="vectors",
+    name="embed", does="embeds", method="vectors", blank=True,
     as_json=lambda vector: {"embedding": [round(value, 6) for value in vector.tolist()]},
     render=lambda answer: " ".join(f"{value:.6f}" for value in answer["embedding"]),
 )  # fmt: skip

@@ -72,6 +72,11 @@ def labels_as_json(labels: Sequence[Label]) -> dict[str, Any]:
     return {"labels": [asdict(label) | {"probability": round(label.probability, 6)} for label in labels]}
 
 
+def best_label(answer: dict[str, Any]) -> dict[str, Any]:
+    """The most probable label of an input, and its probability."""
+    return answer["labels"][0]
+
+
 def render_labels(answer: dict[str, Any], count: int | None = 1) -> str:
     """The first `count` labels in one line."""
     return "\t".join(f"{row['label']}\t{row['probability']:.1%}" for row in answer["labels"][:count])
@@ -157,7 +162,7 @@ class TextClassifier(TextEncoder):
 
     verbs: ClassVar[tuple[Verb, ...]] = (
         Verb(
-            name="classify", does="labels texts", as_json=labels_as_json, render=render_labels,
+            name="classify", does="labels texts", as_json=labels_as_json, render=render_labels, columns=best_label,
             options=(Option(name="seconds", each=True, help="A second text for each, for a model of pairs."),),
         ),
         EMBED,

@@ -74,9 +74,9 @@ def test_commands_and_options_are_frozen():
             "--beam", "--draft", "--input", "--json", "--length-penalty", "--lookup", "--max-new-tokens", "--min-p",
             "--n-best", "--out", "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
         ],
-        "fill": ["--count", "--input", "--json", "--quantize"],
-        "classify": ["--input", "--json", "--quantize", "--second", "--zero-shot"],
-        "tag": ["--input", "--json", "--quantize"],
+        "fill": ["--count", "--input", "--json", "--out", "--quantize"],
+        "classify": ["--input", "--json", "--out", "--quantize", "--second", "--zero-shot"],
+        "tag": ["--input", "--json", "--out", "--quantize"],
         "answer": ["--in", "--json", "--passage", "--quantize"],
         "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
         "eval": [

@@ -1,5 +1,6 @@
 """What a trained model does with a text, as it is typed: on stdout, as JSON, and the same from Python."""
 
+import csv
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import torch
 
 from regard.cli.query import parts
 from regard.decode import Sampling
+from regard.recipes import fit
 from regard.tasks import load
 from tests.cli.calling import call, fails, options, rows, said
 from tests.recipes.tiny import SIZES
@@ -121,6 +123,60 @@ def test_classify(tiny, capsys, tmp_path):
     assert [line.split("\t")[2] for line in lines] == [TEXT, "No mouse."]
     (pair,) = rows(capsys, "classify", run, TEXT, "--second", "A cat.")
     assert pair["labels"] != row["labels"]
+
+
+def test_a_table_is_classified_into_a_table(tiny, capsys, tmp_path):
+    run, source = tiny.run("classify"), tmp_path / "new.csv"
+    source.write_text(f'id;sentence;label\n7;"{TEXT}";red\n8;;blue\n9;No mouse.;red\n')
+    found = [best[0] for best in load(run).classify([TEXT, "No mouse."])]
+    call("classify", run, "--input", source, "--out", tmp_path / "out.csv")
+    assert "1 of 3 texts are empty and get no answer: line 3" in capsys.readouterr().err
+    with (tmp_path / "out.csv").open(newline="") as file:
+        table = list(csv.DictReader(file, delimiter=";"))
+    assert list(table[0]) == ["id", "sentence", "label", "predicted_label", "probability"]
+    assert [row["id"] for row in table] == ["7", "8", "9"] and [row["label"] for row in table] == ["red", "blue", "red"]
+    assert [row["predicted_label"] for row in table] == [found[0].label, "", found[1].label]
+    assert float(table[2]["probability"]) == pytest.approx(found[1].probability, abs=1e-5)
+    call("classify", run, "--input", source, "--out", tmp_path / "out.jsonl")
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert records[0]["predicted_label"] == found[0].label and len(records[0]["labels"]) == 4
+    assert records[1] == {"id": "8", "sentence": "", "label": "blue"}
+    lines = said(capsys, "classify", run, "--input", source)
+    assert lines[1] == "" and lines[2].startswith(found[1].label)
+    assert "the text is empty; there is nothing to classify" in fails(capsys, "classify", run, " ")
+    assert "name it with --input" in fails(capsys, "classify", run, TEXT, "--out", tmp_path / "x.csv")
+
+
+def test_the_columns_of_the_training_are_read_again(tiny, capsys, tmp_path):
+    rows_ = [f"{i},The {c} one,It is {c}.,{c}" for i in range(10) for c in ("red", "blue")]
+    (tmp_path / "train.csv").write_text("\n".join(["n,title,body,kind", *rows_]))
+    changes = {"data__train": str(tmp_path / "train.csv"), "data__columns": ("text=title+body", "label=kind")}
+    fit(tiny.plan("classify", **changes), tmp_path / "run", quiet=True)
+    (tmp_path / "new.csv").write_text("body,text,title\nIt is red.,other,The red one\n")
+    (best,) = load(tmp_path / "run").classify(["The red one\nIt is red."])
+    (row,) = rows(capsys, "classify", tmp_path / "run", "--input", tmp_path / "new.csv")
+    assert row["text"] == "The red one\nIt is red."
+    assert row["labels"][0]["probability"] == pytest.approx(best[0].probability, abs=1e-5)
+    (scores,) = rows(capsys, "eval", tmp_path / "run", "--data.test", tmp_path / "train.csv")
+    assert scores["examples"] == 20
+
+
+def test_second_texts_of_a_file_are_read_for_a_file(tiny, capsys, tmp_path):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps({"text": TEXT, "second": second}) + "\n" for second in ("A cat.", "No dog.")))
+    call("classify", tiny.run("classify"), "--input", pairs, "--out", tmp_path / "out.jsonl")
+    written = [json.loads(line)["labels"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    wanted = [row["labels"] for row in rows(capsys, "classify", tiny.run("classify"), "--input", pairs)]
+    assert written == wanted and wanted[0] != wanted[1]
+
+
+def test_entities_go_to_a_table(tiny, tmp_path):
+    (tmp_path / "in.txt").write_text(f"{TEXT}\nNo mouse.\n")
+    call("tag", tiny.run("tag"), "--input", tmp_path / "in.txt", "--out", tmp_path / "out.tsv")
+    with (tmp_path / "out.tsv").open(newline="") as file:
+        first, _ = csv.DictReader(file, delimiter="\t")
+    found = load(tiny.run("tag")).tag([TEXT])[0]
+    assert first["text"] == TEXT and [row["start"] for row in json.loads(first["entities"])] == [e.start for e in found]
 
 
 def test_tag(tiny, capsys):

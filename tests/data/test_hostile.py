@@ -10,9 +10,9 @@ from regard.data.readers import arrow, hub_sets
 from regard.data.readers.annotations import read_coco
 from regard.data.readers.coco_captions import read_captions
 from regard.data.readers.examples import as_list, read_examples
+from regard.data.readers.inputs import read_inputs
 from regard.data.readers.shards import Member, list_members
 from regard.data.sets.recognise import recognise
-from regard.tasks.bulk import read_records
 
 DEEP = "[" * 100_000
 LIMIT = 1 << 24
@@ -119,8 +119,8 @@ def test_json_that_is_nested_too_deeply_names_the_file(tmp_path):
     with pytest.raises(ValueError, match="a.png: its .json is not JSON"):
         Member(tmp_path / "a.tar", "a.png", 0, 0, {"json": DEEP}).label("label")
     (tmp_path / "a.jsonl").write_text(DEEP + "\n")
-    with pytest.raises(ValueError, match="a.jsonl, line 1: not JSON"):
-        read_records(tmp_path / "a.jsonl")
+    with pytest.raises(ValueError, match="a.jsonl: not JSON that can be read"):
+        read_inputs(tmp_path / "a.jsonl")
 
 
 def test_lists_in_cells_are_of_bounded_length_and_depth():

@@ -301,7 +301,8 @@ def test_scores_of_all_files_have_the_scale_of_training(tmp_path):
 )
 def test_inputs_are_texts_without_header_and_label(tmp_path, content, texts, seconds):
     (tmp_path / "x.csv").write_text(content)
-    assert read_inputs(tmp_path / "x.csv") == (texts, seconds)
+    inputs = read_inputs(tmp_path / "x.csv")
+    assert (inputs.texts, inputs.seconds) == (texts, seconds)
 
 
 @pytest.mark.parametrize(
@@ -314,9 +315,8 @@ def test_inputs_are_texts_without_header_and_label(tmp_path, content, texts, sec
 )
 def test_inputs_of_objects_keep_the_second_text(tmp_path, content, texts, seconds):
     (tmp_path / "x.jsonl").write_text(content)
-    assert read_inputs(tmp_path / "x.jsonl") == (texts, seconds)
-    query = Query("classify", "run", (), tmp_path / "x.jsonl", None, False)
-    assert query.texts == texts and query.table[1] == seconds
+    query = Query("classify", str(tmp_path), (), tmp_path / "x.jsonl", None, False)
+    assert query.texts == texts and query.inputs.seconds == seconds
 
 
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):
@@ -486,3 +486,47 @@ def test_yolo_of_labelimg(tmp_path):
         list_yolo(str(tmp_path))
     (tmp_path / "classes.txt").write_text("cat\n")
     assert list_yolo(str(tmp_path))[0][0].objects == (("cat", (2.0, 1.5, 6.0, 4.5)),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("a.csv", "id;Subject;Body;label\n1;Hi;you there;x\n2;;only this;y\n", "Subject+body"),
+        ("a.tsv", "Hi\tyou there\tx\n\tonly this\ty\n", "1+2"),
+        ("a.jsonl", '{"s": "Hi", "b": "you there", "label": "x"}\n{"b": "only this", "label": "y"}\n', "s+b"),
+    ],
+)
+def test_several_columns_are_one_text(tmp_path, name, content, columns):
+    (tmp_path / name).write_text(content)
+    label = "3" if columns == "1+2" else "label"
+    given = ExamplesConfig(train=str(tmp_path / name), columns=(f"text={columns}", f"label={label}"))
+    examples = given.read(given.train)
+    assert examples == [Labelled("Hi\nyou there", "x"), Labelled("only this", "y")]
+    assert set(examples.chosen.unused) <= {"id"}, "what is joined is used"
+    assert read_inputs(tmp_path / name, {"text": columns, "label": label}).texts == ["Hi\nyou there", "only this"]
+
+
+def test_a_joined_column_that_is_not_there_gets_the_nearest(tmp_path):
+    (tmp_path / "a.csv").write_text("subject,body,label\na,b,c\n")
+    with pytest.raises(ValueError, match="there is no column 'subjct', only .*; did you mean 'subject'"):
+        ExamplesConfig(train=str(tmp_path / "a.csv"), columns=("text=subjct+body",)).read(str(tmp_path / "a.csv"))
+    with pytest.raises(ValueError, match="several are joined by"):
+        ExamplesConfig(train="a.csv", columns=("text=subject", "body"))
+    (tmp_path / "b.csv").write_text("a+b,label\nx y,c\n")
+    named = ExamplesConfig(train=str(tmp_path / "b.csv"), columns=("text=a+b",))
+    assert named.read(named.train) == [Labelled("x y", "c")], "a name may have the sign"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_names_are_taken_before_the_numbers_that_they_spell(tmp_path, suffix):
+    rows = [{"text": f"text {i} is here", "label": i % 2, "kind": "ham spam".split()[i % 2], "id": i} for i in range(9)]
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (overview,) = ExamplesConfig(train=str(path)).overview()[:1]
+    assert any("'kind' has the names of the numbers in 'label'" in line for line in overview.lines())
+    read = read_examples(path, "classify")
+    assert {e.label for e in read} == {"ham", "spam"} and read.chosen.unused == ("label", "id")
+    assert {e.label for e in read_examples(path, "classify", {"label": "label"})} == {"0", "1"}, "as the user says"

@@ -1,10 +1,12 @@
 """From a file to a file: in order, and nothing lost when it is stopped."""
 
+import csv
 import json
 
 import pytest
 
-from regard.tasks.bulk import Answers, read_records, text_of
+from regard.data.readers.inputs import read_inputs
+from regard.tasks.bulk import Answers, with_answer
 
 
 def test_answers_come_in_any_order_and_are_written_in_that_of_the_texts(tmp_path):
@@ -54,13 +56,45 @@ def test_what_belongs_to_other_texts_or_options_is_not_continued(tmp_path):
         Answers(tmp_path / "none" / "out.txt", [], {})
 
 
-def test_records_are_objects_with_a_text(tmp_path):
+def test_a_table_has_the_rows_of_the_user_with_their_answers(tmp_path):
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text('\ufeffid;Text;label\n7;"one; two\nlines";x\n8;;y\n', encoding="utf-8")
+    inputs = read_inputs(source, {"text": "text", "label": "label"})
+    assert inputs.texts == ["one; two\nlines", ""] and inputs.empty == [1] and inputs.place(1) == "line 4"
+    answers = Answers(out, inputs.rows, {}, source, inputs.separator)
+    answers.put(0, with_answer(inputs.rows[0], {"label": "pos", "probability": 0.5, "tags": ["a"]}, {"label"}), "")
+    answers.close()  # stopped
+    again = Answers(out, inputs.rows, {}, source, inputs.separator)
+    assert again.done == 1
+    again.put(1, inputs.rows[1], "")
+    again.close()
+    lines = out.read_text(encoding="utf-8")
+    assert lines.startswith("\ufeffid;Text;label;predicted_label;probability;tags\n7;"), "as a spreadsheet wrote it"
+    with out.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter=";"))
+    assert [row["Text"] for row in rows] == inputs.texts
+    assert [row["predicted_label"] for row in rows] == ["pos", ""] and rows[0]["tags"] == '["a"]'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+    with pytest.raises(ValueError, match=r"written as .csv, .tsv, .jsonl or lines .*; choose one"):
+        Answers(tmp_path / "out.xlsx", [], {})
+
+
+def test_inputs_keep_their_rows(tmp_path):
     path = tmp_path / "in.jsonl"
-    path.write_text('{"id": 7, "prompt": "a"}\n{"source": "b"}\n')
-    assert [text_of(record) for record in read_records(path)] == ["a", "b"]
-    for bad, says in (('{"id": 7}', "line 2: no text"), ("{", "line 2: not JSON"), ("[]", "line 2: no text")):
+    path.write_text('{"id": 7, "prompt": "a"}\n\n{"source": "b"}\n{"id": 9, "text": null}\n')
+    inputs = read_inputs(path)
+    assert inputs.texts == ["a", "b", ""] and inputs.rows[0] == {"id": 7, "prompt": "a"}
+    assert inputs.empty == [2] and inputs.place(2) == "line 4"
+    for bad, says in (
+        ('{"text": 7}', "line 2: its text is 7"),
+        ("{", "line 2: not JSON"),
+        ("[]", "line 2: not an obj"),
+    ):
         path.write_text('{"text": "a"}\n' + bad + "\n")
         with pytest.raises(ValueError, match=says):
-            read_records(path)
+            read_inputs(path)
     (tmp_path / "in.txt").write_text("x\n\ny\n")
-    assert read_records(tmp_path / "in.txt") == [{"text": "x"}, {"text": ""}, {"text": "y"}]
+    assert read_inputs(tmp_path / "in.txt").texts == ["x", "", "y"]
+    (tmp_path / "none.csv").write_text("very fine,pos,a\nvery bad,neg,b\n")
+    plain = read_inputs(tmp_path / "none.csv", {"text": "1"})
+    assert plain.texts == ["very fine", "very bad"] and list(plain.rows[0]) == ["text", "column 2", "column 3"]

@@ -1,7 +1,7 @@
 """Which column of a table is what: by its name, by other names in use, or by what it holds; doubt is an error."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regard.config import nearest
@@ -21,6 +21,8 @@ INDEX = ("", "unnamed: 0", "__index_level_0__")
 SPELLED = ("_text", "_name")
 """Endings of a column that spells the numbers of another: label_text beside label."""
 LOOKED_AT = 1000
+JOIN = "+"
+"""Between the names of columns that are read as one text: text=subject+body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,126 @@ def columns_in(rows: Sequence[Sequence[str]]) -> list[Column]:
     return [Column([row[i].strip() for row in rows if len(row) == width]) for i in range(width)]
 
 
+def names_in(table: Table) -> list[str]:
+    """The names of a table's columns: the cells of its first row, or the keys of its first objects."""
+    if table.cells is None:
+        return list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+    return [cell.strip() for cell in table.cells[0][1]] if table.cells else []
+
+
+def check_width(table: Table) -> None:
+    """Raise an error for a row that has more or fewer cells than the first."""
+    width = len(table.cells[0][1]) if table.cells else 0
+    for number, cells in table.cells or ():
+        if len(cells) != width:
+            raise ValueError(
+                f"{table.source}, line {number}: got {len(cells)} columns, but {width} in the first line; "
+                "put texts with separators in quotes"
+            )
+
+
+def join_columns(table: Table, columns: Mapping[str, str]) -> tuple[Table, dict[str, str], set[str]]:
+    """Add a column for each field that is given as several, "text=subject+body": their texts, one a line. Return the
+    table, the columns of fields in it, and the names of those that were joined."""
+    names, fields, used = names_in(table), dict(columns), set[str]()
+    for name, theirs in columns.items():
+        if JOIN not in theirs or theirs in names:
+            continue
+        check_width(table)
+        parts = [index_of(part.strip(), names, table) for part in theirs.split(JOIN)]
+        used |= {label for i in parts for label in (names[i], f"column {i + 1}")}
+        if table.cells is None:
+            keys = [names[i] for i in parts]
+            rows = [(number, row | {theirs: joined([row.get(key) for key in keys])}) for number, row in table.objects]
+            table = replace(table, objects=rows)
+            continue
+        cells = [(number, [*row, joined([row[i] for i in parts])]) for number, row in table.cells]
+        if all(part.strip().isdigit() for part in theirs.split(JOIN)):
+            fields[name] = str(len(cells[0][1]))
+        else:
+            cells[0][1][-1] = theirs
+        table = replace(table, cells=cells)
+    return table, fields, used
+
+
+def names_of(columns: Mapping[str, str]) -> list[str]:
+    """The names of columns that the user gave: each of several that are joined, too."""
+    return [part for theirs in columns.values() for part in (theirs, *theirs.split(JOIN))]
+
+
+def find_columns(
+    table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
+) -> tuple[Table, dict[str, str], Chosen]:
+    """Join the columns that are one text, and choose those of each field."""
+    table, fields, used = join_columns(table, columns)
+    chosen = choose_columns(table, known, optional, fields, header)
+    return table, fields, replace(chosen, unused=tuple(name for name in chosen.unused if name not in used))
+
+
+def index_of(part: str, names: Sequence[str], table: Table) -> int:
+    """The index of a column by its name or, in a table of cells, by its number from 1."""
+    lowered = [name.lower() for name in names]
+    if part in names or part.lower() in lowered:
+        return list(names).index(part) if part in names else lowered.index(part.lower())
+    if table.cells is not None and part.isdigit() and 0 < int(part) <= len(names):
+        return int(part) - 1
+    shown = ", ".join(map(repr, names))
+    raise ValueError(f"{table.source}: there is no column {part!r}, only {shown}; {nearest(part, names)}")
+
+
+def joined(values: Sequence[Any]) -> str:
+    """Cells as one text, a line each; empty ones are left out."""
+    return "\n".join(cell for cell in map(cell_of, values) if cell.strip())
+
+
 def choose_columns(
+    table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
+) -> Chosen:
+    """Choose the column of each field by the header, by the names that the user gave, and by the contents. Of a label's
+    numbers and its names in another column, take the names."""
+    chosen = choose_fields(table, known, optional, columns, header)
+    label = chosen.fields.get("label")
+    if label is None or "label" in columns or "text" not in chosen.fields:
+        return chosen
+    names, start = names_in(table), 1 if chosen.header else 0
+    if table.cells is None:
+        rows = [[cell_of(row.get(name)) for name in names] for _, row in table.objects[:LOOKED_AT]]
+    else:
+        rows = [cells for _, cells in table.cells[start : LOOKED_AT + start] if len(cells) == len(names)]
+    spelled = spelling_of(label, columns_in(rows), chosen.fields.values())
+    if spelled is None:
+        return chosen
+    theirs = [names[i] if chosen.header is not False else f"column {i + 1}" for i in (spelled, label)]
+    unused = tuple(theirs[1] if name == theirs[0] else name for name in chosen.unused)
+    note = f"{theirs[0]!r} has the names of the numbers in {theirs[1]!r}: taken as label"
+    return replace(chosen, fields=chosen.fields | {"label": spelled}, unused=unused, notes=(*chosen.notes, note))
+
+
+def spelling_of(label: int, columns: Sequence[Column], used: Collection[int]) -> int | None:
+    """The index of a column that has one name for each number in the label's; None where the labels are no numbers, or
+    no column has."""
+    if label >= len(columns) or not all(map(str.isdigit, filter(None, columns[label].cells))):
+        return None
+    for index, column in enumerate(columns):
+        if index in used or not column.repeats or column.numeric:
+            continue
+        pairs = {(number, name) for number, name in zip(columns[label].cells, column.cells, strict=True) if number}
+        if len(pairs) == len({number for number, _ in pairs}) == len({name for _, name in pairs if name}) > 1:
+            return index
+    return None
+
+
+def cell_of(value: Any) -> str:
+    """A value of a table of objects as it would stand in a cell."""
+    return "" if value is None or value != value else str(value)
+
+
+def choose_fields(
     table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
 ) -> Chosen:
     """Choose the column of each field by the header, by the names that the user gave, and by the contents."""
     if table.cells is None:
-        names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+        names = names_in(table)
         if header is not None:
             raise ValueError(f"{table.source}: its fields have names; --data.header is for .csv and .tsv files")
         fields = by_name(names, known, columns)
@@ -237,17 +353,11 @@ def without_header(rows: Sequence[Sequence[str]], fields: list[str], required: l
 def named_rows(table: Table, chosen: Chosen, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
     """The rows with the fields under our names; of objects, the other fields too."""
     if table.cells is not None:
-        rows = table.cells[1:] if chosen.header else table.cells
-        width = len(table.cells[0][1])
-        for number, cells in rows:
-            if len(cells) != width:
-                raise ValueError(
-                    f"{table.source}, line {number}: got {len(cells)} columns, but {width} in the first line; "
-                    "put texts with separators in quotes"
-                )
+        check_width(table)
+        for number, cells in table.cells[1:] if chosen.header else table.cells:
             yield number, {name: cells[i] for name, i in chosen.fields.items()}
         return
-    names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
+    names = names_in(table)
     for number, row in table.objects:
         for name, theirs in columns.items():
             if theirs not in row:

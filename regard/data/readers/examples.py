@@ -10,7 +10,7 @@ from regard.config import nearest
 from regard.data.notices import notify
 from regard.data.readers import conll
 from regard.data.readers.cells import as_list
-from regard.data.readers.columns import RENAME, Chosen, Known, Row, choose_columns, named_rows
+from regard.data.readers.columns import RENAME, Chosen, Known, Row, find_columns, named_rows, names_in, names_of
 from regard.data.readers.packed import kind_of
 from regard.data.readers.scores import find_scale
 from regard.data.readers.tables import SUFFIXES, Table, is_table, read_table, refusal
@@ -83,9 +83,7 @@ class Examples(list[Any]):
         self.source, self.about, self.unit, self.chosen, self.scale = (
             str(table.source), table.about, table.unit, chosen, scale,
         )  # fmt: skip
-        names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
-        if table.cells and chosen.header:
-            names = table.cells[0][1]
+        names = names_in(table) if table.cells is None or chosen.header else []
         self.columns = {
             name: str(names[i]).strip() if names else f"column {i + 1}" for name, i in chosen.fields.items()
         }
@@ -98,10 +96,11 @@ def read_examples(
 ) -> Examples:  # fmt: skip
     """All examples of a source for a task (classify, tag, answer, embed, instruct), as one of the classes above.
 
-    `columns` maps our names of fields to those in the file: {"text": "sentence"}. A table without a header has its
-    columns in this order: text, label (or text, second, label) · question, passage, answer · a, b, score · prompt,
-    answer. `names` spell labels that are numbers, `scale` is the highest score that a similarity can have. Rows with an
-    empty cell are skipped and counted, or, if `strict` or if they are the larger part, an error.
+    `columns` maps our names of fields to those in the file, {"text": "sentence"}, or to several as one text,
+    {"text": "subject+body"}. A table without a header has its columns in this order: text, label (or text, second,
+    label) · question, passage, answer · a, b, score · prompt, answer. `names` spell labels that are numbers, `scale` is
+    the highest score that a similarity can have. Rows with an empty cell are skipped and counted, or, if `strict` or if
+    they are the larger part, an error.
     """
     if task not in _TASKS:
         raise ValueError(f"unknown task {task!r}; {nearest(task, _TASKS)}")
@@ -121,10 +120,10 @@ def read_examples(
         else:
             aliases = [alias for names_ in known.values() for alias in names_]
             shown = ", ".join(f'"{name}": …' for name in FIELDS[task])
-            table = read_table(path, [*aliases, *columns.values()], f"{{{shown}}}")
+            table = read_table(path, [*aliases, *names_of(columns)], f"{{{shown}}}")
         if task == "tag" and table.cells is not None:
             raise ValueError(refusal(path, task, (*_WORDS, ".jsonl", ".json", ".parquet", ".arrow", ".feather")))
-        chosen = choose_columns(table, known, _OPTIONAL, columns, header)
+        table, columns, chosen = find_columns(table, known, _OPTIONAL, columns, header)
     spelled = spelling(table, chosen, names)
     rows = [(number, row) for number, row in named_rows(table, chosen, columns)]
     if task == "embed":

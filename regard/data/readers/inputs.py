@@ -1,62 +1,138 @@
-"""The texts of a table as inputs of a trained model; its header and its other columns, such as the label, are none."""
+"""The texts of a file as inputs of a trained model, with the rows that they stand in: lines, or a table of any format,
+whose header and other columns, such as the label, are no text."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.readers.columns import by_name, choose_columns, header_like
+from regard.data.readers.columns import (
+    JOIN,
+    by_name,
+    cell_of,
+    check_width,
+    choose_columns,
+    header_like,
+    index_of,
+    join_columns,
+    names_in,
+    names_of,
+)
 from regard.data.readers.examples import KNOWN
-from regard.data.readers.tables import Table, read_table
+from regard.data.readers.tables import Table, is_table, read_table
+from regard.data.readers.text_files import read_lines
 
 FIELDS = {**KNOWN["classify"], "text": ("prompt", *KNOWN["classify"]["text"], "source", "instruction")}
 """The fields of a table of inputs, and the names that they go by; a label may be there, and is not read."""
 
 
-def read_inputs(path: Path) -> tuple[list[str], list[str] | None]:
-    """The texts of a table and, where it has them, the second texts."""
-    table = read_table(path, [alias for aliases in FIELDS.values() for alias in aliases])
-    rows, fields = named(table) if table.cells is None else celled(table)
-    for number, row in rows:
-        if not isinstance(row[fields["text"]], str):
-            raise ValueError(f"{path}, {table.unit} {number}: its text is {str(row[fields['text']])[:40]}; fill it")
-    seconds = [str(row[fields["second"]] or "") for _, row in rows] if "second" in fields else None
-    return [row[fields["text"]] for _, row in rows], seconds
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Texts, and the row of the user's file that each stands in."""
+
+    texts: list[str]
+    """An empty text where the cell is empty."""
+    seconds: list[str] | None = None
+    """The second texts of a table of pairs."""
+    rows: list[dict[str, Any]] | None = None
+    """All fields of each row by the user's names; none for plain lines."""
+    numbers: list[int] | None = None
+    """The line, item or row of each text; none: counted from 1."""
+    unit: str = "line"
+    separator: str = ","
+    """The character between the columns of the table."""
+
+    @property
+    def empty(self) -> list[int]:
+        """The indices of texts that hold nothing but space."""
+        return [index for index, text in enumerate(self.texts) if not text.strip()]
+
+    def place(self, index: int) -> str:
+        """The place of a text in its file: "line 7"."""
+        return f"{self.unit} {index + 1 if self.numbers is None else self.numbers[index]}"
 
 
-def named(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-    """The rows of a table of objects, and the index of each field in a row; a row without the usual text field may have
-    its text under another known name."""
-    names = list(dict.fromkeys(name for _, row in table.objects[:100] for name in row))
-    fields = by_name(names, FIELDS, {})
+def read_inputs(path: Path, columns: Mapping[str, str] | None = None) -> Inputs:
+    """The texts of a file. `columns` are those of a model's training, {"text": "subject+body"}: where the table has
+    them they are read, otherwise those with a usual name."""
+    if not is_table(path):
+        return Inputs(read_lines(path))
+    aliases = [alias for known in FIELDS.values() for alias in known]
+    stored = read_table(path, [*aliases, *names_of(columns or {})])
+    table, own, _ = join_columns(stored, present(stored, columns or {}))
+    if table.cells is None or stored.cells is None:
+        texts, seconds = of_objects(table, own)
+        numbers, rows = [number for number, _ in stored.objects], [row for _, row in stored.objects]
+    else:
+        check_width(table)
+        fields, header = of_cells(table, own)
+        texts, seconds = (
+            [cells[fields[name]] for _, cells in table.cells[header:]] if name in fields else None
+            for name in ("text", "second")
+        )
+        names = column_names(stored, fields, header)
+        numbers = [number for number, _ in stored.cells[header:]]
+        rows = [dict(zip(names, cells, strict=True)) for _, cells in stored.cells[header:]]
+    return Inputs(texts or [], seconds, rows, numbers, table.unit, table.separator)
+
+
+def present(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a training that a table has, under the names of its fields."""
+    named = {"text": columns.get("text", columns.get("prompt", "")), "second": columns.get("second", "")}
+    names = names_in(table)
+
+    def has(theirs: str) -> bool:
+        try:
+            return theirs in names or all(index_of(part.strip(), names, table) >= 0 for part in theirs.split(JOIN))
+        except ValueError:
+            return False
+
+    return {name: theirs for name, theirs in named.items() if theirs and has(theirs)}
+
+
+def of_objects(table: Table, own: Mapping[str, str]) -> tuple[list[str], list[str] | None]:
+    """The texts of a table of objects and, where it has them, the second texts; a row without the usual text field may
+    have its text under another known name."""
+    names = names_in(table)
+    fields = {name: names[index] for name, index in by_name(names, FIELDS, own).items()}
     if "text" not in fields:
         raise ValueError(f"{table.source}: no text, only {', '.join(map(repr, names))}; call its field text")
-    rows = [(number, [row.get(name) for name in names]) for number, row in table.objects]
-    others = [names.index(alias) for alias in FIELDS["text"] if alias in names and "second" not in fields]
-    for _, row in rows:
-        texts = (row[i] for i in (fields["text"], *others) if isinstance(row[i], str))
-        row[fields["text"]] = next(texts, row[fields["text"]])
-    return rows, fields
+    others = [] if "second" in fields or own else [alias for alias in FIELDS["text"] if alias in names]
+    texts = []
+    for number, row in table.objects:
+        values = [row.get(name) for name in (fields["text"], *others)]
+        text = next((value for value in values if isinstance(value, str)), values[0])
+        if not isinstance(text, str) and cell_of(text):
+            raise ValueError(f"{table.source}, {table.unit} {number}: its text is {str(text)[:40]}; put it in quotes")
+        texts.append(cell_of(text))
+    seconds = [cell_of(row.get(fields["second"])) for _, row in table.objects] if "second" in fields else None
+    return texts, seconds
 
 
-def celled(table: Table) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-    """The rows of a table of cells without its header, and the index of each field in a row."""
+def of_cells(table: Table, own: Mapping[str, str]) -> tuple[dict[str, int], bool]:
+    """The index of the column of each field in a table of cells, and whether its first row is a header."""
     assert table.cells is not None
-    width = len(table.cells[0][1])
-    for number, cells in table.cells:
-        if len(cells) != width:
-            raise ValueError(
-                f"{table.source}, line {number}: got {len(cells)} columns, but {width} in the first line; put texts in "
-                "quotes, or give a .txt with a text a line"
-            )
-    names = [cell.strip() for cell in table.cells[0][1]]
+    names = names_in(table)
+    fields = by_name(names, FIELDS, own)
     rest = [cells for _, cells in table.cells[1:1000]]
-    fields = by_name(names, FIELDS, {})
-    if "text" in fields and ("text" in map(str.lower, names) or header_like(names, rest) is not False):
-        return table.cells[1:], fields
-    if width == 1:
-        return table.cells, {"text": 0}
+    if "text" in fields and (own or "text" in map(str.lower, names) or header_like(names, rest) is not False):
+        return fields, True
+    if len(names) == 1:
+        return {"text": 0}, False
     try:
-        chosen = choose_columns(table, FIELDS, ("second",), {})
+        chosen = choose_columns(table, FIELDS, ("second", "label") if own else ("second",), own)
     except ValueError:
         shown = ", ".join(map(repr, names[:6]))
         raise ValueError(f"{table.source}: which column is the text? Give it a header with text; got {shown}") from None
-    return table.cells[1:] if chosen.header else table.cells, chosen.fields
+    return chosen.fields, bool(chosen.header)
+
+
+def column_names(table: Table, fields: Mapping[str, int], header: bool) -> list[str]:
+    """A name for each column: those of the header, where a name that occurs again gets its number; without one, those
+    of fields, and numbers."""
+    ours = {index: name for name, index in fields.items()}
+    names: list[str] = []
+    for index, name in enumerate(names_in(table)):
+        name = name if header else ours.get(index, f"column {index + 1}")
+        names.append(f"{name} {index + 1}".strip() if name in names else name)
+    return names

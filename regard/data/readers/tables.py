@@ -48,6 +48,8 @@ class Table:
     """The name of a numbered row in errors: a line of a file, an item of an array, a row of a table."""
     names: Names = field(default_factory=dict)
     """The names of the classes of columns that hold their numbers."""
+    separator: str = ","
+    """The character between cells."""
 
     def __len__(self) -> int:
         return len(self.objects if self.cells is None else self.cells)
@@ -76,7 +78,7 @@ def read_table(source: str | Path, known: Iterable[str] = (), shown: str = "{…
         cells, dialect = read_cells(
             text.removesuffix("\n").split("\n"), path, ".csv" if kind == ".csv" else ".tsv", known
         )
-        return Table(path, f"a table {dialect.words()}{packed}", cells=cells)
+        return Table(path, f"a table {dialect.words()}{packed}", cells=cells, separator=dialect.separator)
     objects, unit, about = read_objects(text, path, kind in LINES, shown)
     return Table(path, about + packed, objects=objects, unit=unit)
 

@@ -31,6 +31,12 @@ def encoding_of(raw: bytes) -> tuple[str, int]:
     return next(((name, len(mark)) for mark, name in MARKS.items() if raw.startswith(mark)), ("utf-8", 0))
 
 
+def has_mark(path: Path) -> bool:
+    """Whether a file begins with a byte order mark, as spreadsheets write and expect it."""
+    with path.open("rb") as file:
+        return encoding_of(file.read(4))[1] > 0
+
+
 def as_text(raw: bytes, path: Path) -> str:
     """The text of a file; line ends are newlines, also where they are carriage returns alone."""
     encoding, start = encoding_of(raw)

@@ -57,7 +57,8 @@ class ExamplesConfig(TextData):
     test: str | None = None
     """A file of the same kind for the test (nothing given: the examples for validation)."""
     columns: tuple[str, ...] = ()
-    """Names of fields in the files where they differ, as text=sentence,label=class; or numbers of columns from 1."""
+    """Names of fields in the files where they differ, as text=sentence,label=class; or numbers of columns from 1; with
+    text=subject+body, several columns are one text."""
     header: bool | None = None
     """Whether the first row of a .csv or .tsv names its columns (none: as it looks; where it does not tell, you are
     asked)."""
@@ -87,7 +88,9 @@ class ExamplesConfig(TextData):
         check_tuning(self.base, self.tune, self.rank)
         for pair in self.columns:
             if "=" not in pair:
-                raise ValueError(f"columns are given as text=sentence,label=class, got {pair!r}")
+                raise ValueError(
+                    f"columns are given as text=sentence,label=class, got {pair!r}; several are joined by +: text=a+b"
+                )
         if not 0 <= self.hidden < 1:
             raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
         if self.hidden and self.task == "instruct":
