@@ -7,7 +7,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,8 +89,9 @@ def label_scores(predicted: Sequence[str], expected: Sequence[str]) -> dict:
     }
 
 
-def label_table(predicted: Sequence[str], expected: Sequence[str]) -> dict[str, Any]:
-    """Fields of a `Scored` of labels: precision, recall and F1 of each label by scikit-learn, and their confusion."""
+def label_table(predicted: Sequence[str], expected: Sequence[str], known: Collection[str] = ()) -> dict[str, Any]:
+    """Fields of a `Scored` of labels: precision, recall and F1 of each label by scikit-learn, their confusion, and
+    counts of those that are not among the `known` ones, where these are given."""
     metrics, labels = needed("sklearn.metrics"), sorted({*expected, *predicted})
     columns = metrics.precision_recall_fscore_support(expected, predicted, labels=labels, zero_division=0)
     pairs = Counter(zip(expected, predicted, strict=True))
@@ -98,6 +99,7 @@ def label_table(predicted: Sequence[str], expected: Sequence[str]) -> dict[str, 
     return {
         "classes": [class_row(label, *row) for label, *row in zip(labels, *columns, strict=True)],
         "confusion": Confusion(tuple(labels), counts),
+        "unseen": dict(Counter(label for label in expected if known and label not in known)),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Any
 
 MOST_ROWS = 30
@@ -16,6 +17,10 @@ SPELLED = {
     "f1": "F1", "ap": "AP", "ap50": "AP50", "ap75": "AP75", "bleu": "BLEU", "chrf": "chrF", "rouge-l": "ROUGE-L",
 }  # fmt: skip
 """Words in the names of metrics that are abbreviations."""
+RIGHT_OR_WRONG = ("accuracy", "exact_match")
+"""Metrics that are the share of examples which are right."""
+WIDE = 10.0
+"""Width of an interval, in points, from which the examples are called few."""
 UNJUDGED = ("examples", "shots")
 """Entries of scores that are no metrics."""
 
@@ -66,11 +71,26 @@ class Scored:
     """The name of what `total` counts."""
     limit: int | None = None
     """The most examples that were scored, where there was a limit."""
+    unseen: dict[str, int] = field(default_factory=dict)
+    """Labels of examples that the model was never trained on, with the number of such examples: always wrong."""
+    more: str = ""
+    """The options that give more held-out examples; named where these are few."""
 
     @property
     def judged(self) -> tuple[str, ...]:
         """The metrics that a model must be better in than a baseline."""
         return self.metrics or next(((name,) for name in self.scores if name not in UNJUDGED), ())
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the judged metric, in percent, where examples are right or wrong (Wilson's)."""
+        metric, count = (self.judged or ("",))[0], self.scores.get("examples", 0)
+        if metric not in RIGHT_OR_WRONG or not count:
+            return None
+        share, z = self.scores[metric] / 100, 1.959964
+        middle, spread = share + z * z / (2 * count), z * sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+        low, high = ((middle + sign * spread) / (1 + z * z / count) for sign in (-1, 1))
+        return round(100 * max(0.0, low), 1), round(100 * min(1.0, high), 1)
 
     def as_json(self) -> dict[str, Any]:
         """Return the scores with baselines, figures of classes and confusions, as they are written to JSON."""
@@ -83,11 +103,16 @@ class Scored:
                 more["confusion"] = {"labels": self.confusion.labels, "counts": self.confusion.counts}
         if self.limit and self.total and self.limit < self.total:
             more["held_out"] = self.total
+        if self.interval is not None:
+            more["interval"] = self.interval
+        if self.unseen:
+            more["unseen_labels"] = self.unseen
         return self.scores | more
 
     def render(self) -> str:
         """Return the scores as percentages (or their `summary`), the baselines, and the table of classes."""
-        return "\n".join(filter(None, [self.line(), self.baseline_line(), *self.table(), self.confusion_line()]))
+        lines = [self.line(), self.few_line(), self.baseline_line(), *self.table(), self.confusion_line()]
+        return "\n".join(filter(None, [*lines, self.unseen_line()]))
 
     def line(self) -> str:
         """Return the scores in one line, as percentages unless there is a `summary`."""
@@ -96,6 +121,21 @@ class Scored:
         values = {name: value for name, value in self.scores.items() if name not in UNJUDGED and value is not None}
         numbers = "   ".join(f"{in_words(name)} {number(name, value)}" for name, value in values.items())
         return f"{numbers}   ({self.scores['examples']:,} examples)"
+
+    def few_line(self) -> str:
+        """Return how far the score may be off where the examples are few, and the options that give more of them."""
+        if self.interval is None or self.interval[1] - self.interval[0] < WIDE:
+            return ""
+        low, high = self.interval
+        count = f"{self.scores['examples']:,} example{'s' * (self.scores['examples'] != 1)}"
+        off = f"{count} leave the {in_words(self.judged[0])} between {low:g} and {high:g} % (95 % interval)"
+        return off + (f"; for more: {self.more}" if self.more else "")
+
+    def unseen_line(self) -> str:
+        """Return the labels that the model was never trained on in one line."""
+        names = sorted(self.unseen, key=lambda name: -self.unseen[name])
+        rows = [f"{name!r} ({self.unseen[name]:,})" for name in names[:FEWER_ROWS]] + ["…"] * (len(names) > FEWER_ROWS)
+        return f"never trained on, so always wrong: {', '.join(rows)}" if rows else ""
 
     def baseline_line(self) -> str:
         """Return the baselines in one line, without those that the summary names."""

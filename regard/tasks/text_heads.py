@@ -184,7 +184,7 @@ class TextClassifier(TextEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         examples = self.held_out(test)
         labels, expected = [best[0].label for best in self.classify(*sides_of(examples))], [e.label for e in examples]
-        scores, table = label_scores(labels, expected), label_table(labels, expected)
+        scores, table = label_scores(labels, expected), label_table(labels, expected, self.model.config.labels)
         return Scored(scores=scores, outputs=labels, expected=expected, total=self.count(test), **table)
 
     def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
