@@ -109,3 +109,8 @@ class Tower(nn.Module):
         """Copy the weights of the trained model that was described; its head is left out."""
         own, stored = self.inner.state_dict(), base.state_dict()
         self.inner.load_state_dict({name: stored[name] for name in own})
+
+
+def begin_with(model: nn.Module, base: nn.Module) -> None:
+    """Copy the weights of a trained image model into the tower of a model that was built for it."""
+    next(part for part in model.modules() if isinstance(part, Tower)).begin(base)

@@ -26,7 +26,7 @@ from regard.recipes.vit import LABELLED
 from regard.registry import register_recipe
 from regard.runs.fit import Job, base_preprocessing, get_tokenizer, prepare, special_ids, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
-from regard.runs.towers import from_tower, tower_of, tower_rate
+from regard.runs.tower_bases import from_tower, tower_of, tower_rate
 from regard.tokens import Tokenizer
 from regard.train.progress import Line
 

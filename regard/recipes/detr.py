@@ -28,7 +28,7 @@ from regard.recipes.vit import LABELLED
 from regard.registry import models, register_recipe
 from regard.runs.fit import Job, prepare
 from regard.runs.recipe import Recipe, from_scratch
-from regard.runs.towers import from_tower, tower_of, tower_rate
+from regard.runs.tower_bases import from_tower, tower_of, tower_rate
 from regard.train.progress import Line
 
 BATCH, LARGE = 32, 256

@@ -186,7 +186,7 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         fitted = train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
             publish=publish, metrics=metrics,
-            observer=watch, resume=resume, quiet=quiet,
+            observer=watch, again=0.0 if job.whole is None else 1.0, resume=resume, quiet=quiet,
         )  # fmt: skip
         whole, rival = job.whole, job.rival if metrics() else None
         if task is None or (whole is None and rival is None):

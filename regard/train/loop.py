@@ -39,6 +39,10 @@ Objective = Callable[..., tuple[Tensor, int]]
 """(model, batch, smoothing=…) → the summed loss, and the number of targets in the sum."""
 
 
+SHARE = 0.2
+"""Under a budget of minutes, a run is validated at least each time that this share of it has passed."""
+
+
 class Interrupted(Exception):  # noqa: N818  nothing went wrong
     """Raised on Ctrl-C or SIGTERM, after everything was saved."""
 
@@ -65,13 +69,15 @@ def fit(
     publish: Callable[[], None],
     metrics: Callable[[], dict[str, float]] = dict,
     observer: Observer | None = None,
+    again: float = 0.0,
     resume: bool = False,
     quiet: bool = False,
 ) -> Fitted:
     """Trains `model` and keeps its run in `out`. `publish` writes the weights that others load: it is called at every
     best validation, or once at the end with the mean of the last checkpoints. A validation takes the loss and the
     task's `metrics`, the first of which `config.select` may choose by. Without `valid`, the last weights are published.
-    `observer` reads along."""
+    `observer` reads along; `again` is the length of a second training that follows, as a multiple of this one, for the
+    time that is left."""
     torch.manual_seed(config.seed)
     line, folder, observer = Line(quiet), out / "checkpoints", observer or Observer()
     peak = peak_rate(config, model)
@@ -89,6 +95,8 @@ def fit(
     def used() -> float:
         """The share of the budget that is used up."""
         return state.step / config.steps if config.minutes is None else state.seconds / (60 * config.minutes)
+
+    checked = used()  # the share of the budget that was used at the last validation
 
     def finished() -> bool:
         return used() >= 1 or 0 < config.patience <= state.waited
@@ -133,12 +141,14 @@ def fit(
                 log.add(row, message)
                 if message:
                     line.say(f"doctor: {message}")
-            left = clock(state.seconds * (1 - used()) / max(used(), 1e-9))
+            left = clock(state.seconds * (1 - used() + again) / max(used(), 1e-9))
             line.show(
                 f"step {step:>6}  loss {loss:6.3f}  lr {lr:.2e}  grad norm {norm:5.2f}"
                 f"  {speed.tokens:>7,.0f} {batch.unit}/s  {left} left"
             )
-            if valid is not None and (step % config.eval_every == 0 or finished()):
+            late = config.minutes is not None and used() - checked >= SHARE
+            if valid is not None and (step % config.eval_every == 0 or late or finished()):
+                checked = used()
                 value, scores = evaluate(model, valid(), objective), metrics()
                 log.add({"step": step, "valid_loss": value, "seconds": seconds} | scores)
                 shown = "".join(f"  {name.replace('_', ' ')} {score:.1f}" for name, score in scores.items())

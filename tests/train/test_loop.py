@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import itertools
 import os
 import random
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from safetensors.torch import load_file
 
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
-from regard.runs.fit import prepare
+from regard.runs.fit import build_new, prepare
 from regard.train import checkpoint
 from regard.train import loop as loop_module
 from regard.train.loop import Interrupted, read_metrics
@@ -282,3 +284,31 @@ def test_a_failed_resume_changes_nothing(small, tmp_path):
         with pytest.raises(ValueError, match="was trained with another model, data, optimizer or seed"):
             fit(small(train__steps=4, **change), tmp_path, resume=True, quiet=True)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_minutes_have_several_validations_whatever_the_speed(small, tmp_path, monkeypatch):
+    ticks = itertools.count()  # a clock on which everything takes a second
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    fit(small(train__minutes=2.0, train__steps=10**6, train__eval_every=10**6), tmp_path, quiet=True)
+    rows = [row for row in read_metrics(tmp_path / "metrics.jsonl") if "valid_loss" in row]
+    assert len(rows) == 5 and [row["seconds"] // 24 for row in rows] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("again", "left"), [(0.0, 110), (1.0, 230)])
+def test_the_time_left_includes_a_second_training(small, tmp_path, monkeypatch, again, left):
+    plan, shown, ticks = small(train__minutes=2.0, train__eval_every=10**6), [], itertools.count()
+    job = prepare(plan.data, plan, tmp_path, False, Line(quiet=True))
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(monotonic=lambda: 5.0 * next(ticks)))
+    monkeypatch.setattr(Line, "show", lambda self, text: shown.append(text))
+    loop_module.fit(
+        build_new(job.recipe),
+        job.stream,
+        job.valid,
+        job.objective,
+        job.recipe.train,
+        tmp_path,
+        publish=lambda: None,
+        again=again,
+    )
+    minutes, seconds = map(int, shown[0].split()[-2].split(":"))
+    assert 60 * minutes + seconds == pytest.approx(left, abs=1)

@@ -1,5 +1,6 @@
 """DETR (Carion et al., 2020) as Hugging Face stores it, with the names of its ResNet there and in timm."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -84,6 +85,13 @@ def write(ours: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def check(ours: Any) -> list[str]:
+    """The reason why a detector on a trained image model has no counterpart there; none for one on a ResNet."""
+    if not ours.tower:
+        return []
+    return [f"its features come from a {json.loads(ours.tower)['family']}, and would have to come from a ResNet"]
+
+
 DETR = Map(
     kind="detr", family="detr", renamed=plain, ignored=("*.num_batches_tracked",),
     pairs=(
@@ -114,6 +122,6 @@ DETR = Map(
         "ffn_dropout": Field("activation_dropout", 0.0),
     },
     # Norms that learned here are constants there.
-    fixed=dict(norm_place="post", kernel="full", contents=False, tower=""), read=read, write=write,
+    fixed=dict(norm_place="post", kernel="full", contents=False), read=read, write=write, check=check,
     only=dict(position_embedding_type="sine", dilation=False, auxiliary_loss=False),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 from regard.hub.checkpoint import load_model
 from regard.hub.remote import find
 from regard.models.parts import pretrained
-from regard.models.towers import Tower, tower_width
+from regard.models.towers import begin_with, tower_width
 from regard.registry import models
 from regard.runs.fit import WIDTH, build_new
 from regard.runs.recipe import Recipe, inputs_of
@@ -37,7 +37,7 @@ def from_tower(data: Any) -> dict[str, Any]:
 
     def build(recipe: Recipe) -> Any:
         model = build_new(recipe)
-        next(part for part in model.modules() if isinstance(part, Tower)).begin(tower)
+        begin_with(model, tower)
         return model
 
     return {"build": build}
