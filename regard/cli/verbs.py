@@ -77,7 +77,7 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
     """Continue PROMPT, or answer it, with the model in RUN; shown as it is generated, or by beams when it is whole."""
     beams = {name: value for name in BEAMS if (value := options.pop(name)) is not None}
     options = with_sampling(options) | beams
-    task = query.load(**options)
+    task = query.load(**{"beams" if name == "n_best" else name: value for name, value in options.items()})
     drafting = drafts(task, draft, lookup)
     searches = beams not in ({}, {"beams": 1})
     if searches and (drafting or options["sampling"] is not None):
@@ -275,7 +275,8 @@ def say_cut(task: Any, items: list[str]) -> None:
     from regard.modalities import modality_of
 
     texts = [item for item in items if not modality_of(item, task.inputs).files]
-    tokenizer, context = getattr(task, "tokenizer", None), getattr(task.model.config, "max_len", None)
+    context = getattr(task, "context", getattr(task.model.config, "max_len", None))
+    tokenizer = getattr(task, "tokenizer", None)
     if not texts or tokenizer is None or context is None:
         return
     if cut := sum(len(framed) > context for framed in tokenizer.frame(texts)):

@@ -21,7 +21,7 @@ from regard.hub.remote import find
 from regard.inside.capture.ablation import without
 from regard.inside.capture.weights import owner_of
 from regard.nn.weights import find_kernels
-from regard.runs.choice import learned
+from regard.runs.choice import VALIDATED, is_validated, learned
 from regard.runs.fit import prepare
 from regard.runs.recipe import Recipe, configure
 from regard.tasks import load
@@ -68,6 +68,10 @@ def prune(
         "effects": [{"layer": n, "head": h, "loss_rises": round(e - before, 6)} for (n, h), e in losses.items()],
     }  # fmt: skip
     save_pruned(model, run, out, result)
+    if is_validated(run):  # held-out examples are scored by these weights, of the copy as well
+        judged = load(run / VALIDATED).model
+        remove(judged, chosen)
+        save_pruned(judged, run / VALIDATED, out / VALIDATED, result)
     return result
 
 

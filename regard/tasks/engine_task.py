@@ -15,16 +15,19 @@ GENERATE_OPTIONS = (
     Option(name="max_new_tokens", kind=int, limits=(1, 1 << 20), help="The most tokens to generate."),
     Option(name="sampling", kind=object, help="How tokens are sampled; none: the most probable ones."),
 )
-BEAM_OPTIONS = (
+SEARCH_OPTIONS = (
     Option(name="beams", kind=int, limits=(1, 64), help="Beams; 1 is greedy."),
     Option(name="length_penalty", kind=float, help="Scores are divided by length to this power."),
-    Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each input."),
     *GENERATE_OPTIONS,
+)
+BEAM_OPTIONS = (
+    *SEARCH_OPTIONS,
+    Option(name="n_best", kind=int, default=1, limits=(1, 64), help="Outputs for each input."),
 )
 BEAMS = 4
 """Beams of a search, by default."""
 GENERATE = Verb(
-    name="generate", does="writes", input="prompt", options=BEAM_OPTIONS, as_json=lambda text: {"text": text},
+    name="generate", does="writes", input="prompt", options=SEARCH_OPTIONS, as_json=lambda text: {"text": text},
     render=lambda answer: answer["text"], blank=True,
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from regard.data.notices import track
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.hub.checkpoint import export_model
+from regard.hub.maps.bert import longest_text
 from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.baselines import overlap
 from regard.tasks.default_texts import SENTENCES
@@ -96,12 +97,22 @@ class TextEncoder(TextTask):
     data: ClassVar[tuple[type, ...]] = (ExamplesConfig,)
     examples = "embed"
 
+    longest: int | None = None
+    """Most tokens of a text, where the checkpoint wants fewer than the model has positions."""
+
     def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
 
+    @classmethod
+    def load(cls, path: Path, model: Any) -> "Task":
+        task = super().load(path, model)
+        assert isinstance(task, TextEncoder)
+        task.longest = longest_text(path)
+        return task
+
     @property
     def context(self) -> int:
-        return self.model.config.max_len
+        return min(self.model.config.max_len, self.longest or self.model.config.max_len)
 
     def frame(
         self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True, **options: Any

@@ -178,6 +178,9 @@ def test_what_a_run_has_learned_in_the_end_is_nowhere_called_held_out(tiny, tmp_
     own = said(capsys, "prune", out, "--heads", 1, "--out", tmp_path / "a", "--quiet")
     other = said(capsys, "prune", out, "--heads", 1, "--out", tmp_path / "b", "--data.valid", plan.data.train)
     assert own[-1].startswith("loss on examples that were trained on ") and other[-1].startswith("held-out loss ")
+    assert scored_weights(tmp_path / "a", {}) == tmp_path / "a" / VALIDATED, "a copy is judged as the run is"
+    kept, cut = (load(path / VALIDATED).model.state_dict() for path in (out, tmp_path / "a"))
+    assert [name for name in kept if not torch.equal(kept[name], cut[name])], "its heads are removed, too"
 
 
 def test_an_empty_folder_is_not_taken_for_weights(tiny, tmp_path):

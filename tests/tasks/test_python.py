@@ -4,12 +4,14 @@ import inspect
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
 
 import regard
 from regard.decode import Sampling
+from regard.decode.sample import SamplingOptions
 from regard.registry import tasks
 from regard.tasks import EntityTagger, LanguageModel, MaskFiller, TextClassifier, Translator, load
 from regard.tasks.single import is_single
@@ -142,6 +144,16 @@ REVEALED = [
     "list[regard.tasks.text_heads.Label]", "Any", "regard.tasks.translator.Translator", "str",
     "list[list[regard.tasks.text_heads.Label]]", "float", "str", "regard.train.loop.Fitted",
 ]  # fmt: skip
+
+
+def test_every_option_of_a_verb_is_a_keyword_of_its_method():
+    for task in map(tasks.__getitem__, tasks):
+        for verb in task.verbs:
+            known = inspect.signature(getattr(task, verb.method or verb.name)).parameters
+            if any(one.kind is one.VAR_KEYWORD and one.annotation is Any for one in known.values()):
+                continue  # handed on
+            missing = {option.name for option in verb.options} - known.keys() - SamplingOptions.__annotations__.keys()
+            assert not missing, (task.name, verb.name)
 
 
 @pytest.mark.slow

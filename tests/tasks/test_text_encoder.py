@@ -1,15 +1,18 @@
 """Vectors of texts and search among them; words, labels, entities and answers read off an encoder by hand."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from seqeval.metrics.sequence_labeling import get_entities
 
 from regard.models import Bert, BertConfig
-from regard.tasks import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier, TextEncoder
+from regard.tasks import EntityTagger, MaskFiller, QuestionAnswerer, TextClassifier, TextEncoder, load
 from regard.tasks import text_encoder as module
 from regard.tasks.text_heads import entities
 from regard.tokens import Framed, Tokenizer
+from tests.recipes.tiny import shared
 
 TEXTS = ["the cat sat", "a hat", "", "the cat and the hat and the cat", "naïve café", "the  cat sat"]
 SIZES = dict(dim=12, heads=2, ffn_dim=24, depth=2, vocab_size=300, max_len=40, dropout=0.1)
@@ -272,3 +275,17 @@ def test_a_long_passage_is_read_in_windows(place):
     (found,) = QuestionAnswerer(Pointing(needle, needle, nothing=2.0), tokenizer).answer(["where is it"], [passage])
     assert found.text == "needle" and passage[found.start : found.end] == "needle"
     assert found.start == len(" ".join(words[:place])) + 1
+
+
+def test_a_checkpoint_of_sentence_transformers_says_how_much_of_a_text_is_read(tmp_path, tmp_path_factory):
+    tiny = shared(tmp_path_factory)
+    run, text = tmp_path / "run", "The red cat sees a cat in May. " * 9
+    shutil.copytree(tiny.run("embed"), run)
+    whole = load(run)
+    (run / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": false}')
+    short = load(run)
+    assert short.context == 12 < whole.context and len(short.frame([text])[0]) == 12
+    assert not torch.allclose(short.embed(text), whole.embed(text), atol=1e-4)
+    assert torch.equal(short.embed("A cat."), whole.embed("A cat."))
+    (run / "sentence_bert_config.json").write_text('{"max_seq_length": null}')
+    assert load(run).context == whole.context

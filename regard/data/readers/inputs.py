@@ -66,14 +66,13 @@ def read_inputs(path: Path, columns: Mapping[str, str] | None = None) -> Inputs:
     else:
         check_width(table)
         fields, header = of_cells(table, own)
-        texts, seconds = (
-            [cells[fields[name]] for _, cells in table.cells[header:]] if name in fields else None
-            for name in ("text", "second")
-        )
+        body = [cells for _, cells in table.cells[header:]]
+        texts = [cells[fields["text"]] for cells in body]
+        seconds = [cells[fields["second"]] for cells in body] if "second" in fields else None
         names = column_names(stored, fields, header)
         numbers = [number for number, _ in stored.cells[header:]]
         rows = [dict(zip(names, cells, strict=True)) for _, cells in stored.cells[header:]]
-    return Inputs(texts or [], seconds, rows, numbers, table.unit, table.separator)
+    return Inputs(texts, seconds, rows, numbers, table.unit, table.separator)
 
 
 def present(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
