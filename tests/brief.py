@@ -71,4 +71,4 @@ if __name__ == "__main__":
         names = {"__name__": "__main__"}
         for line in sys.stdin:
             exec(compile(Path(line.strip()).read_text(encoding="utf-8"), line.strip(), "exec"), names)
-            print(DONE, flush=True)
+            print(f"\n{DONE}", flush=True)

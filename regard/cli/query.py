@@ -139,9 +139,9 @@ class Query:
         if len(empty) == number:
             where = f"{self.input}: every text is empty" if self.input else "the text is empty"
             raise ValueError(f"{where}; there is nothing to {self.verb}")
-        more = " …" if len(empty) > 3 else ""
-        places = ", ".join(map(inputs.place, empty[:3])) + more
-        click.echo(f"{len(empty):,} of {number:,} texts are empty and get no answer: {places}", err=True)
+        places = ", ".join(map(inputs.place, empty[:3])) + " …" * (len(empty) > 3)
+        verb = "is empty and gets" if len(empty) == 1 else "are empty and get"
+        click.echo(f"{len(empty):,} of {number:,} texts {verb} no answer: {places}", err=True)
         return sorted(set(range(number)) - set(empty))
 
     def ask(self, task: Any, indices: Sequence[int], options: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -255,6 +255,7 @@ class Query:
                 work(left, put)
             finally:
                 answers.close()
+        click.echo(f"saved: {out}", err=True)
 
 
 def make_command(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -27,6 +28,12 @@ _listener: ContextVar[Listener] = ContextVar("listener", default=print_notice)
 def notify(text: str, *, passing: bool = False) -> None:
     """Pass a line on to the listener."""
     _listener.get()(text, passing)
+
+
+@cache
+def notify_once(text: str) -> None:
+    """Pass a line on to the listener the first time only: files are read again and again."""
+    notify(text)
 
 
 @contextmanager

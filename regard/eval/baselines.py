@@ -18,8 +18,8 @@ def with_baselines(task: Any, test: EvalSet, scored: Scored) -> Scored:
     """Return a task's scores with those of its baselines, as far as the training data are still there to make them, and
     with the options that hold out more examples."""
     fields = getattr(type(test.data), "__dataclass_fields__", {})
-    if "test" in fields and test.limit is None and not test.data.embedded:
-        share = "--data.held-share 0.3, or " if "held_share" in fields and not test.data.parts.get("test") else ""
+    if "test" in fields and test.limit is None and not test.data.embedded and "test" not in test.data.parts:
+        share = "--data.held-share 0.3, or " if "held_share" in fields and "valid" not in test.data.parts else ""
         scored = replace(scored, more=f"{share}--data.test FILE")
     try:
         return replace(scored, baselines=scored.baselines | task.baselines(test, scored))

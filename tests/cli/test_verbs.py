@@ -130,7 +130,7 @@ def test_a_table_is_classified_into_a_table(tiny, capsys, tmp_path):
     source.write_text(f'id;sentence;label\n7;"{TEXT}";red\n8;;blue\n9;No mouse.;red\n')
     found = [best[0] for best in load(run).classify([TEXT, "No mouse."])]
     call("classify", run, "--input", source, "--out", tmp_path / "out.csv")
-    assert "1 of 3 texts are empty and get no answer: line 3" in capsys.readouterr().err
+    assert "1 of 3 texts is empty and gets no answer: line 3" in capsys.readouterr().err
     with (tmp_path / "out.csv").open(newline="") as file:
         table = list(csv.DictReader(file, delimiter=";"))
     assert list(table[0]) == ["id", "sentence", "label", "predicted_label", "probability"]

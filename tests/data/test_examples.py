@@ -64,6 +64,7 @@ def test_rows_with_an_empty_cell_are_skipped_and_counted(tmp_path, capsys):
     path = write(tmp_path / "a.csv", "text,label\ngood,1\n,1\nbad,0\nso so,\n")
     assert read_examples(path, "classify") == [Labelled("good", "1"), Labelled("bad", "0")]
     assert "skipped 2 of 4 rows" in (said := capsys.readouterr().err) and "line 3: 'text' is empty" in said
+    assert read_examples(path, "classify") and capsys.readouterr().err == "", "read again, it is said no more"
     with pytest.raises(ValueError, match="line 2: 'label' is empty"):  # nearly all: the column is the wrong one
         read_examples(write(tmp_path / "b.csv", "text,label\na,\nb,\nc,1\n"), "classify")
 

@@ -517,6 +517,13 @@ def test_a_joined_column_that_is_not_there_gets_the_nearest(tmp_path):
     assert named.read(named.train) == [Labelled("x y", "c")], "a name may have the sign"
 
 
+def test_a_suggestion_prefers_names_to_numbers(tmp_path):
+    rows = [f"{i};some words are here {i};{i % 2};{'ja nein'.split()[i % 2] if i % 5 else ''}" for i in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["Nr;Nachricht;Code;Urteil", *rows]))
+    with pytest.raises(ValueError, match="--data.columns text=Nachricht,label=Urteil"):
+        read_examples(tmp_path / "a.csv", "classify")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_names_are_taken_before_the_numbers_that_they_spell(tmp_path, suffix):
     rows = [{"text": f"text {i} is here", "label": i % 2, "kind": "ham spam".split()[i % 2], "id": i} for i in range(9)]

@@ -307,7 +307,8 @@ def guess_fields(columns: Sequence[Column], required: Sequence[str]) -> dict[str
     others = [i for i in range(len(columns)) if i != text and any(columns[i].cells)]
     if not others:
         return {"text": text}
-    return {"text": text, "label": min(others, key=lambda i: (columns[i].counts, len(set(columns[i].cells))))}
+    kinds = {i: (columns[i].counts, Column([*filter(None, columns[i].cells)]).numeric) for i in others}
+    return {"text": text, "label": min(others, key=lambda i: (*kinds[i], len(set(columns[i].cells))))}
 
 
 def by_number(

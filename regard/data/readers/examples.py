@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
-from regard.data.notices import notify
+from regard.data.notices import notify_once
 from regard.data.readers import conll
 from regard.data.readers.cells import as_list
 from regard.data.readers.columns import RENAME, Chosen, Known, Row, find_columns, named_rows, names_in, names_of
@@ -144,7 +144,8 @@ def read_examples(
     if len(missing) > len(examples):
         raise ValueError(missing[0])
     if missing:
-        notify(f"{path}: skipped {len(missing):,} of {len(rows):,} rows ({missing[0]}); --data.strict stops instead")
+        text = f"{path}: skipped {len(missing):,} of {len(rows):,} rows ({missing[0]}); --data.strict stops instead"
+        notify_once(text)
     if not examples:
         raise ValueError(f"{path}: not one example; a header alone is no data")
     return Examples(examples, table, chosen, scale)
