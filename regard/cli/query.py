@@ -120,11 +120,12 @@ class Query:
         task = self.load(**options)
         task.check_inputs(texts)
         asked = self.asked(task)
+        empty = set(range(len(texts))) - set(asked)
         # In a terminal the answers themselves show how far it is.
         with Count(f"{self.verb}:", len(texts)) if not sys.stdout.isatty() else nullcontext() as count:
-            answers = iter(self.ask(task, asked, options))
+            answers = self.ask(task, asked, options)
             for index, text in enumerate(texts):
-                answer = next(answers)[1] if index in asked else None
+                answer = None if index in empty else next(answers)[1]
                 self.show(task, text, answer, several=len(texts) > 1)
                 if count is not None:
                     count.add()
@@ -229,15 +230,15 @@ class Query:
         `work` gets the indices of the texts that are left, and a function for each of their answers; `about` are the
         options, which have to agree if the file is resumed.
         """
-        from regard.tasks.bulk import Answers, with_answer
+        from regard.tasks.bulk import Answers, is_plain, with_answer
 
         inputs = self.inputs
         rows = inputs.rows or [{task.field_of(self.verb, text): text} for text in inputs.texts]
         about |= {"quantize": self.quantize, "run": self.run, "verb": self.verb}
         settings = {name: str(value) for name, value in about.items()}
-        answers = Answers(out, rows, settings, self.input, inputs.separator)
-        if about.get("n_best", 1) > 1 and answers.plain:
+        if about.get("n_best", 1) > 1 and is_plain(out):
             raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
+        answers = Answers(out, rows, settings, self.input, inputs.separator)
         if answers.done:
             click.echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
         taken, columns = {name for row in rows for name in row}, task.verb(self.verb).columns

@@ -31,7 +31,7 @@ class Answers:
     ) -> None:  # fmt: skip
         self.out, self.part, self.about = out, Path(f"{out}.part"), Path(f"{out}.part.json")
         self.table, self.separator = out.suffix.lower() in CELLS, separator if out.suffix.lower() == ".csv" else "\t"
-        self.plain = not self.table and out.suffix.lower() not in LINES
+        self.plain = is_plain(out)
         if out.is_dir() or not out.parent.is_dir():
             raise ValueError(f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'no such directory'}")
         if out.suffix.lower() in NOT_WRITTEN:
@@ -85,6 +85,11 @@ class Answers:
             writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([cell(record.get(name)) for name in names] for record in records)
+
+
+def is_plain(out: Path) -> bool:
+    """Whether answers go to a file as plain lines: it is neither a table nor lines of JSON."""
+    return out.suffix.lower() not in (*CELLS, *LINES)
 
 
 def cell(value: Any) -> str:

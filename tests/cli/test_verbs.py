@@ -250,6 +250,9 @@ def test_generate_by_beams(tiny, tmp_path, capsys):
     words = ("--input", tmp_path / "in.txt", "--out", tmp_path / "out.jsonl", "--beam", 3, "--n-best", 2)
     call("generate", run, *words, *few)
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    capsys.readouterr()
+    line = fails(capsys, "generate", run, "--input", tmp_path / "in.txt", "--out", tmp_path / "o.txt", "--n-best", 2)
+    assert "--n-best needs more than a line; write o.jsonl instead" in line and not (tmp_path / "o.txt.part").exists()
     assert first["answer"] == best["text"] and len(first["answers"]) == 2
     (t5,) = rows(capsys, "generate", tiny.run("t5"), "colour: red cat", "--beam", 3, "--n-best", 2, *few)
     assert len(t5["texts"]) == 2

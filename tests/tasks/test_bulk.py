@@ -88,6 +88,7 @@ def test_inputs_keep_their_rows(tmp_path):
     for bad, says in (
         ('{"text": 7}', "line 2: its text is 7"),
         ("{", "line 2: not JSON"),
+        ('{"text": ' + "1" * 5000 + "}", "line 2: not JSON"),
         ("[]", "line 2: not an obj"),
     ):
         path.write_text('{"text": "a"}\n' + bad + "\n")

@@ -25,8 +25,9 @@ def read_objects(text: str, path: Path, lines: bool, shown: str) -> tuple[Object
         if first == "{" and error.msg == "Extra data":  # as pandas and datasets write it, also to .json
             return list(object_lines(text, path, shown)), "line", "JSON, an object a line"
         raise ValueError(f"{path}, line {error.lineno}: not JSON ({error}); write it again with json.dump") from None
-    except RecursionError:
-        raise ValueError(f"{path}: not JSON that can be read (nested too deeply); write one object a line") from None
+    except (ValueError, RecursionError) as error:  # numbers that are too long, objects that are nested too deeply
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{path}: not JSON that can be read ({reason}); write one object a line") from None
     if lines and not isinstance(stored, list | dict):
         raise ValueError(f"{path}, line 1: not an object; write one a line, like {shown}")
     rows, about = rows_of(stored, path)
@@ -46,7 +47,7 @@ def object_lines(text: str, path: Path, shown: str) -> Iterator[tuple[int, Row]]
             continue
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error}); write one object a line") from None
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: not an object; write one a line, like {shown}")
