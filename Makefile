@@ -4,7 +4,9 @@ PIP := .venv/bin/pip --disable-pip-version-check --no-input
 LOCKED := $(PIP) install --require-hashes --no-deps --no-build-isolation --use-pep517 --requirement
 STEP := @printf '\n== %s\n'
 
-.PHONY: demo test test-slow check audit sbom licences lock bench clean
+MINUTES ?= 10
+
+.PHONY: demo test test-slow check fuzz audit sbom licences lock bench clean
 
 demo: .venv/installed
 	$(STEP) 'Train a translator (four to five minutes on two cores), then show what it learned'
@@ -20,6 +22,10 @@ check: .venv/installed-tests audit
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+# Mutated files and requests for every parser; what is found is kept in fuzz/corpus.
+fuzz: .venv/installed-tests
+	.venv/bin/python -m fuzz.run --minutes $(MINUTES)
 
 bench: .venv/installed-tests
 	.venv/bin/python benchmarks/peers.py

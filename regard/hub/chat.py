@@ -149,7 +149,7 @@ def _read_setting(path: Path) -> str | None:
     """The value of "chat_template": a text, or several of which one is the default."""
     written = read_json(path).get("chat_template")
     if isinstance(written, list):
-        named = {entry.get("name"): entry.get("template") for entry in written if isinstance(entry, dict)}
+        named = {str(entry.get("name")): entry.get("template") for entry in written if isinstance(entry, dict)}
         if "default" not in named:
             names = ", ".join(map(repr, named)) or "none"
             raise ValueError(f"{path}: of its chat templates ({names}) none is named 'default'; name one so")

@@ -1,7 +1,6 @@
 """The attention core: project → split heads → position → cache → kernel → merge → project."""
 
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -12,6 +11,9 @@ from regard.nn.cache import KeyValues
 from regard.nn.kernels import Need, build_kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias, Position
+
+MOST_HEADS = 1024
+"""Most heads that an error suggests."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +44,7 @@ class AttentionConfig:
     def __post_init__(self) -> None:
         check_positive(self, "dim", "heads", "kv_heads", "head_dim", "context_dim")
         if self.head_dim is None and self.dim % self.heads:
-            small = [d for d in range(1, isqrt(self.dim) + 1) if self.dim % d == 0]
-            fewer = max(h for d in small for h in (d, self.dim // d) if h < self.heads)
+            fewer = next(h for h in range(min(self.heads - 1, MOST_HEADS), 0, -1) if self.dim % h == 0)
             raise ValueError(f"heads={self.heads} does not divide dim={self.dim}; use {fewer} or set head_dim")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"kv_heads={self.kv_heads} does not divide heads={self.heads}")

@@ -11,6 +11,8 @@ from regard.nn import masks
 from regard.nn.masks import Mask
 
 Number = int | tuple[int, int]
+MOST = 100
+"""Operators of an expression; more would nest rules too deeply to be evaluated."""
 
 
 def read_mask(text: str, length: int) -> Mask:
@@ -22,11 +24,16 @@ def read_mask(text: str, length: int) -> Mask:
     source = re.sub(r"\bglobal\b", "global_", text)  # a keyword of Python, whose grammar reads the expression
     try:
         tree = ast.parse(source.strip(), mode="eval").body
+        if sum(isinstance(node, ast.BitAnd | ast.BitOr | ast.Invert) for node in ast.walk(tree)) > MOST:
+            raise ValueError
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(
-            f"mask {text!r} is no expression of rules; write it as 'causal & window(4) | global(1)'"
+            f"mask {text!r} is no expression of at most {MOST} rules; write it as 'causal & window(4) | global(1)'"
         ) from None
-    return _build(tree, text, length)
+    try:
+        return _build(tree, text, length)
+    except RecursionError:
+        raise ValueError(f"mask {text[:60]!r} … is nested too deeply; write fewer brackets") from None
 
 
 def _build(node: ast.expr, text: str, length: int) -> Mask:
@@ -63,7 +70,7 @@ def _single(make: Callable[[int], Mask], least: int = 0) -> Callable[[str, list[
     def build(name: str, numbers: list[Number], length: int) -> Mask:
         if len(numbers) != 1 or not isinstance(numbers[0], int) or numbers[0] < least:
             raise ValueError(f"rule {name} takes one whole number of at least {least}, as in {name}({least + 3})")
-        return make(numbers[0])
+        return make(min(numbers[0], max(length, least)))  # beyond the last position nothing changes
 
     return build
 

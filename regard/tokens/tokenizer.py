@@ -287,7 +287,7 @@ def _encode(call: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]
             check_text(text)
         raise
     except BaseException as error:
-        if not is_panic(error):
+        if type(error) is not Exception and not is_panic(error):  # the library raises bare ones, and panics
             raise
         raise ValueError(f"the tokenizer fails on this text ({one_line(error)}); use another text or model") from None
 

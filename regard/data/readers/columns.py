@@ -305,8 +305,7 @@ def guess_fields(columns: Sequence[Column], required: Sequence[str]) -> dict[str
         return {}
     text = max(range(len(columns)), key=lambda i: columns[i].words)
     others = [i for i in range(len(columns)) if i != text and any(columns[i].cells)]
-    if not others:
-        return {"text": text}
+    others = others or [i for i in range(len(columns)) if i != text]
     kinds = {i: (columns[i].counts, Column([*filter(None, columns[i].cells)]).numeric) for i in others}
     return {"text": text, "label": min(others, key=lambda i: (*kinds[i], len(set(columns[i].cells))))}
 

@@ -8,7 +8,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from regard.data.readers.annotations import AnnotatedImage, Box
 from regard.data.readers.image_files import FORMATS, list_images
-from regard.data.readers.text_files import read_lines
+from regard.data.readers.text_files import as_text, read_lines
 
 CONFIGS = ("data.yaml", "data.yml", "dataset.yaml")
 CLASSES = ("classes.txt", "obj.names", "labels/classes.txt")
@@ -178,7 +178,7 @@ def read_yolo(image: Path, names: tuple[str, ...]) -> AnnotatedImage:
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise ValueError(f"{image} is no image, or damaged ({error}); leave it out") from None
     objects: list[tuple[str, Box]] = []
-    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+    lines = as_text(path.read_bytes(), path).split("\n") if path.is_file() else []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,0 +1,1 @@
+"""One harness a file: `READS`, `seeds()`, `run(data)`."""
