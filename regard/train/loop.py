@@ -161,12 +161,13 @@ def fit(
                 checkpoint.prune(folder, keep=max(2, config.average))
             if interrupted() and not finished():
                 raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
-    if config.average > 1:
-        checkpoint.average(checkpoint.saved(folder)[-config.average :], model)
-    if config.average > 1 or valid is None:
-        publish()
-    if config.average > 1 and valid is not None:
-        return Fitted(state.step, state.seconds, evaluate(model, valid(), objective), state.step)
+    with memory_errors(lambda: "the last validation", lower):
+        if config.average > 1:
+            checkpoint.average(checkpoint.saved(folder)[-config.average :], model)
+        if config.average > 1 or valid is None:
+            publish()
+        if config.average > 1 and valid is not None:
+            return Fitted(state.step, state.seconds, evaluate(model, valid(), objective), state.step)
     return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan, state.best_step)
 
 

@@ -4,16 +4,19 @@ import errno
 import os
 import pathlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard.recipes.translate as run
 from regard.recipes import fit
 from regard.tasks.bulk import Answers
 from regard.tasks.loading import load
+from regard.train.memory import OutOfMemory, memory_need
 from tests.train.test_loop import losses, weights
 
 EVERY = 17
@@ -125,6 +128,44 @@ def test_training(plan, tmp_path, kind, every):
         shutil.rmtree(out)
     print(kind, len(wanted), "points:", outcomes)
     assert outcomes["bit-equal"] > outcomes["one line"]
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the operations of PyTorch, any of which may need memory; the one with the number `at` gets none."""
+
+    def __init__(self, at=0):
+        super().__init__()
+        self.count, self.at = 0, at
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.count += 1
+        if self.count == self.at:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes.")
+        return function(*arguments, **(options or {}))
+
+
+def test_allocations(plan, tmp_path, every):
+    whole, outcomes = tmp_path / "whole", {"out of memory": 0}
+    plan = replace(
+        plan, model=replace(plan.model, depth=1), train=replace(plan.train, steps=2, save_every=1, eval_every=1)
+    )
+    with Allocations() as counted:
+        fit(plan, whole, quiet=True)
+    expected = weights(whole)
+    for at in range(1, counted.count + 1, 8 if every == 1 else 700):
+        out = tmp_path / str(at)
+        with pytest.raises((MemoryError, RuntimeError)) as raised, Allocations(at):
+            fit(plan, out, quiet=True)
+        one_line(raised.value)
+        assert memory_need(raised.value) or isinstance(raised.value, OutOfMemory), f"point {at}: {raised.value}"
+        fit(plan, out, quiet=True, resume=(out / "recipe.toml").exists())
+        assert losses(out) == losses(whole), f"point {at}"
+        ours = weights(out)
+        assert all(torch.equal(ours[name], expected[name]) for name in expected), f"point {at}"
+        outcomes["out of memory"] += 1
+        shutil.rmtree(out)
+    print("allocations", counted.count, "operations:", outcomes)
+    assert counted.count > 500
 
 
 def test_bulk_answers(tmp_path):
