@@ -136,6 +136,34 @@ def architectures(lengths: str, quiet: bool, **sizes: Any) -> Any:
 
 
 @benchmark(
+    setting(
+        "--models", "rnn,gru,lstm,gpt,gpt:residual=false", "Families, with settings as in the default, or runs of yours."
+    ),
+    setting("--length", 256, "Tokens of the sequence.", least=8),
+    setting("--dim", 64, "Width of the models."),
+    setting("--depth", 2, "Layers of the models."),
+    setting("--gain", 1.0, "Factor on the matrices: with 2 and more, recurrent networks explode instead of vanishing."),
+    setting("--seeds", 5, "Initialisations to average."),
+    figure_option,
+    quiet_option,
+)
+def gradient(models: str, quiet: bool, **sizes: Any) -> Any:
+    """Gradients against distance.
+
+    The gradient of the last output with respect to an input d tokens back: a product of d Jacobians in a recurrent
+    network, one step in a Transformer.
+
+    \b
+    regard bench gradient --out gradient.png
+    regard bench gradient --models runs/lstm,runs/gpt --length 512
+    """
+    from regard.bench.gradient import GradientConfig, draw_gradients, measure_gradients, render_gradients
+    from regard.bench.measure import read_names
+
+    return measure_gradients(GradientConfig(models=read_names(models), **sizes), quiet=quiet), render_gradients, draw_gradients
+
+
+@benchmark(
     kernels_option,
     setting("--model", "gpt", choices=["gpt", "bert"]),
     setting("--steps", 300, "Training steps for each kernel."),
