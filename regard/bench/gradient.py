@@ -1,7 +1,7 @@
 """Gradients against distance: how strongly the last output depends on an input that lies so many tokens back.
 
-In a recurrent network ∂h_T/∂h_t is a product of T − t Jacobians, which vanishes or explodes exponentially; attention has
-a path of one step to every token. Measured on models as they are initialised, or on trained runs.
+In a recurrent network ∂h_T/∂h_t is a product of T − t Jacobians, which vanishes or explodes exponentially; attention
+has a path of one step to every token. Measured on models as they are initialised, or on trained runs.
 """
 
 import math
@@ -172,8 +172,9 @@ def render_gradients(result: Mapping[str, Any]) -> str:
     """A table of gradients by distance, with the law that they follow."""
     distances = shown_distances(result["length"])
     head = [
-        f"gradient of the last output with respect to the input d tokens back; width {result['dim']}, {result['depth']} "
-        f"layers, mean of {result['seeds']} initialisations" + ("" if result["gain"] == 1 else f", ×{result['gain']:g}")
+        f"gradient of the last output with respect to the input d tokens back; width {result['dim']}, "
+        f"{result['depth']} layers, mean of {result['seeds']} initialisations"
+        + ("" if result["gain"] == 1 else f", ×{result['gain']:g}")
     ]
     table = [["", *(f"d = {distance}" for distance in distances), "1/100 until", "law"]]
     for name, part in result["models"].items():

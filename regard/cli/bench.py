@@ -64,6 +64,7 @@ def setting(
     return click.option(*names.split(), type=kind, default=default, show_default=True, help=help)
 
 
+TOY_MODELS = "rnn,lstm,gpt:position=none,gpt:position=learned,gpt:position=sinusoidal,gpt:position=rotary"
 LENGTHS, PASSES = "Doubling from..to, or a list: 1k,4k,16k.", ("forward", "training", "both")
 kernels_option = click.option(
     "--kernels",
@@ -137,7 +138,9 @@ def architectures(lengths: str, quiet: bool, **sizes: Any) -> Any:
 
 @benchmark(
     setting(
-        "--models", "rnn,gru,lstm,gpt,gpt:residual=false", "Families, with settings as in the default, or runs of yours."
+        "--models",
+        "rnn,gru,lstm,gpt,gpt:residual=false",
+        "Families, with settings as in the default, or runs of yours.",
     ),
     setting("--length", 256, "Tokens of the sequence.", least=8),
     setting("--dim", 64, "Width of the models."),
@@ -160,7 +163,38 @@ def gradient(models: str, quiet: bool, **sizes: Any) -> Any:
     from regard.bench.gradient import GradientConfig, draw_gradients, measure_gradients, render_gradients
     from regard.bench.measure import read_names
 
-    return measure_gradients(GradientConfig(models=read_names(models), **sizes), quiet=quiet), render_gradients, draw_gradients
+    return (
+        measure_gradients(GradientConfig(models=read_names(models), **sizes), quiet=quiet),
+        render_gradients,
+        draw_gradients,
+    )
+
+
+@benchmark(
+    setting("--models", TOY_MODELS, "Families, with settings as in the default."),
+    setting("--examples", 200, "Test examples at each length and distance."),
+    click.option("--runs", type=PATH, help="Keep the runs there; finished ones are not trained again."),
+    figure_option,
+    quiet_option,
+    fields=True,
+)
+def toys(models: str, runs: Path | None, examples: int, quiet: bool, changes: dict[str, Any]) -> Any:
+    """Families on a toy task.
+
+    Right answers against length and distance, up to twice those of training; every field of `regard train toy` can be
+    overridden.
+
+    \b
+    regard bench toys --data.task recall --data.distance 60 --out recall.png
+    regard bench toys --data.task parity --models lstm,gpt --train.steps 1500
+    """
+    from regard.bench.measure import read_names
+    from regard.bench.toys import draw_toys, measure_toys, render_toys
+
+    with tempfile.TemporaryDirectory() as kept:
+        out = runs or Path(kept)
+        result = measure_toys(read_names(models), out, examples=examples, changes=changes, quiet=quiet)
+    return result, render_toys, draw_toys
 
 
 @benchmark(

@@ -12,6 +12,7 @@ from regard.recipes import (  # noqa: F401  importing registers them
     pixel,
     simclr,
     t5,
+    toy,
     translate,
     vit,
 )

@@ -13,6 +13,7 @@ from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.running_text import TextConfig
+from regard.data.sets.toy_tasks import ToyConfig
 from regard.decode.requests import Propose, Request, Ticket
 from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
@@ -33,6 +34,8 @@ NEW_TOKENS = 200
 """The most tokens to generate, by default."""
 
 
+PROMPTED = (ExamplesConfig, ToyConfig)
+"""Data of prompts with their answers, in place of running text."""
 TEST_EXAMPLES = 1000
 """Instructions that are scored, by default."""
 NEAR = 16
@@ -49,7 +52,7 @@ class LanguageModel(EngineTask, TextTask):
     """Continues texts."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (replace(GENERATE, options=(*GENERATE.options, DRAFT)),)
-    data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig)
+    data: ClassVar[tuple[type, ...]] = (TextConfig, ExamplesConfig, ToyConfig)
     frame_of_export = "none"
     default_texts = PROMPTS
     streams = True
@@ -340,11 +343,12 @@ class LanguageModel(EngineTask, TextTask):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """Bits per byte of held-out text; for instructions, the share of answers that are exactly right."""
         data = test.data
-        if isinstance(data, ExamplesConfig):
+        if isinstance(data, PROMPTED):
             held_out = data.held_out()
             examples = held_out[: test.limit or TEST_EXAMPLES]
-            texts = self.generate([example.prompt for example in examples], max_new_tokens=64)
             expected = [example.answer for example in examples]
+            most = max([63, *map(len, self.tokenizer.encode_batch(expected))]) + 1
+            texts = self.generate([example.prompt for example in examples], max_new_tokens=most)
             scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2), "examples": len(examples)}
             total = min(len(held_out), TEST_EXAMPLES)
             return Scored(scores=scores, outputs=texts, expected=expected, total=total)
@@ -360,7 +364,7 @@ class LanguageModel(EngineTask, TextTask):
         )  # fmt: skip
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
-        if isinstance(test.data, ExamplesConfig):
+        if isinstance(test.data, PROMPTED):
             prompts = [example.prompt for example in test.data.held_out()[:3]]
             rows = list(zip(prompts, self.generate(prompts, max_new_tokens=64), strict=True))
             return Samples(rows=rows, commands=[f"regard generate {run} {quoted(prompts[0])}"])
