@@ -29,3 +29,9 @@ QUESTIONS = (
 HIDDEN_WORDS = ("Paris is the [MASK] of France.", "She poured the [MASK] into a cup.")
 PHRASES = ("a red circle", "a blue square", "a photo of a dog", "a photo of a city at night")
 """Texts to compare an image with."""
+
+
+def beginnings(text: str, count: int = 3, words: int = 5) -> list[str]:
+    """The first words of a few long lines of a text, each followed by a space."""
+    lines = [line.split() for line in text[:100_000].splitlines()]
+    return [" ".join(line[:words]) + " " for line in lines if len(line) > 2 * words][:count]

@@ -21,7 +21,7 @@ from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, quoted, register_task
-from regard.tasks.default_texts import DOCUMENTATION, PROMPTS
+from regard.tasks.default_texts import DOCUMENTATION, PROMPTS, beginnings
 from regard.tasks.engine_task import BEAMS, GENERATE, Continuation, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
 from regard.tasks.pixel_model import PixelModel
@@ -382,12 +382,6 @@ class LanguageModel(EngineTask, TextTask):
 
     def generation_to_export(self) -> dict[str, Any]:
         return {name: self.generation[name] for name in ("bos", "eos", "pad", "forbidden", "prompt_end")}
-
-
-def beginnings(text: str, count: int = 3, words: int = 5) -> list[str]:
-    """The first words of a few long lines of a text, each followed by a space."""
-    lines = [line.split() for line in text[:100_000].splitlines()]
-    return [" ".join(line[:words]) + " " for line in lines if len(line) > 2 * words][:count]
 
 
 def front_of(tokenizer: Tokenizer) -> list[int]:
