@@ -62,7 +62,8 @@ class GradientConfig:
 
 def measure_gradients(config: GradientConfig, *, quiet: bool = True) -> dict[str, Any]:
     """Measure every model; after Ctrl-C return the results so far."""
-    line, measured = Line(quiet), {}
+    line = Line(quiet)
+    measured: dict[str, Any] = {}
     result: dict[str, Any] = {
         "length": config.length, "dim": config.dim, "depth": config.depth, "gain": config.gain, "seeds": config.seeds,
         "models": measured,

@@ -40,7 +40,8 @@ def measure_toys(
         raise ValueError("nothing to train: name at least one model, such as lstm or gpt")
     plans = {name: plan_of(name, changes or {}) for name in names}
     data: ToyConfig = next(iter(plans.values())).data
-    line, rows = Line(quiet), {}
+    line = Line(quiet)
+    rows: dict[str, Any] = {}
     result: dict[str, Any] = {"task": data.task, "length": data.length, "distance": data.distance, "models": rows}
     with interruptible(result):
         for name, plan in plans.items():
