@@ -132,7 +132,9 @@ def test_commands_and_options_are_frozen():
         ],
         "bench quality": ["--json", "--kernels", "--model", "--out", "--quiet", "--steps"],
         "bench quantize": ["--data", "--json", "--limit", "--quiet"],
-        "bench gradient": ["--depth", "--dim", "--gain", "--json", "--length", "--models", "--out", "--quiet", "--seeds"],
+        "bench gradient": [
+            "--depth", "--dim", "--gain", "--json", "--length", "--models", "--out", "--quiet", "--seeds",
+        ],
         "bench toys": ["--examples", "--json", "--models", "--out", "--quiet", "--runs"],
         "why": ["--json", "--out", "--quiet", "--same", "--seeds", "--steps"],
         "bench decode": ["--batch", "--beam", "--json", "--new", "--prompt", "--quantize", "--quiet", "--rounds"],
