@@ -241,7 +241,8 @@ class ImageClassifier(ImageEncoder):
         images = self.test_images(replace(test, limit=5))
         inputs = [f"an image of {images.names[i]}" for i in images.labels]
         best = [f"{row[0].label}  {row[0].probability:.0%}" for row in self.classify_arrays(images.pixels)]
-        commands = [f"regard {self.verbs[0].name} {run} image.png", f"regard eval {run} --data.images OTHER_FOLDER"]
+        others = "" if test.own.embedded else " --data.images OTHER_FOLDER"  # with the same classes
+        commands = [f"regard {self.verbs[0].name} {run} image.png", f"regard eval {run}{others}"]
         examples = [
             Example(inputs=(array,), label=images.names[label])
             for array, label in zip(images.pixels[:], images.labels, strict=True)
