@@ -1,6 +1,5 @@
 """`regard attend`: attention worked out by hand, in the terminal, as a figure and as a page."""
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from regard.cli.base import PATH, json_option, regard
+from regard.data.terminal import echo, to_json
 from regard.files import write_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def attend(
     if example is None:
         titles = {name: content["title"] for name, content in EXAMPLES.items()}
         listed = "\n".join(f"{name:10}{title}" for name, title in titles.items())
-        click.echo(json.dumps(titles, ensure_ascii=False) if as_json else listed)
+        echo(to_json(titles) if as_json else listed)
         return
     loaded = load_example(example)
     worked = work_out(loaded, query, mask=mask, temperature=temperature, digits=digits)
@@ -58,11 +58,11 @@ def attend(
     if as_json:
         scaled = [None if math.isinf(value) else value for value in worked.scaled]  # JSON has no infinity
         more = {"words": loaded.words, "scaled": scaled, "lecture": dict(printed)}
-        click.echo(json.dumps(asdict(worked) | more, ensure_ascii=False))
+        echo(to_json(asdict(worked) | more))
     else:
-        click.echo(render(loaded, worked, printed, digits))
+        echo(render(loaded, worked, printed, digits))
     if out is not None:
-        click.echo(f"written: {out}", err=True)
+        echo(f"written: {out}", err=True)
 
 
 def write_out(

@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import json
 import re
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from click.core import ParameterSource, augment_usage_errors
 from regard.cli.sections import EXAMPLES, Sections
 from regard.config import RENAMED
 from regard.data.notices import listening
+from regard.data.terminal import echo, printable, to_json
 from regard.train.memory import OutOfMemory, memory_need
 
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -43,7 +43,7 @@ def progress() -> Iterator[None]:
         return
 
     def show(text: str, passing: bool) -> None:
-        sys.stderr.write(f"\r\033[K{text}" + ("" if passing else "\n"))
+        sys.stderr.write(f"\r\033[K{printable(text)}" + ("" if passing else "\n"))
         sys.stderr.flush()
 
     with listening(show):
@@ -188,7 +188,7 @@ def program() -> str:
 
 
 def fail(text: str, code: int) -> int:
-    click.echo(f"regard: {text}", err=True)
+    echo(f"regard: {text}", err=True)
     return code
 
 
@@ -197,7 +197,7 @@ def current_name(field: str) -> str:
     context = click.get_current_context(silent=True)
     if field not in RENAMED or context is not None and context.find_root().params.get("plugins"):
         return field
-    click.echo(f"--{field} is called --{RENAMED[field]} now", err=True)
+    echo(f"--{field} is called --{RENAMED[field]} now", err=True)
     return RENAMED[field]
 
 
@@ -220,7 +220,7 @@ def overrides(words: Iterable[str]) -> dict[str, Any]:
 
 
 def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], str]) -> None:
-    click.echo(json.dumps(result, ensure_ascii=False) if as_json else render(result))
+    echo(to_json(result) if as_json else render(result))
 
 
 def leave_out(why: str, *names: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from regard.cli.base import OVERRIDES, PATH, Commands, emit, fail, json_option, overrides, quantize_option, regard
 from regard.cli.completion import complete_kernel
+from regard.data.terminal import echo
 
 
 class Benchmarks(Commands):
@@ -18,7 +19,7 @@ class Benchmarks(Commands):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name == "pictures":
-            click.echo("`regard bench pictures` is called `regard bench images` now", err=True)
+            echo("`regard bench pictures` is called `regard bench images` now", err=True)
             name = "images"
         return super().get_command(ctx, name)
 
@@ -45,7 +46,7 @@ def benchmark(*options: Callable[..., Any], fields: bool = False) -> Callable[[C
             emit(result, as_json, render)
             if out is not None:
                 draw[0](result, out)
-                click.echo(f"drawn: {out}", err=True)
+                echo(f"drawn: {out}", err=True)
             if result.get("interrupted"):
                 sys.exit(fail("stopped; above is what was measured before", 130))
 

@@ -1,6 +1,5 @@
 """Lists of recipes, of their fields, and of named configs."""
 
-import json
 import sys
 import textwrap
 import typing
@@ -10,6 +9,7 @@ from typing import Any
 
 from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
 from regard.cost import CONVNETS
+from regard.data.terminal import to_json
 from regard.models import preset
 from regard.recipes.pixel import PixelConfig
 from regard.registry import models, recipes
@@ -20,7 +20,7 @@ def list_recipes(as_json: bool) -> str:
     """Return the description of each recipe: command, minutes and score."""
     docs = {name: sys.modules[recipes[name].__module__].__doc__ or "" for name in recipes}
     if as_json:
-        return json.dumps(docs, ensure_ascii=False)
+        return to_json(docs)
     names = {text: ", ".join(name for name in docs if docs[name] == text) for text in docs.values()}  # several a file
     return "\n\n".join(f"{names[text]}\n" + textwrap.indent(text.strip(), "  ") for text in names)
 

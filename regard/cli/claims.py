@@ -1,7 +1,6 @@
 """`regard claims`: the ledger of the lectures' assertions, listed, measured again, or written as pages."""
 
 import io
-import json
 import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import click
 
 from regard.cli.base import PATH, json_option, regard
+from regard.data.terminal import echo, to_json
 
 
 @regard.command()
@@ -39,11 +39,11 @@ def claims(
         raise ValueError(f"no verdict {verdict!r}; there are {', '.join(ledger.VERDICTS)}")
     if out is not None:
         written = report.write_pages(out)
-        click.echo(f"written: {', '.join(map(str, written))}", err=True)
+        echo(f"written: {', '.join(map(str, written))}", err=True)
         return
     chosen = ledger.select(ids, lecture, verdict)
     if not again:
-        click.echo(report.to_json(chosen) if as_json else report.render(chosen))
+        echo(report.to_json(chosen) if as_json else report.render(chosen))
         return
     measure([c for c in chosen if c.expects and c.measured is not None and (slow or ids or not c.slow)], as_json)
 
@@ -57,12 +57,12 @@ def measure(chosen: list, as_json: bool) -> None:  # type: ignore[type-arg]
     for outcome in run(chosen, call):
         outcomes.append(outcome)
         if not as_json:
-            click.echo(report.render_outcome(outcome))
+            echo(report.render_outcome(outcome))
     if as_json:
-        click.echo(json.dumps([report.outcome_dict(outcome) for outcome in outcomes], ensure_ascii=False))
+        echo(to_json([report.outcome_dict(outcome) for outcome in outcomes]))
     changed = [outcome.claim.id for outcome in outcomes if not outcome.as_stored]
     if not as_json:
-        click.echo(f"{len(outcomes)} measured, {len(changed)} changed" + (f": {', '.join(changed)}" if changed else ""))
+        echo(f"{len(outcomes)} measured, {len(changed)} changed" + (f": {', '.join(changed)}" if changed else ""))
     if changed:
         click.get_current_context().exit(1)
 

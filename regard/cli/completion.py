@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from regard.cli import outline
 from regard.cli.base import Command, regard
+from regard.data.terminal import echo
 
 SETUP = {
     "bash": 'eval "$(regard completion bash)"   # a line for ~/.bashrc',
@@ -29,7 +30,7 @@ def completion(shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(f"# {SETUP[shell]}\n" + script(regard, {}, "regard", "_REGARD_COMPLETE").source())
+    echo(f"# {SETUP[shell]}\n" + script(regard, {}, "regard", "_REGARD_COMPLETE").source())
 
 
 def items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -1,10 +1,9 @@
 """The command data: what Regard understands of a file or a folder, before anything is trained."""
 
-import json
-
 import click
 
 from regard.cli.base import OVERRIDES, json_option, overrides, regard
+from regard.data.terminal import echo, to_json
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -28,8 +27,8 @@ def data(ctx: click.Context, source: str, task: str | None, as_json: bool) -> No
     kind, config = recognise(source, task, fields)
     parts = config.overview()
     if as_json:
-        click.echo(json.dumps({"task": kind, "parts": [part.as_json() for part in parts]}, ensure_ascii=False))
+        echo(to_json({"task": kind, "parts": [part.as_json() for part in parts]}))
         return
-    click.echo(f"task: {kind}")
+    echo(f"task: {kind}")
     for part in parts:
-        click.echo("\n".join(part.lines()))
+        echo("\n".join(part.lines()))

@@ -10,6 +10,7 @@ import click
 
 from regard.cli.base import PATH, emit, import_own, json_option, leave_out, regard
 from regard.cli.completion import complete_family, complete_kernel
+from regard.data.terminal import echo
 
 
 @regard.command(short_help="Examine this machine, a run, a family, a kernel or a module of yours.")
@@ -94,7 +95,7 @@ def examine_run(run: Path, out: Path | None, as_json: bool) -> None:
         if out.suffix != ".html":
             raise ValueError(f"{out}: the history of a run is a page; name it .html")
         out.write_text(page(history), encoding="utf-8")
-        click.echo(f"saved: {out}", err=True)
+        echo(f"saved: {out}", err=True)
     emit(history.as_dict(), as_json, render)
 
 

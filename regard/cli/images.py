@@ -7,6 +7,7 @@ import click
 
 from regard.cli.base import PATH, beam_option, penalty_option
 from regard.cli.query import SAMPLING, Query, verb, with_sampling
+from regard.data.terminal import echo
 
 
 @verb(
@@ -36,7 +37,7 @@ def detect(query: Query, out: Path | None, threshold: float) -> None:
         query.show(task, name, task.verb("detect").as_json(objects), several=len(query.items) > 1)
         if drawings:
             draw_boxes(read_image(name), objects, task.model.config.labels, drawings[number])
-            click.echo(f"drawn: {drawings[number]}", err=True)
+            echo(f"drawn: {drawings[number]}", err=True)
 
 
 def drawing_paths(images: tuple[str, ...], out: Path | None) -> list[Path]:
@@ -89,7 +90,7 @@ def complete(query: Query, out: Path, count: int, seed: int, **options: Any) -> 
     options = {name: value for name, value in options.items() if value is not None}
     task = query.load(**options)
     write_atomically(out, sheet(task.completions(query.items, count=count, seed=seed, **options)).save)
-    click.echo(f"drawn: {out}", err=True)
+    echo(f"drawn: {out}", err=True)
 
 
 @verb(
@@ -116,4 +117,4 @@ def caption(query: Query, look: Path | None, **options: Any) -> None:
         from regard.inside.views.captions import draw_words
 
         draw_words(task, query.items[0], look, task.caption(query.items[:1], **options)[0][0])
-        click.echo(f"drawn: {look}", err=True)
+        echo(f"drawn: {look}", err=True)

@@ -1,12 +1,12 @@
 """The cost of a model, pruning of its heads, and the lectures' figures."""
 
-import json
 from pathlib import Path
 
 import click
 
 from regard.cli.base import OVERRIDES, PATH, emit, json_option, overrides, regard
 from regard.cli.completion import complete_run, complete_size
+from regard.data.terminal import echo, to_json
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -50,7 +50,7 @@ def cost(
         counted = convnet_cost(config, batch=batch)
     else:
         counted = count(config, batch=batch, length=length, source_length=source_length, training=training)
-    click.echo(json.dumps(counted.to_dict(), ensure_ascii=False) if as_json else counted.render())
+    echo(to_json(counted.to_dict()) if as_json else counted.render())
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -79,7 +79,7 @@ def prune(
 
     path = out or Path(f"{run.rstrip('/')}-pruned")
     emit(pruning.prune(run, heads, path, overrides(ctx.args), seed=seed, quiet=quiet), as_json, pruning.render)
-    click.echo(f"written: {path}", err=True)
+    echo(f"written: {path}", err=True)
 
 
 @regard.command(context_settings=OVERRIDES, short_help="Draw a figure of the lectures, such as masks or positions.")
@@ -100,10 +100,10 @@ def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
 
     if figure is None:
         for name in FIGURES:
-            click.echo(f"{name:16} {FIGURES[name].__doc__.splitlines()[0]}")
-            click.echo(" " * 17 + " ".join(options_of(name)))
+            echo(f"{name:16} {FIGURES[name].__doc__.splitlines()[0]}")
+            echo(" " * 17 + " ".join(options_of(name)))
         return
     path = out or Path(f"{figure}.png")
     words = ctx.args if not ctx.args or ctx.args[0].startswith("--") else ["--rule", *ctx.args]
     draw_figure(figure, path, **overrides(words))
-    click.echo(f"drawn: {path}", err=True)
+    echo(f"drawn: {path}", err=True)

@@ -7,6 +7,7 @@ import click
 
 from regard.cli.base import PATH, emit, json_option, leave_out, regard
 from regard.cli.completion import complete_run
+from regard.data.terminal import echo
 
 
 @regard.command()
@@ -72,7 +73,7 @@ def latent(
     else:
         show_map(task, data, layer, limit, project, out, as_json)
     if out is not None:
-        click.echo(f"drawn: {out}", err=True)
+        echo(f"drawn: {out}", err=True)
 
 
 def show_map(

@@ -12,6 +12,7 @@ import click
 
 from regard.cli.base import PATH, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
+from regard.data.terminal import echo
 
 
 @regard.command()
@@ -122,10 +123,10 @@ def show(
     if as_json or out is None or not view.complete:
         emit(data, as_json, view.render)
     if alignment and not as_json:
-        click.echo(alignment["alignment"])
+        echo(alignment["alignment"])
     if out is not None:
         draw(out)
-        click.echo(f"drawn: {out}", err=True)
+        echo(f"drawn: {out}", err=True)
 
 
 def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
@@ -136,7 +137,7 @@ def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as
     emit(data, as_json, render_word)
     if out is not None:
         draw_word(data, out)
-        click.echo(f"drawn: {out}", err=True)
+        echo(f"drawn: {out}", err=True)
 
 
 def best_aligners(prepared: Any) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def save_page(run: str, task: Any, inputs: tuple[str, ...], target: str | None, 
     from regard.inside.page import Page
 
     Page(task, *inputs, target=target, name=Path(run).name).save(out)
-    click.echo(f"saved: {out}", err=True)
+    echo(f"saved: {out}", err=True)
 
 
 def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> None:
@@ -175,7 +176,7 @@ def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> No
 
     def ready(address: str, store: Any) -> None:
         url = f"{address}/?look#/look?{urlencode({'model': name})}"
-        click.echo(f"page {url}  (Ctrl-C stops)", err=True)
+        echo(f"page {url}  (Ctrl-C stops)", err=True)
         if has_browser():
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 

@@ -14,6 +14,7 @@ import click
 from regard.cli.base import PATH, Command, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.notices import Count
+from regard.data.terminal import echo
 
 if TYPE_CHECKING:
     from regard.data.readers.inputs import Inputs
@@ -142,7 +143,7 @@ class Query:
             raise ValueError(f"{where}; there is nothing to {self.verb}")
         places = ", ".join(map(inputs.place, empty[:3])) + " …" * (len(empty) > 3)
         verb = "is empty and gets" if len(empty) == 1 else "are empty and get"
-        click.echo(f"{len(empty):,} of {number:,} texts {verb} no answer: {places}", err=True)
+        echo(f"{len(empty):,} of {number:,} texts {verb} no answer: {places}", err=True)
         return sorted(set(range(number)) - set(empty))
 
     def ask(self, task: Any, indices: Sequence[int], options: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -240,7 +241,7 @@ class Query:
             raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
         answers = Answers(out, rows, settings, self.input, inputs.separator)
         if answers.done:
-            click.echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
+            echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
         taken, columns = {name for row in rows for name in row}, task.verb(self.verb).columns
         left = [index for index in asked if index >= answers.done]
         with click.progressbar(length=len(left), file=sys.stderr, label=self.verb) as bar:
@@ -256,7 +257,7 @@ class Query:
                 work(left, put)
             finally:
                 answers.close()
-        click.echo(f"saved: {out}", err=True)
+        echo(f"saved: {out}", err=True)
 
 
 def make_command(

@@ -1,11 +1,11 @@
 """`regard sample`: small data sets as files, to try commands with."""
 
-import json
 from pathlib import Path
 
 import click
 
 from regard.cli.base import PATH, emit, json_option, program, regard
+from regard.data.terminal import echo, to_json
 
 
 @regard.command()
@@ -27,7 +27,7 @@ def sample(name: str | None, out: Path | None, count: int | None, as_json: bool)
     if name is None:
         rows = {key: each.about for key, each in SAMPLES.items()}
         listed = "\n".join(f"{key:14}{about}" for key, about in rows.items())
-        click.echo(json.dumps(rows, ensure_ascii=False) if as_json else listed)
+        echo(to_json(rows) if as_json else listed)
         return
     if name not in SAMPLES:
         raise ValueError(f"no sample {name!r}; {nearest(name, SAMPLES)}")

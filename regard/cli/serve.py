@@ -7,6 +7,7 @@ import click
 
 from regard.cli.base import quantize_option, regard
 from regard.cli.completion import complete_run
+from regard.data.terminal import echo
 
 
 @regard.command()
@@ -46,8 +47,8 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
     settings = Settings(memory=whole(memory_gb, 2**30), max_body=whole(max_body_mb, 2**20), **limits)
 
     def ready(address: str, store: Any) -> None:
-        click.echo(f"serving {', '.join(served.name for served in store)}", err=True)
-        click.echo(f"page {address}/  API {address}/v1  description {address}/docs  (Ctrl-C stops)", err=True)
+        echo(f"serving {', '.join(served.name for served in store)}", err=True)
+        echo(f"page {address}/  API {address}/v1  description {address}/docs  (Ctrl-C stops)", err=True)
 
     run(name_models(models), settings, preload=preload, ready=ready)
 

@@ -1,6 +1,5 @@
 """The command `tokenizer`: train, encode, decode, trace the merges of BPE, and compare kinds of tokens."""
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from regard.cli.base import PATH, Commands, emit, json_option, regard
+from regard.data.terminal import echo, to_json
 
 EMBEDDED = 400_000
 """Characters of the embedded text that `compare` learns from."""
@@ -30,7 +30,7 @@ def tokenizer_train(files: tuple[Path, ...], kind: Any, vocab_size: int, lowerca
     from regard.tokens import Tokenizer
 
     made = Tokenizer.train(files, kind=kind, vocab_size=vocab_size, lowercase=lowercase, progress=sys.stderr.isatty())
-    click.echo(f"{kind} tokenizer with {len(made):,} entries: {made.save(out)}")
+    echo(f"{kind} tokenizer with {len(made):,} entries: {made.save(out)}")
 
 
 @tokenizer.command("encode")
@@ -46,7 +46,7 @@ def tokenizer_encode(file: Path, text: tuple[str, ...], as_json: bool) -> None:
         ids = tokens.encode(line)
         emit({"ids": ids, "pieces": tokens.pieces(ids)}, as_json, lambda r: " ".join(map(str, r["ids"])))
         if not as_json:
-            click.echo(" | ".join(tokens.pieces(ids)), err=True)
+            echo(" | ".join(tokens.pieces(ids)), err=True)
 
 
 @tokenizer.command("decode")
@@ -59,7 +59,7 @@ def tokenizer_decode(file: Path, ids: tuple[int, ...]) -> None:
     tokens = Tokenizer.load(file)
     lines = [list(ids)] if ids else [[int(word) for word in line.split()] for line in sys.stdin]
     for line in lines:
-        click.echo(tokens.decode(line))
+        echo(tokens.decode(line))
 
 
 @tokenizer.command("trace")
@@ -72,7 +72,7 @@ def tokenizer_trace(text: str, file: Path | None, as_json: bool) -> None:
     from regard.tokens.trace import trace
 
     made = trace(text, Tokenizer.load(file) if file else None)
-    click.echo(json.dumps(asdict(made) | {"pieces": made.pieces}, ensure_ascii=False) if as_json else str(made))
+    echo(to_json(asdict(made) | {"pieces": made.pieces}) if as_json else str(made))
 
 
 @tokenizer.command("compare")
@@ -94,7 +94,7 @@ def tokenizer_compare(text: str, corpus: tuple[Path, ...], vocab_size: int, as_j
     lines = files.corpus(corpus, None) if corpus else documentation("train")[:EMBEDDED].splitlines()
     rows = compare(text, lines, vocab_size=vocab_size)
     if as_json:
-        click.echo(json.dumps({row.kind: row.to_dict() for row in rows}, ensure_ascii=False))
+        echo(to_json({row.kind: row.to_dict() for row in rows}))
         return
     head = f"{'':12}{'tokens':>7}{'pairs n²':>10}{'vocabulary':>12}{'unknown':>9}   given back"
     counts = [
@@ -102,6 +102,6 @@ def tokenizer_compare(text: str, corpus: tuple[Path, ...], vocab_size: int, as_j
     ]
     splits = [f"{row.kind:12}{' | '.join(row.tokens)}" for row in rows]
     lost = [f"{row.kind:12}loses {', '.join(row.lost)}" for row in rows if row.lost]
-    click.echo("\n".join([head, *counts, "", *splits, *([""] if lost else []), *lost]))
+    echo("\n".join([head, *counts, "", *splits, *([""] if lost else []), *lost]))
     if len(rows) < 4:
-        click.echo("stems need nltk, which is not installed: pip install 'regard[text]'", err=True)
+        echo("stems need nltk, which is not installed: pip install 'regard[text]'", err=True)

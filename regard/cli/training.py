@@ -22,6 +22,7 @@ from regard.cli.base import (
 )  # fmt: skip
 from regard.cli.completion import FieldCommand, complete_recipe, complete_run
 from regard.data.notices import notify
+from regard.data.terminal import echo
 
 no_score_option = click.option(
     "--no-score", is_flag=True, help="Train only: no scores and no samples afterwards (regard eval makes them)."
@@ -64,7 +65,7 @@ def train(
     if name is None or wants_help and name.startswith("-"):
         from regard.cli.outline import render_recipes
 
-        click.echo(f"{ctx.get_help()}\n\nRecipes (regard train NAME --help lists the fields):\n{render_recipes()}")
+        echo(f"{ctx.get_help()}\n\nRecipes (regard train NAME --help lists the fields):\n{render_recipes()}")
         return
     from regard.config import dotted, read_toml
 
@@ -76,7 +77,7 @@ def train(
         from regard.cli.catalogue import show_fields
         from regard.recipes import recipe
 
-        click.echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes, stored)))
+        echo(ctx.get_help() + "\n\n" + show_fields(recipe(name, changes, stored)))
         return
     run_recipe(name, changes, out or Path("runs") / name, resume, quiet, as_json, probe, stored, score=not no_score)
 
@@ -167,7 +168,7 @@ def recipes(as_json: bool) -> None:
     """List all recipes with their minutes and scores."""
     from regard.cli.catalogue import list_recipes
 
-    click.echo(list_recipes(as_json))
+    echo(list_recipes(as_json))
 
 
 @regard.command("eval", context_settings=OVERRIDES, cls=FieldCommand)
@@ -228,7 +229,7 @@ def evaluate(
         from regard.inside.draw.confusion import draw_confusion
 
         draw_confusion(scored.confusion.labels, scored.confusion.counts, confusion)
-        click.echo(f"drawn: {confusion}", err=True)
+        echo(f"drawn: {confusion}", err=True)
 
 
 @regard.command(context_settings=OVERRIDES)
@@ -268,7 +269,7 @@ def compare(
         result = side_by_side.compare_by_length(paths, overrides(words[first:]), limit, beams, out)
         emit(result, as_json, side_by_side.render_comparison)
     if out is not None:
-        click.echo(f"drawn: {out}", err=True)
+        echo(f"drawn: {out}", err=True)
 
 
 @regard.command()
@@ -297,4 +298,4 @@ def convert(run: str, out: Path, to: str | None) -> None:
     lines = export(task, run, out, "onnx" if alone else to)
     notify("", passing=True)
     for line in (*lines, f"written: {out}"):
-        click.echo(line, err=True)
+        echo(line, err=True)

@@ -1,6 +1,5 @@
 """The verbs of tasks as commands: translate, generate, fill, classify, tag, answer, embed, and those of plugins."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import click
 
 from regard.cli.base import PATH, Command, beam_option, emit, penalty_option, regard
 from regard.cli.query import SAMPLING, Query, make_command, out_option, verb, with_sampling
+from regard.data.terminal import echo, to_json
 
 
 def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def translate(query: Query, alignment: Path | None, out: Path | None, **options:
             raise ValueError("there is no text to draw an alignment of")
         ids = task.translate(query.texts[:1], **options)[0][0].ids
         show_view(task.read(query.texts[0], target=ids), "alignment")[1](alignment)
-        click.echo(f"alignment of the first text: {alignment}", err=True)
+        echo(f"alignment of the first text: {alignment}", err=True)
 
 
 @verb(
@@ -102,18 +102,18 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
             while waiting is not None and waiting[0] in ready:
                 item, text = waiting[1], ready.pop(waiting[0])
                 record = {"prompt": item, "text": text}
-                click.echo(json.dumps(record, ensure_ascii=False) if query.as_json else task.shown(item) + text)
+                echo(to_json(record) if query.as_json else task.shown(item) + text)
                 waiting = next(texts, None)
 
         task.generate(query.texts, each=put, **options)
         return
     for item in query.texts:
         pieces = task.stream(item, **options)
-        click.echo(task.shown(item) + next(pieces, ""), nl=False)  # a prompt that is refused is not printed
+        echo(task.shown(item) + next(pieces, ""), end="")  # a prompt that is refused is not printed
         for piece in pieces:
             sys.stdout.flush()
-            click.echo(piece, nl=False)
-        click.echo()
+            echo(piece, end="")
+        echo()
 
 
 BEAMS = ("beams", "length_penalty", "n_best")
@@ -128,9 +128,9 @@ def show_beams(query: Query, task: Any, options: dict[str, Any]) -> None:
         texts = texts_as_json(found)
         if query.as_json:
             several = {"texts": texts} if len(texts) > 1 else {}
-            click.echo(json.dumps({"prompt": item, "text": texts[0]["text"]} | several, ensure_ascii=False))
+            echo(to_json({"prompt": item, "text": texts[0]["text"]} | several))
         else:
-            click.echo(task.shown(item) + texts[0]["text"] if len(texts) == 1 else render_texts(texts))
+            echo(task.shown(item) + texts[0]["text"] if len(texts) == 1 else render_texts(texts))
 
 
 @verb(
@@ -266,7 +266,7 @@ def embed(query: Query, wanted: str | None, corpus: Path | None, count: int, out
             np.save(file, vectors)
 
     write_atomically(out, write)
-    click.echo(f"saved: {out}", err=True)
+    echo(f"saved: {out}", err=True)
     say_cut(task, texts)
 
 
@@ -280,7 +280,7 @@ def say_cut(task: Any, items: list[str]) -> None:
     if not texts or tokenizer is None or context is None:
         return
     if cut := sum(len(framed) > context for framed in tokenizer.frame(texts)):
-        click.echo(f"cut at {context:,} tokens, the model's context: {cut:,} of {len(texts):,} texts", err=True)
+        echo(f"cut at {context:,} tokens, the model's context: {cut:,} of {len(texts):,} texts", err=True)
 
 
 def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
@@ -313,7 +313,7 @@ def search(query: Query, wanted: str, corpus: Path, count: int) -> None:
     for match in matches:
         emit({"score": match.score, field: match.text}, query.as_json, lambda row: f"{row['score']:.4f}\t{row[field]}")
     if skipped:
-        click.echo(f"skipped {len(skipped):,} file{'s' * (len(skipped) > 1)}: {skipped[0]}", err=True)
+        echo(f"skipped {len(skipped):,} file{'s' * (len(skipped) > 1)}: {skipped[0]}", err=True)
 
 
 def verb_command(name: str) -> click.Command | None:

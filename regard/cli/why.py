@@ -1,12 +1,12 @@
 """`regard why`: the same small model with and without a component."""
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
 from regard.cli.base import PATH, fail, json_option, regard
+from regard.data.terminal import echo, to_json
 
 
 @regard.command()
@@ -41,20 +41,20 @@ def why(
         stored = measured()
         listed = {name: {"question": each.question, "claims": [claim.text for claim in each.claims],
                          "measured": stored.get(name)} for name, each in COMPONENTS.items()}  # fmt: skip
-        click.echo(json.dumps(listed, ensure_ascii=False) if as_json else overview())
+        echo(to_json(listed) if as_json else overview())
         return
     chosen = find_component(component)
     folder = Path("runs") / "why" / component if out is None else out
 
     def say(text: str) -> None:
         if not quiet:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     try:
         result = measure(chosen, seeds=seeds, steps=steps, out=folder, same=same, say=say)
     except Interrupted:
         sys.exit(fail(f"stopped; everything is in {folder}, and the same command goes on", 130))
     write_report(chosen, result, folder)
-    click.echo(json.dumps(result, ensure_ascii=False) if as_json else render(result))
+    echo(to_json(result) if as_json else render(result))
     if not same:
-        click.echo(f"report: {folder / 'report.html'}", err=True)
+        echo(f"report: {folder / 'report.html'}", err=True)

@@ -1,12 +1,13 @@
 """Notices from long work, such as files that were skipped or how much is done: on stderr, or to whoever listens."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
+
+from regard.data.terminal import echo
 
 Item = TypeVar("Item")
 PATIENCE, PAUSE = 2.0, 0.2
@@ -19,7 +20,7 @@ Listener = Callable[[str, bool], None]
 def print_notice(text: str, passing: bool) -> None:
     """Print a notice on stderr; progress is dropped."""
     if not passing:
-        print(text, file=sys.stderr)
+        echo(text, err=True)
 
 
 _listener: ContextVar[Listener] = ContextVar("listener", default=print_notice)

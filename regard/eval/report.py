@@ -1,11 +1,10 @@
 """The report after training: scores on held-out data, samples, and commands to try next."""
 
-import json
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from regard.data.terminal import echo, to_json
 from regard.doctor.findings import as_dict
 from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import CONFUSION, SCORES, keep, with_baselines
@@ -29,36 +28,36 @@ def report(out: Path, fitted: Fitted, *, as_json: bool, program: str = "regard",
     off, nothing is scored and no samples are made."""
     scored, samples, finding = None, Samples(commands=[f"regard eval {out}"]), None
     if score:
-        print("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", file=sys.stderr)
+        echo("scoring held-out examples; the run is saved, Ctrl-C leaves it at that …", err=True)
         budget = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * fitted.seconds))
         try:
             scored, samples = results(out, budget)
         except (ValueError, ImportError) as error:  # the run is whole, whatever its held-out data or extras are
-            print(f"not scored: {error}", file=sys.stderr)
+            echo(f"not scored: {error}", err=True)
             samples = Samples(commands=[f"regard eval {out} --help"])
     else:
         (out / SCORES).unlink(missing_ok=True)  # those of an earlier training are not this one's
     if scored:
         finding = keep(scored, out)
         if (out / CONFUSION).exists() and scored.confusion:
-            print(f"confusions: {out / CONFUSION}", file=sys.stderr)
+            echo(f"confusions: {out / CONFUSION}", err=True)
     training = {"steps": fitted.step, "minutes": round(fitted.seconds / 60, 2), "valid_loss": fitted.valid_loss}
     if as_json:
         found = {"finding": as_dict(finding)} if finding else {}
-        print(json.dumps((scored.as_json() if scored else {}) | found | training, ensure_ascii=False))
+        echo(to_json((scored.as_json() if scored else {}) | found | training))
         return
-    print(f"\n{fitted.step} steps in {fitted.seconds / 60:.1f} minutes; validation loss {fitted.valid_loss:.4f}")
+    echo(f"\n{fitted.step} steps in {fitted.seconds / 60:.1f} minutes; validation loss {fitted.valid_loss:.4f}")
     if scored:
-        print("on held-out data: " + scored.render())
+        echo("on held-out data: " + scored.render())
     if scored and scored.total and scored.limit and scored.limit < scored.total:
-        print(f"scored {scored.limit:,} of {scored.total:,} {scored.unit}; {program} eval {out} scores all")
+        echo(f"scored {scored.limit:,} of {scored.total:,} {scored.unit}; {program} eval {out} scores all")
     if finding:
-        print(f"doctor: {finding}")
+        echo(f"doctor: {finding}")
     for text, answer in samples.rows:
-        print(f"\n  {shortened(text)}\n    → {shortened(answer)}" if text else f"\n  {answer}")
-    print("\nTry next:")
+        echo(f"\n  {shortened(text)}\n    → {shortened(answer)}" if text else f"\n  {answer}")
+    echo("\nTry next:")
     for command in [*samples.commands, f"regard serve {out}"]:
-        print(f"  {program}{command.removeprefix('regard')}")
+        echo(f"  {program}{command.removeprefix('regard')}")
 
 
 def results(out: Path, budget: float = MOST_SECONDS) -> tuple[Scored | None, Samples]:
@@ -122,9 +121,9 @@ def draw(task: Task, samples: Samples, out: Path) -> None:
     for name, (view, item) in samples.views.items():
         try:
             draw_view(task, view, item, out / name)
-            print(f"{view}: {out / name}", file=sys.stderr)
+            echo(f"{view}: {out / name}", err=True)
         except (ValueError, ImportError) as error:  # such as a model without attention; or no matplotlib
-            print(error, file=sys.stderr)
+            echo(error, err=True)
     for name, image in samples.images.items():
         image.save(out / name)
-        print(f"samples: {out / name}", file=sys.stderr)
+        echo(f"samples: {out / name}", err=True)

@@ -1,12 +1,13 @@
 """The metrics of a model on held-out examples, or on the user's files."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.config import override
+from regard.data.notices import track
 from regard.data.sets.labelled_texts import ExamplesConfig, labels_of
+from regard.data.terminal import echo
 from regard.eval.attention_metrics import with_attention
 from regard.eval.baselines import with_baselines
 from regard.files import same_file
@@ -58,10 +59,10 @@ def scored_weights(run: Path, changes: Mapping[str, Any]) -> Path:
             f"with another --data.{changed[0].replace('_', '-')} than in training, examples would be scored that {run} "
             "was trained on; leave it out, or give --data.test FILE"
         )
-    print(
+    echo(
         f"the held-out examples are scored by {run / VALIDATED}, trained without them; {run} itself was then trained "
         "on all examples (give --data.test FILE to score it)",
-        file=sys.stderr,
+        err=True,
     )
     return run / VALIDATED
 
@@ -73,7 +74,7 @@ def eval_set(task: Any, run: Path, changes: Mapping[str, Any], limit: int | None
     own = recipe.data if recipe is not None and isinstance(recipe.data, task.data) else task.default_data()
     data = chosen_data(own, task.default_data(), changes)
     for source in changed_sources(data, run):
-        print(f"{source} has changed since {run} was trained: held-out examples may be others", file=sys.stderr)
+        echo(f"{source} has changed since {run} was trained: held-out examples may be others", err=True)
     named = frozenset(key.removeprefix("data.").replace("-", "_") for key in changes)
     return EvalSet(
         data=data, own=own, named=named, limit=limit, run=str(run),
@@ -100,12 +101,10 @@ def classify_by_prompt(task: Any, data: ExamplesConfig, shots: int, limit: int |
     labels = labels_of("classify", train)
     front = "".join(f"Text: {example.text}\nLabel: {example.label}\n\n" for example in pick(train, labels, shots))
     predicted = []
-    for number, example in enumerate(examples, 1):
+    for example in track(examples, "texts:", len(examples)):
         prompt = f"{front}Text: {example.text}\nLabel:"
         scores = task.score([prompt] * len(labels), [f" {label}" for label in labels])
         predicted.append(labels[scores.index(max(scores))])
-        if sys.stderr.isatty():
-            print(f"\r{number:,} of {len(examples):,}", end="", file=sys.stderr)
     expected = [example.label for example in examples]
     scores = label_scores(predicted, expected) | {"shots": shots}
     baselines = {"most frequent label": {"accuracy": best_constant(expected)}}

@@ -4,6 +4,7 @@ import sys
 import time
 
 from regard.data.notices import clock as clock
+from regard.data.terminal import printable
 
 
 class Line:
@@ -15,7 +16,7 @@ class Line:
 
     def show(self, text: str, *, final: bool = False) -> None:
         """Shows the current state; skipped when another was shown a moment ago."""
-        now = time.monotonic()
+        text, now = printable(text), time.monotonic()
         if self.quiet or (not final and now - self.shown < (0.1 if self.terminal else 10.0)):
             return
         self.shown = now
@@ -30,6 +31,7 @@ class Line:
         """Prints a line that stays on the screen."""
         if self.quiet:
             return
+        text = printable(text)
         sys.stderr.write(("\r" + text.ljust(self.width) if self.terminal else text) + "\n")
         sys.stderr.flush()
         self.width = 0
