@@ -1,13 +1,29 @@
 """`regard serve`: models over HTTP."""
 
 import math
+import re
 from typing import Any
 
 import click
 
-from regard.cli.base import quantize_option, regard
+from regard.cli.base import importing, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.terminal import echo
+
+UNITS = {"": 1, "B": 1} | {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
+UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
+
+
+class Size(click.ParamType):
+    """A size of memory, such as 4GB or 500MiB, as bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", str(value).strip(), re.ASCII)
+        if match is None or match[2].upper() not in UNITS:
+            self.fail(f"{value!r} is no size; write 4GB or 500MB", param, ctx)
+        return int(float(match[1]) * UNITS[match[2].upper()])
 
 
 @regard.command()
@@ -27,6 +43,10 @@ from regard.data.terminal import echo
 @click.option(
     "--memory-gb", type=float, default=1.0, show_default=True, help="Gigabytes for a model's key/value cache."
 )
+@click.option(
+    "--models-memory", type=Size(), metavar="SIZE",
+    help="Memory for all models, such as 4GB; the one used the longest ago leaves for another.  [default: no limit]",
+)  # fmt: skip
 @click.option("--queue", type=click.IntRange(1), default=256, show_default=True, help="Requests that may wait.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for one response.")
 @click.option("--max-body-mb", type=float, default=4.0, show_default=True, help="Largest size of a request.")
@@ -39,9 +59,10 @@ def serve(models: tuple[str, ...], memory_gb: float, max_body_mb: float, preload
     RUN is a run, a checkpoint, or NAME=PATH; several are served side by side, each loaded by its first request.
     """
     try:
-        from regard.serve.model_store import name_models
-        from regard.serve.run import serve as run
-        from regard.serve.settings import Settings
+        with importing():  # also: no search for garbage looks at all this while requests wait
+            from regard.serve.model_store import name_models
+            from regard.serve.run import serve as run
+            from regard.serve.settings import Settings
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is missing, which serving needs: pip install 'regard[serve]'") from None
     settings = Settings(memory=whole(memory_gb, 2**30), max_body=whole(max_body_mb, 2**20), **limits)

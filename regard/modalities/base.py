@@ -28,6 +28,9 @@ class Modality:
     read: Callable[[Any], Any]
     """Function from an argument of the command line or of a method, or from the bytes of a file, to an item that the
     reader takes."""
+    pixels: Callable[[bytes], int] = lambda data: 0
+    """Function from the bytes of a file to the number of pixels, or the like, that reading it makes; it looks at the
+    header alone."""
     value: Any = str
     """The type of the JSON value in a request, as an annotation."""
     unit: str
@@ -60,13 +63,17 @@ class Modality:
 
     def receive(self, value: Any) -> Any:
         """An item from the JSON value in a request: the bytes of a file are a data: URI. No path is opened."""
-        if isinstance(value, str) and self.files:
-            head, comma, data = value.partition(",")
-            if not (comma and head.startswith(f"data:{self.accept.rstrip('*')}") and head.endswith(";base64")):
-                form = mimetypes.guess_type(f"x{self.suffixes[0]}")[0] or ""
-                raise ValueError(f"no data: URI of {self.noun}; send data:{form};base64,…")
-            value = base64.b64decode(data, validate=True)  # its errors are ValueErrors
-        return self.read(value)
+        return self.read(self.unpack(value))
+
+    def unpack(self, value: Any) -> Any:
+        """The bytes of a file from the data: URI in a request; any other value as it is."""
+        if not (isinstance(value, str) and self.files):
+            return value
+        head, comma, data = value.partition(",")
+        if not (comma and head.startswith(f"data:{self.accept.rstrip('*')}") and head.endswith(";base64")):
+            form = mimetypes.guess_type(f"x{self.suffixes[0]}")[0] or ""
+            raise ValueError(f"no data: URI of {self.noun}; send data:{form};base64,…")
+        return base64.b64decode(data, validate=True)  # its errors are ValueErrors
 
     def holds(self, path: str) -> bool:
         """Whether a path is that of an existing file of this modality."""

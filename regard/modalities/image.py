@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from regard.data.generated.scenes import scenes
-from regard.data.readers.image_files import SUFFIXES, as_images, read_image
+from regard.data.readers.image_files import SUFFIXES, as_images, pixels_of, read_image
 from regard.data.readers.preprocessing import Preprocessing
 from regard.data.sets.labelled_images import digits
 from regard.hub.preprocessor import PREPROCESSOR, load_preprocessing, save_preprocessing
@@ -77,7 +77,8 @@ IMAGE = register_modality("image")(
     Modality(
         name="image", suffixes=SUFFIXES, types=(Image.Image, np.ndarray, Tensor, bytes, BytesIO), file=PREPROCESSOR,
         load=load_preprocessing, save=lambda preprocessing, path: save_preprocessing(path, preprocessing), read=read,
-        unit="images", field="image", accept="image/*", send=send, write=write,
+        pixels=lambda data: pixels_of(BytesIO(data)), unit="images", field="image", accept="image/*", send=send,
+        write=write,
         examples=lambda path, config: examples_for(load_preprocessing(path, config)),
         canvas=lambda path, config: canvas_of(load_preprocessing(path, config)),
     )

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from regard.serve.errors import Refused, broken, timed_out
 from regard.serve.state import state_of
 
-to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 ABORT = "regard.abort"
 """The key of a request's scope for the function that closes its connection at once."""
@@ -59,9 +59,23 @@ async def within_limit(request: Request, work: Awaitable[Result]) -> Result:
 async def run_in_worker(request: Request, work: Callable[..., Result], *args: Any, param: str = "input") -> Result:
     """The result of a function call in the worker thread; its `ValueError` is a refusal that names `param`."""
     try:
-        return await within_limit(request, state_of(request).store.run(work, *args))
+        return await within_limit(request, state_of(request).store.pools.run(work, *args))
     except ValueError as error:
         raise Refused(400, str(error), param=param) from None
+
+
+async def reply(work: Callable[[], Record]) -> Response:
+    """The response with a JSON object, which a thread computes and writes while the event loop serves others."""
+    return Response(await asyncio.to_thread(lambda: write(work())), media_type="application/json")
+
+
+def write(body: Record) -> bytes:
+    """A JSON object; its lists are written row by row, between which other threads have their turn."""
+    fields = (
+        f"{to_json(name)}:" + (f"[{','.join(map(to_json, value))}]" if isinstance(value, list) else to_json(value))
+        for name, value in body.items()
+    )
+    return f"{{{','.join(fields)}}}".encode()
 
 
 async def stream(request: Request, records: AsyncGenerator[Record, None], limit: float) -> Response:

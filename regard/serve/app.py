@@ -39,6 +39,7 @@ def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = 
         description="Models on this machine, over an API that OpenAI's clients can use.",
     )  # fmt: skip
     app.state.parts = state = State(settings, store, Metrics(store), looks.Looks(), opening)
+    store.on_unload = state.looks.forget
     others = APIRouter(prefix="/v1", tags=["other verbs"])
     needs = dict(NEEDS)
     for name, (verb, read) in verbs_without_route(store, NEEDS.values()).items():
@@ -80,8 +81,9 @@ def record(served: ServedModel) -> dict[str, Any]:
     return {
         "id": served.name, "object": "model", "created": served.created, "owned_by": "regard", "does": served.does,
         "summary": served.summary, "inputs": list(served.inputs),
-        "loaded": served.state == "loaded", "context": served.context,
-        "error": served.error, "field": served.modality.field, "widget": served.modality.widget,
+        "loaded": served.state == "loaded", "memory": served.memory, "evictions": served.evictions,
+        "context": served.context, "error": served.error,
+        "field": served.modality.field, "widget": served.modality.widget,
         "accept": served.modality.accept or ",".join(served.modality.suffixes),
     }  # fmt: skip
 

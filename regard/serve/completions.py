@@ -1,6 +1,5 @@
 """/v1/completions and /v1/chat/completions: generated text."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -8,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
 from regard.decode.requests import Request as EngineRequest
 from regard.serve import replies, schemas
-from regard.serve.answers import stream, unless_gone, usage, within_limit
+from regard.serve.answers import reply, stream, unless_gone, usage, within_limit
 from regard.serve.errors import Refused
 from regard.serve.generate import LogProbs, Piece, all_of, generate, new_id
 from regard.serve.model_store import ServedModel
@@ -41,7 +39,7 @@ class Job:
 async def completions(body: schemas.CompletionRequest, request: Request) -> Response:
     """Continue texts."""
     state = state_of(request)
-    served = await state.store.take(body.model, "generate")
+    served = await state.store.take(request.scope, body.model, "generate")
     if body.echo and body.logprobs is not None:
         raise Refused(400, "echo does not go with logprobs: prompts have none; leave one of them out", param="echo")
     prompts = [body.prompt] if isinstance(body.prompt, str) or isinstance(body.prompt[0], int) else body.prompt
@@ -50,7 +48,8 @@ async def completions(body: schemas.CompletionRequest, request: Request) -> Resp
     served.check_length([prompt for prompt in prompts if isinstance(prompt, str)], "prompt")
     options: dict[str, Any] = dict(alternatives=body.logprobs or 0)
     options |= dict(cut=True) if body.truncate and not served.can("translate") else {}
-    requests = await asyncio.to_thread(engine_requests, served, prompts, body, body.max_tokens or 16, options)
+    size, longest = sum(map(len, prompts)), body.max_tokens or 16
+    requests = await state.store.pools.tokenize(size, engine_requests, served, prompts, body, longest, options)
     log_probs, n, sent = LogProbs(served), body.n or 1, [0] * len(requests)
     echoes = [
         prompt if isinstance(prompt, str) else served.task.tokenizer.decode(prompt) for prompt in prompts if body.echo
@@ -73,7 +72,7 @@ async def completions(body: schemas.CompletionRequest, request: Request) -> Resp
 async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     """Answer a conversation, which the model's own chat template turns into a prompt."""
     state = state_of(request)
-    served = await state.store.take(body.model, "chat")
+    served = await state.store.take(request.scope, body.model, "chat")
     if body.top_logprobs and not body.logprobs:
         raise Refused(400, "top_logprobs goes with logprobs: true", param="top_logprobs")
     if body.max_tokens and body.max_completion_tokens:
@@ -81,12 +80,13 @@ async def chat(body: schemas.ChatRequest, request: Request) -> Response:
     messages = [message.plain for message in body.messages]
     served.check_length([message["content"] for message in messages], "messages")
     try:
-        prompt = await within_limit(request, asyncio.to_thread(served.task.encode_chat, messages))
+        prompt = await within_limit(request, state.store.pools.render(served.task.encode_chat, messages))
     except ValueError as error:
         raise Refused(400, str(error), param="messages") from None
     log_probs, count = LogProbs(served), body.top_logprobs or 0
     longest = body.max_completion_tokens or body.max_tokens
-    requests = await asyncio.to_thread(engine_requests, served, [prompt], body, longest, dict(alternatives=count))
+    options = dict(alternatives=count)
+    requests = await state.store.pools.tokenize(len(prompt), engine_requests, served, [prompt], body, longest, options)
 
     def choice(piece: Piece, whole: bool, first: bool) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant"} if whole or first else {}
@@ -132,9 +132,10 @@ async def respond(request: Request, state: State, job: Job) -> Response:
     if job.body.stream:
         return await stream(request, chunks(job, pieces), state.settings.timeout)
     texts = await unless_gone(request, all_of(pieces, len(job.requests)))
-    choices = [job.choice(text, True, True) for text in texts]
     counts = usage(job.prompt_tokens, sum(len(text.tokens) for text in texts))
-    return JSONResponse(job.head | {"choices": choices, "usage": counts})
+    return await reply(
+        lambda: job.head | {"choices": [job.choice(text, True, True) for text in texts], "usage": counts}
+    )
 
 
 async def chunks(job: Job, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[dict[str, Any], None]:

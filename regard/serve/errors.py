@@ -12,6 +12,9 @@ from starlette.exceptions import HTTPException
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
+DECISIVE = ("unknown_field", "too_long")
+"""Types of errors that explain the others: a misspelt name, or too long a list where a text would do, too."""
+
 
 class Refused(HTTPException):
     """An error response: what is wrong, and the cure."""
@@ -80,7 +83,7 @@ async def on_invalid(request: Request, error: Exception) -> JSONResponse:
 
 def explain(errors: Sequence[Any]) -> Refused:
     """The first of pydantic's errors in one line, with the name of its field."""
-    first = min(errors, key=lambda error: error["type"] != "unknown_field")  # a misspelt name explains the others
+    first = min(errors, key=lambda error: error["type"] not in DECISIVE)
     path = [str(part) for part in first["loc"][1:]]
     name = ".".join(part for part in path if not part[:1].isupper() and "[" not in part)  # no names of types
     if first["type"] == "json_invalid":

@@ -43,7 +43,7 @@ async def follow(
     assert served.engine is not None
     limit = state.settings.timeout
     deadline = asyncio.get_running_loop().time() + limit if deadline is None else deadline
-    if state.store.closed:
+    if state.store.pools.closed:
         raise closing()
     async with aclosing(served.engine.follow(requests)) as followed:
         while True:

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.serve.errors import Refused
+from regard.serve.errors import Refused, full
 from regard.serve.settings import Settings
 
 HEADERS = {
@@ -31,6 +31,12 @@ DOCS_STYLE = "style-src 'self' 'unsafe-inline'"
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 BODY_SECONDS = 60.0
 """Seconds in which a request must arrive."""
+AFTER = "regard.after"
+"""The key of a request's scope for functions that are called when its response was sent, or nobody waits for it."""
+MOST_NESTED = 2**14
+"""Lists and objects in a body: a megabyte of brackets takes seconds to parse and validate, one of text does not."""
+HELD = 32
+"""Bodies of the largest size whose bytes may be held for all requests together."""
 DRAINED = 16
 """A body that is too large is read up to this many times the limit: clients read the response only after it."""
 
@@ -40,6 +46,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, count: Callable[[Scope, int], Any]) -> None:
         self.app, self.settings, self.count = app, settings, count
+        self.held = 0  # bytes of the bodies of all open requests
         self.keys = [digest(key.strip()) for key in settings.api_keys]
         names = (*LOCAL, settings.host, f"[{settings.host}]", *settings.hosts)
         self.names = {name.lower() for name in names} if settings.is_local or settings.hosts else None
@@ -55,17 +62,22 @@ class Guard:
                 self.count(scope, message["status"])
             await send(message)
 
+        pieces: list[bytes] = []
+        scope[AFTER] = []
         try:
             headers = Headers(scope=scope)
             self.check_name(headers)
             self.check_key(scope, headers)
-            body = await self.read(scope, headers, receive)
+            if await self.read(headers, receive, pieces):
+                body = b"".join(pieces)
+                check_nesting(body)
+                await self.app(scope, replay(body, receive), send_sealed)
         except Refused as error:
             await shared(error.response, self.settings)(scope, receive, send_sealed)
-            return
-        if body is None:  # the client disconnected while it was sending
-            return
-        await self.app(scope, replay(body, receive), send_sealed)
+        finally:
+            self.held -= sum(map(len, pieces))
+            for call in scope[AFTER]:
+                call()
 
     def check_name(self, headers: Headers) -> None:
         """Refuse foreign host names: a page elsewhere can point its own name at this machine (DNS rebinding)."""
@@ -87,21 +99,26 @@ class Guard:
             raise Refused(401, f"{fact}; send Authorization: Bearer KEY", code="invalid_api_key",
                           www_authenticate="Bearer")  # fmt: skip
 
-    async def read(self, scope: Scope, headers: Headers, receive: Receive) -> bytes | None:
-        """The body; None if the client disconnects. A body that is too large, late or not JSON is refused."""
+    async def read(self, headers: Headers, receive: Receive, pieces: list[bytes]) -> bool:
+        """Collect the body in `pieces`; return whether the client is still there. A body that is too large, late or not
+        JSON is refused, and any while those of other requests take all the memory that bodies may."""
         limit = self.settings.max_body
         declared = int(length) if re.fullmatch("[0-9]{1,18}", length := headers.get("content-length", "")) else 0
-        pieces, size = [], 0
+        size = 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 more = declared <= DRAINED * limit
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        return None
-                    size += len(message.get("body", b""))
+                        return False
+                    piece = message.get("body", b"")
+                    size += len(piece)
                     if size <= limit:
-                        pieces.append(message.get("body", b""))
+                        if self.held + len(piece) > HELD * limit:
+                            raise full()
+                        pieces.append(piece)
+                        self.held += len(piece)
                     more = message.get("more_body", False) and size <= DRAINED * limit
         except TimeoutError:
             late = f"the request did not arrive within {BODY_SECONDS:g} seconds; send it again"
@@ -112,7 +129,20 @@ class Guard:
         type_ = headers.get("content-type", "").partition(";")[0].strip().lower()
         if size and type_ != "application/json":
             raise Refused(415, f"the body is {type_ or 'of no type'}; send Content-Type: application/json")
-        return b"".join(pieces)
+        return True
+
+
+def check_nesting(body: bytes) -> None:
+    """Refuse a body with too many lists and objects, before it is parsed."""
+    if nested(body) > MOST_NESTED:  # cheap, but counts those in texts, too
+        plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # what is outside of strings
+        if (count := sum(map(nested, plain))) > MOST_NESTED:
+            fact = f"the body has {count:,} lists and objects, at most {MOST_NESTED:,} are read"
+            raise Refused(400, f"{fact}; send less at once", code="too_large")
+
+
+def nested(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def shared(app: ASGIApp, settings: Settings) -> ASGIApp:

@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from regard.serve import replies, schemas
+from regard.serve.answers import reply
 from regard.serve.errors import Refused
-from regard.serve.inputs import answer, read_inputs
+from regard.serve.inputs import answer, check_inputs
 from regard.serve.model_store import ServedModel
 from regard.serve.state import state_of
 
@@ -16,13 +17,19 @@ router = APIRouter(prefix="/v1", tags=["images"])
 
 
 @router.post("/images", **replies.documented(replies.ListOf[replies.Image]))
-async def images(body: schemas.ImagesRequest, request: Request) -> dict[str, Any]:
+async def images(body: schemas.ImagesRequest, request: Request) -> Response:
     """Labels, objects, captions or embeddings of images, as the model was trained to give."""
-    served = await state_of(request).store.take(body.model, "images")
+    answers = await answers_for(body, request)
+    return await reply(lambda: answers)
+
+
+async def answers_for(body: schemas.ImagesRequest, request: Request) -> dict[str, Any]:
+    """The body of the response: a row for each image."""
+    served = await state_of(request).store.take(request.scope, body.model, "images")
     options = {name: value for name in ("labels", "threshold") if (value := getattr(body, name)) is not None}
     verb = verb_for(served, options)
     served.check_length(body.labels or [], "labels")
-    return await answer(request, served, verb, read_inputs(served, body.input), options, object="image")
+    return await answer(request, served, verb, check_inputs(served, body.input), options, object="image")
 
 
 def verb_for(served: ServedModel, options: dict[str, Any]) -> str:
@@ -39,13 +46,13 @@ async def pictures(body: schemas.ImagesRequest, request: Request, response: Resp
     """The old name of /v1/images, with the old names in its response."""
     log_deprecation()
     response.headers.update({"Deprecation": "@1794960000", "Link": '</v1/images>; rel="successor-version"'})
-    reply = await images(body, request)
+    answers = await answers_for(body, request)
     names = {"objects": "things"}
-    reply["data"] = [
+    answers["data"] = [
         {names.get(name, name): value for name, value in row.items() if name != "captions"} | {"object": "picture"}
-        for row in reply["data"]
+        for row in answers["data"]
     ]
-    return reply
+    return answers
 
 
 @cache

@@ -1,6 +1,7 @@
 """Inputs of a request, read by their modality, and the work of a model on them, a few at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,18 +10,30 @@ from fastapi import Request
 from regard.modalities import Modality
 from regard.serve.answers import within_limit
 from regard.serve.errors import Refused
-from regard.serve.model_store import ModelStore, ServedModel
+from regard.serve.model_store import ServedModel
 from regard.serve.schemas import MOST_IMAGES
 from regard.serve.state import state_of
 
-AT_ONCE = 32
+AT_ONCE = MOST_IMAGES
 """Inputs after which other requests get their turn, and a disconnected client is noticed."""
+CHARACTERS_AT_ONCE = 2**16
+"""Characters of texts after which others get their turn, too."""
+MOST_PIXELS = 2**25
+"""Pixels of all images of one request: a few kilobytes can claim more than the memory holds."""
 
 
-def receive(record: Modality, value: Any, field: str) -> Any:
-    """An input of a modality, from a field of a request."""
+def receive(record: Modality, values: Sequence[Any], field: str) -> list[Any]:
+    """Inputs of a modality from a field of a request, read one after the other; not for the event loop.
+
+    Their headers are looked at before any of them is read."""
     try:
-        return record.receive(value)
+        files = [record.unpack(value) for value in values]
+        pixels = sum(map(record.pixels, files)) if record.files else 0
+        if pixels > MOST_PIXELS:
+            counted = f"{len(files)} {record.plural} have" if len(files) > 1 else f"the {record.field} has"
+            limit = f"one request may have {MOST_PIXELS:,}"
+            raise ValueError(f"{counted} {pixels:,} pixels, {limit}; make them smaller, or send fewer at once")
+        return [record.read(file) for file in files]
     except ValueError as error:
         raise Refused(400, f"{field}: {error}", param=field) from None
 
@@ -29,44 +42,60 @@ def listed(values: str | Sequence[str]) -> list[str]:
     return [values] if isinstance(values, str) else list(values)
 
 
-def read_inputs(served: ServedModel, values: str | Sequence[str]) -> list[Any]:
-    """The inputs of a request as the model's task takes them."""
+def check_inputs(served: ServedModel, values: str | Sequence[str]) -> list[str]:
+    """The values of a request's inputs, if they are not too many or too long."""
     inputs, record = listed(values), served.modality
     if not record.files:
         served.check_length(inputs, "input")
     elif len(inputs) > MOST_IMAGES:
         raise Refused(400, f"{len(inputs)} {record.unit} in one request; send at most {MOST_IMAGES}", param="input")
-    return [receive(record, value, "input") for value in inputs]
+    return inputs
+
+
+def groups(columns: Sequence[Sequence[Any]], characters: int) -> Iterator[slice]:
+    """Slices of inputs, whose values are in columns, that are not too many or too long to be worked on at once."""
+    first = size = 0
+    for number, row in enumerate(zip(*columns, strict=True)):
+        more = sum(len(value) for value in row if isinstance(value, str))
+        if number > first and (number - first == AT_ONCE or size + more > characters):
+            yield slice(first, number)
+            first, size = number, 0
+        size += more
+    yield slice(first, len(columns[0]))
 
 
 async def in_groups(
-    store: ModelStore, work: Callable[..., Sequence[Any]], inputs: Sequence[Any],
-    paired: Mapping[str, Sequence[Any]] | None = None,
+    run: Callable[..., Awaitable[Sequence[Any]]], work: Callable[..., Sequence[Any]], inputs: Sequence[Any],
+    paired: Mapping[str, Sequence[Any]] | None = None, characters: int = CHARACTERS_AT_ONCE,
 ) -> list[Any]:  # fmt: skip
-    """The results of `work(inputs)` for groups of inputs, in the worker thread; `paired` keywords have a value for each
+    """The results of `work(inputs)` for groups of inputs, each a call of `run`; `paired` keywords have a value for each
     input."""
     for name, values in (paired or {}).items():
         if len(values) != len(inputs):
             raise Refused(400, f"{len(inputs)} of input but {len(values)} of {name}; send one for each", param=name)
     results: list[Any] = []
-    for first in range(0, len(inputs), AT_ONCE):
-        group = slice(first, first + AT_ONCE)
+    for group in groups([inputs, *(paired or {}).values()], characters):
         pairs = {name: values[group] for name, values in (paired or {}).items()}
         try:
-            results += await store.run(partial(work, inputs[group], **pairs))
+            results += await run(partial(work, inputs[group], **pairs))
         except ValueError as error:
-            which = f"inputs {first + 1} to {min(first + AT_ONCE, len(inputs))}: " if len(inputs) > AT_ONCE else ""
+            which = f"inputs {group.start + 1} to {group.stop}: " if group.stop - group.start < len(inputs) else ""
             raise Refused(400, f"{which}{error}", param="input") from None
     return results
 
 
 async def answer(
-    request: Request, served: ServedModel, verb: str, inputs: Sequence[Any], options: Mapping[str, Any],
-    paired: Mapping[str, Sequence[Any]] | None = None, **fields: Any,
+    request: Request, served: ServedModel, verb: str, values: Sequence[Any], options: Mapping[str, Any],
+    paired: Mapping[str, Sequence[Any]] | None = None, *, field: str = "input", **fields: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """The body of a response with the task's answer for each input; `fields` are those of every row."""
-    work = partial(served.task.answers, verb, **options)
-    rows = in_groups(state_of(request).store, work, inputs, paired)
+    """The body of a response with the task's answer for each input, from the values in a field of the request; `fields`
+    are those of every row."""
+
+    def work(group: Sequence[Any], **pairs: Sequence[Any]) -> list[dict[str, Any]]:
+        return served.task.answers(verb, receive(served.modality, group, field), **options, **pairs)
+
+    most = sys.maxsize if served.modality.files else CHARACTERS_AT_ONCE  # files are counted in pixels, all at once
+    rows = in_groups(state_of(request).store.pools.run, work, values, paired, most)
     return listing(served, await within_limit(request, rows), **fields)
 
 

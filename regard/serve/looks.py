@@ -7,6 +7,8 @@ import asyncio
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -43,6 +45,11 @@ class Looks:
             self.pages.popitem(last=False)
         return name
 
+    def forget(self, model: str) -> None:
+        """Drop the passes of a model, which keep its weights in memory."""
+        for name in [name for name, page in self.pages.items() if page.name == model]:
+            del self.pages[name]
+
     def find(self, name: str, model: str) -> Page:
         page = self.pages.get(name)
         if page is None or page.name != model:
@@ -57,21 +64,21 @@ class Looks:
 async def look(body: schemas.LookRequest, request: Request) -> dict[str, Any]:
     """Run a model on an input; return its tokens, layers and answer."""
     state = state_of(request)
-    served = await state.store.take(body.model, "look")
-    inputs: tuple[Any, ...]
+    served = await state.store.take(request.scope, body.model, "look")
     if body.look is None and body.model_fields_set & {"input", *schemas.FILES}:
-        inputs = sent(body, served)
+        read = sent(body, served)
     else:
         inputs = state.opening if body.look is None else state.looks.find(body.look, body.model).inputs
         if not inputs:
             field = served.modality.field if served.modality.files else "input"
             raise Refused(400, f"there is nothing to look at; send {field}", param=field)
         inputs = inputs if body.texts is None else (inputs[0], *body.texts)
+        read = partial(tuple[Any, ...], inputs)
 
     off: list[Any] = [tuple(head) for head in body.off]
 
     def work() -> tuple[Page, dict[str, Any]]:
-        page = Page(served.watched, *inputs, target=body.target, kept=body.kept, off=off, name=body.model)
+        page = Page(served.watched, *read(), target=body.target, kept=body.kept, off=off, name=body.model)
         return page, page.describe()
 
     page, described = await run_in_worker(request, work)
@@ -88,21 +95,21 @@ async def examples(model: str, request: Request) -> dict[str, Any]:
         raise Refused(400, f"there are no examples: {error}", param="model") from None
 
 
-def sent(body: schemas.LookRequest, served: ServedModel) -> tuple[Any, ...]:
-    """Return the inputs of a model from a request. Texts never name files."""
+def sent(body: schemas.LookRequest, served: ServedModel) -> Callable[[], tuple[Any, ...]]:
+    """Return a function that reads the inputs of a model from a request, for a worker. Texts never name files."""
     texts = [text for text in (body.input, body.second, *(body.texts or ())) if text is not None]
     record = served.modality
     files = {name: value for name in schemas.FILES if (value := getattr(body, name)) is not None}
+    served.check_length(texts, "input")
     if not record.files:
         for field in files:
             raise Refused(400, f"model {body.model!r} reads texts; send input", param=field)
-        served.check_length(texts, "input")
-        return tuple(texts)
+        return lambda: tuple(texts)
     field = record.field
     if field not in files:
         form = ", a data: URI" if record.value is str else ""
         raise Refused(400, f"model {body.model!r} reads {record.plural}; send {field}{form}", param=field)
-    return receive(record, files[field], field), *texts
+    return lambda: (*receive(record, [files[field]], field), *texts)
 
 
 @router.post("/layer")

@@ -53,6 +53,7 @@ class Metrics:
         loaded = {served.name: served.state == "loaded" for served in self.store}
         gauges: dict[str, tuple[str, Mapping[str, float]]] = {
             "model_loaded": ("Whether a model is in memory", loaded),
+            "model_memory_bytes": ("Weights and cache of a model", {one.name: one.memory for one in self.store}),
             "requests_waiting": ("Requests in the queue", {n: len(e.waiting) for n, e in engines.items()}),
             "batch_size": ("Requests in the batch", {n: len(e.running) for n, e in engines.items()}),
             "cache_pages_held": ("Cache pages in use", {n: e.pages.held for n, e in engines.items()}),
@@ -65,9 +66,15 @@ class Metrics:
             "regard_engine_steps", "Decoding steps; tokens over steps is the mean batch", labels=["model"]
         )
         yield fill(steps, {name: engine.steps for name, engine in engines.items()})
+        evicted = CounterMetricFamily("regard_model_evictions", "Times that a model left for another", labels=["model"])
+        yield fill(evicted, {served.name: served.evictions for served in self.store})
+        pools = self.store.pools
         waiting = GaugeMetricFamily("regard_readings_waiting", "Requests in the worker thread or waiting for it")
-        waiting.add_metric([], self.store.pending)
+        waiting.add_metric([], pools.worker.pending)
         yield waiting
+        texts = GaugeMetricFamily("regard_tokenizing_waiting", "Requests that are tokenized or wait for it")
+        texts.add_metric([], pools.tokenizing)
+        yield texts
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -1,16 +1,21 @@
-"""The models of a server, each loaded by the first request for it."""
+"""The models of a server, each loaded by the first request for it, and evicted when others need its memory."""
 
 import asyncio
 import copy
+import gc
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from contextlib import nullcontext
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from starlette.types import Scope
 
 from regard.config import nearest
+from regard.cost.report import decimal_size
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
 from regard.hub.checkpoint import peek_model
@@ -18,13 +23,21 @@ from regard.hub.remote import find
 from regard.inside.capture.alignments import twin_of
 from regard.modalities import Modality
 from regard.registry import modalities
-from regard.serve.errors import Refused, closing, full
+from regard.serve.errors import Refused, timed_out
+from regard.serve.guard import AFTER
+from regard.serve.pools import Pools
 from regard.serve.settings import Settings
+from regard.tasks.engine_task import EngineTask
 from regard.tasks.loading import load, task_of
 from regard.tasks.page_examples import examples_of
 
-Result = TypeVar("Result")
 log = logging.getLogger("regard.serve")
+NAME_SHOWN = 60
+"""Characters of a wrong model's name that its error repeats and compares."""
+SHRINKS = {"none": 1, "int8": 4, "int4": 8}
+"""The factor by which quantization shrinks weights, at most."""
+SPACES = 8
+"""Characters of a text for each that its tokens can hold: a tokenizer may drop spaces, but this many are no text."""
 
 
 class ServedModel:
@@ -45,6 +58,10 @@ class ServedModel:
         self.task: Any = None
         self.engine: Engine | None = None
         self.loading: asyncio.Task[None] | None = None
+        self.memory = 0  # bytes of its weights, and those that its key/value cache may take
+        self.users, self.used = 0, 0  # requests that it answers; the turn of the latest
+        self.leaving = False  # its memory is needed: it answers no new requests
+        self.evictions = 0
 
     def options(self, verb: str) -> set[str]:
         """The names of the options of a verb."""
@@ -71,29 +88,41 @@ class ServedModel:
             return "loaded"
         return "loading" if self.loading is not None else "failed" if self.error is not None else "not loaded"
 
-    async def load(self) -> None:
-        """Return when the model is in memory. Requests share one attempt; after a failure the next one tries again."""
-        if self.task is None:
-            if self.loading is None:
-                self.loading = asyncio.create_task(self._load())
-            await asyncio.shield(self.loading)  # other requests wait for it even if this one is cancelled
-
-    async def _load(self) -> None:
+    def load(self) -> None:
+        """Load the model into memory; not for the event loop."""
         begin = time.monotonic()
         try:
-            task = self.loaded or await asyncio.to_thread(load, self.path, self.settings.quantize)
+            task = self.loaded or load(self.path, self.settings.quantize)
             limits = {name: getattr(self.settings, name) for name in ("max_batch", "memory", "queue", "threads")}
             task.limit_engine(**limits)
-            if task.streams:
-                self.engine = await asyncio.to_thread(getattr, task, "engine")
+            self.engine = task.engine if task.streams else None
+            tensors = [*task.model.parameters(), *task.model.buffers()]
+            self.memory = self.cache + sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
             self.task, self.error = task, None
+            if self.context is not None:
+                self.longest_token  # noqa: B018  computed here, since a large vocabulary takes a moment
             log.info("loaded %s in %.1f s", self.name, time.monotonic() - begin)
         except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
             self.error = str(error)
             log.error("%s cannot be loaded: %s", self.name, error)
             raise Refused(503, f"model {self.name!r} cannot be loaded: {error}", code="model_unavailable") from None
-        finally:
-            self.loading = None
+
+    def unload(self) -> None:
+        """Free the memory of the model."""
+        self.task, self.engine, self.memory = None, None, 0
+        for name in ("twin", "watched", "longest_token"):
+            self.__dict__.pop(name, None)
+        gc.collect()  # an engine and its thread refer to each other
+
+    @property
+    def cache(self) -> int:
+        return self.settings.memory if issubclass(self.kind, EngineTask) else 0
+
+    @cached_property
+    def least_memory(self) -> int:
+        """Bytes that it takes at least, from the sizes of its files."""
+        files = self.path.glob("*.safetensors") if self.path.is_dir() else [self.path]
+        return self.cache + sum(file.stat().st_size for file in files) // SHRINKS[self.settings.quantize]
 
     @cached_property
     def twin(self) -> Any:
@@ -125,67 +154,140 @@ class ServedModel:
         if not isinstance(prompt, str):
             self.task.tokenizer.decode(prompt)
 
+    @property
+    def most_characters(self) -> int | None:
+        """The most characters that fit the context, if every token were the longest one."""
+        return None if self.context is None else self.context * self.longest_token
+
     def end_of(self, text: str) -> str:
         """Return the last part of a text, with at least as many tokens as fit the context."""
-        return text if self.context is None else text[-self.context * self.longest_token :]
+        return text if self.most_characters is None else text[-self.most_characters :]
 
-    def check_length(self, texts: Sequence[str], field: str) -> None:
-        """Refuse texts that cannot fit the context before they are tokenized: megabytes would take seconds."""
-        if self.context is None:
+    def start_of(self, text: str) -> str:
+        """Return the first part of a text, with at least as many tokens as fit the context unless most are spaces."""
+        return text if self.most_characters is None else text[: SPACES * self.most_characters]
+
+    def check_length(self, texts: Sequence[str], field: str, *, parts: bool = False) -> None:
+        """Refuse texts that cannot fit the context before they are tokenized: megabytes would take seconds. Texts that
+        are read in `parts` need not fit, but have a limit, too."""
+        most = self.most_characters
+        if most is None:
             return
         for number, text in enumerate(texts, 1):
-            if len(text) > self.context and len(" ".join(text.split())) > self.context * self.longest_token:
+            size = len(text)
+            if size > SPACES * most or (size > most and not parts and len(" ".join(text.split())) > most):
                 which = f"{field} {number}" if len(texts) > 1 else field
                 raise Refused(
-                    400, f"{which} has {len(text):,} characters, far more than the context of {self.context:,} tokens; "
+                    400, f"{which} has {size:,} characters, far more than the context of {self.context} tokens; "
                     "shorten it", param=field, code="context_length_exceeded",
                 )  # fmt: skip
 
 
 class ModelStore:
-    """All models of a server by name, and one worker thread for the requests that need no engine."""
+    """All models of a server by name, and the threads that work for their requests."""
 
     def __init__(self, models: dict[str, str], settings: Settings, loaded: Mapping[str, Any] | None = None) -> None:
         self.settings, loaded = settings, loaded or {}
         self.models = {name: ServedModel(name, where, settings, loaded.get(name)) for name, where in models.items()}
-        self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="regard-worker")
-        self.pending = 0
-        self.closing = self.closed = False  # a signal arrived; the grace period is over
+        self.pools = Pools(settings.queue)
+        self.lock, self.changed, self.turns = asyncio.Lock(), asyncio.Event(), itertools.count(1)
+        self.on_unload: Callable[[str], Any] = lambda name: None
+        self.closing = False  # a signal arrived; `pools` are closed after the grace period
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self.models.values())
 
     def find(self, name: str) -> ServedModel:
         if name not in self.models:
+            name = name[:NAME_SHOWN]
             raise Refused(404, f"no model {name!r} here; {nearest(name, self.models)}", param="model",
                           code="model_not_found")  # fmt: skip
         return self.models[name]
 
-    async def take(self, name: str, ability: str) -> ServedModel:
-        """The loaded model of this name, or a refusal if it lacks the ability."""
+    async def take(self, scope: Scope, name: str, ability: str) -> ServedModel:
+        """The model of this name, loaded and held until the response to a request has been sent; a refusal if it lacks
+        the ability."""
         served = self.find(name)
         if not served.can(ability):
             able = [other.name for other in self if other.can(ability)]
             cure = f"ask {' or '.join(able)}" if able else "no model here does"
             raise Refused(400, f"model {name!r} can {' and '.join(served.does)}, not {ability}; {cure}", param="model")
-        await served.load()
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                await self.hold(served)
+        except TimeoutError:
+            raise timed_out(self.settings.timeout) from None
+        scope[AFTER].append(partial(self.release, served))
         return served
 
-    async def run(self, work: Callable[..., Result], *args: Any) -> Result:
-        """The result of a function call in the worker thread, after the calls that came before."""
-        if self.closed:
-            raise closing()
-        if self.pending >= self.settings.queue:
-            raise full()
-        self.pending += 1
+    async def hold(self, served: ServedModel) -> None:
+        """Return when the model is loaded and kept from leaving. It is kept from the moment that it is waited for: two
+        models that need each other's memory would otherwise leave before they are used."""
+        while served.leaving:
+            await self.change()
+        served.users, served.used = served.users + 1, next(self.turns)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.worker, work, *args)
+            if served.task is None:
+                await self.load(served)
+        except BaseException:
+            self.release(served)
+            raise
+
+    def release(self, served: ServedModel) -> None:
+        served.users -= 1
+        self.changed.set()
+
+    async def change(self) -> None:
+        """Wait until a model is released, or has left."""
+        self.changed.clear()
+        await self.changed.wait()
+
+    async def load(self, served: ServedModel) -> None:
+        """Return when the model is in memory. Requests share one attempt; after a failure the next one tries again."""
+        if served.loading is None:
+            served.loading = asyncio.create_task(self._load(served))
+        await asyncio.shield(served.loading)  # other requests wait for it even if this one is cancelled
+
+    async def _load(self, served: ServedModel) -> None:
+        limit = self.settings.models_memory
+        try:
+            async with self.lock if limit else nullcontext():
+                if limit:
+                    await self.make_room(served, served.least_memory, limit)
+                await asyncio.to_thread(served.load)
+                if limit:
+                    await self.make_room(served, served.memory, limit)
         finally:
-            self.pending -= 1
+            served.loading = None
+
+    async def make_room(self, served: ServedModel, need: int, limit: int) -> None:
+        """Evict the models whose last request is the longest ago until `need` bytes are left for this one. A model that
+        answers is evicted last: it gets no new requests, and leaves when the present ones are answered."""
+        if need > limit:
+            await self.unload(served)
+            fact = f"model {served.name!r} needs {decimal_size(need)}, --models-memory is {decimal_size(limit)}"
+            served.error = f"{fact}; raise it, or serve it with --quantize int8 or a lower --memory-gb"
+            raise Refused(503, served.error, code="model_unavailable")
+        while others := [other for other in self if other is not served and other.task is not None]:
+            if need + sum(other.memory for other in others) <= limit:
+                return
+            oldest = min(others, key=lambda other: (other.users > 0, other.used))
+            oldest.leaving = True
+            while oldest.users:
+                await self.change()
+            await self.unload(oldest)
+            oldest.leaving, oldest.evictions = False, oldest.evictions + 1
+            self.changed.set()
+            log.info("evicted %s for %s", oldest.name, served.name)
+
+    async def unload(self, served: ServedModel) -> None:
+        """Free the memory of a model that nobody uses, after work of the worker thread that nobody waits for."""
+        self.on_unload(served.name)
+        await asyncio.get_running_loop().run_in_executor(self.pools.worker.executor, served.unload)
 
     def close(self) -> None:
         """Cancel all requests of all engines and accept no new work."""
-        self.closing = self.closed = True
+        self.closing = self.pools.closed = True
         for engine in [served.engine for served in self if served.engine is not None]:
             for job in [*engine.running, *engine.waiting]:
                 engine.cancel(job.ticket)

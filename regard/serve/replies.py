@@ -36,6 +36,10 @@ class Model(Reply):
     inputs: list[str]
     """The modalities that it reads: text, image, …"""
     loaded: bool
+    memory: int
+    """Bytes of its weights in memory and of its key/value cache; 0 if it is not loaded."""
+    evictions: int
+    """The number of times that it left the memory for another model."""
     context: int | None
     """The number of tokens that it can attend to at once."""
     error: str | None

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from regard.data.terminal import printable
 from regard.serve.answers import ABORT
 from regard.serve.app import build_app
 from regard.serve.errors import Refused
@@ -24,6 +25,14 @@ BACKLOG = 2048
 """Connections that may wait to be accepted."""
 MOST_HEADERS, MOST_HEADER_BYTES = 100, 2**16
 """Headers of a request, and their bytes together with the path's."""
+
+
+class LogFormatter(logging.Formatter):
+    """Writes a message on one line, whatever its model or file is called; only a traceback has more."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"msg": record.getMessage().replace("\n", "⟨0A⟩"), "args": None}
+        return printable(super().format(logging.makeLogRecord(record.__dict__ | line)))
 
 
 class Server(uvicorn.Server):
@@ -126,13 +135,15 @@ def serve(
 
     `opening` is the input that the page shows first; the tasks in `loaded` are not loaded again.
     """
-    logging.basicConfig(format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler])
     log.setLevel(logging.INFO)
     store = ModelStore(models, settings, loaded)
     listener = listen(settings)
     config = uvicorn.Config(
-        build_app(store, settings, opening), log_level="warning", access_log=False, server_header=False,
-        date_header=True,
+        build_app(store, settings, opening), log_config=None, log_level="warning", access_log=False,
+        server_header=False, date_header=True,
         timeout_graceful_shutdown=int(settings.grace) + 5, timeout_keep_alive=75, ws="none", backlog=BACKLOG,
         http=Connection, proxy_headers=False,
     )  # fmt: skip
@@ -141,9 +152,11 @@ def serve(
         if preload:
             for served in store:
                 try:
-                    await served.load()
+                    await store.load(served)
                 except Refused as error:
                     raise ValueError(error.detail) from None
+                if any(other.evictions for other in store):
+                    raise ValueError("--models-memory holds not all models at once; raise it, or leave out --preload")
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # any address
         name = f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{listener.getsockname()[1]}", store)

@@ -22,6 +22,8 @@ from regard.registry import modalities
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
+MOST_NAME = 1024
+"""Characters of a model's name, at most."""
 MOST_TEXTS = 2048
 """Input texts of one request, at most."""
 MOST_IMAGES = 32
@@ -89,7 +91,7 @@ class Strict(BaseModel):
 
 
 class Body(Strict):
-    model: Text
+    model: Annotated[str, Field(max_length=MOST_NAME), AfterValidator(encodable)]
     """One of the names that /v1/models lists."""
     user: str | None = None
     """Accepted and ignored."""

@@ -26,6 +26,8 @@ class Settings:
     """Texts that a model generates at once."""
     memory: int = 2**30
     """Bytes for a model's key/value cache."""
+    models_memory: int | None = None
+    """Bytes for all models together; the one that was used the longest ago leaves for another (none: no limit)."""
     queue: int = 256
     """Requests that may wait; more are refused."""
     timeout: float = 600.0
@@ -38,8 +40,8 @@ class Settings:
     """Seconds for open responses to end when the server is stopped."""
 
     def __post_init__(self) -> None:
-        for name in ("max_batch", "memory", "queue", "timeout", "max_body"):
-            if not 0 < getattr(self, name) < math.inf:
+        for name in ("max_batch", "memory", "models_memory", "queue", "timeout", "max_body"):
+            if getattr(self, name) is not None and not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0 and finite; choose a number")
         if not 0 <= self.port < 2**16:
             raise ValueError(f"port={self.port} is no port; use 1 to 65535, or 0 for a free one")

@@ -1,15 +1,15 @@
 """/v1/embeddings, /v1/classifications, /v1/translations, /v1/tokenize: routes of text models."""
 
-import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from regard.inside.capture.alignments import align
 from regard.serve import replies, schemas
-from regard.serve.answers import unless_gone, usage, within_limit
+from regard.serve.answers import reply, unless_gone, usage, within_limit, write
 from regard.serve.errors import Refused
 from regard.serve.generate import search
 from regard.serve.inputs import in_groups, listed, listing
@@ -20,9 +20,9 @@ router = APIRouter(prefix="/v1", tags=["texts"])
 
 
 @router.post("/embeddings", **replies.documented(replies.ListAndUsage[replies.Embedding]))
-async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> dict[str, Any]:
+async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> Response:
     """Embeddings of texts, vectors of length 1."""
-    served = await state_of(request).store.take(body.model, "embed")
+    served = await state_of(request).store.take(request.scope, body.model, "embed")
 
     def embed(texts: Sequence[str]) -> list[Any]:
         vectors = served.task.embed(texts).numpy().astype("<f4")
@@ -31,20 +31,21 @@ async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> dict[s
 
     vectors, counts = await read_texts(request, served, embed, body)
     rows = [{"embedding": vector} for vector in vectors]
-    return listing(served, rows, object="embedding") | {"usage": counts}
+    return await reply(lambda: listing(served, rows, object="embedding") | {"usage": counts})
 
 
 @router.post("/classifications", **replies.documented(replies.ListAndUsage[replies.Classification]))
-async def classifications(body: schemas.ClassificationRequest, request: Request) -> dict[str, Any]:
+async def classifications(body: schemas.ClassificationRequest, request: Request) -> Response:
     """The labels of texts, or of pairs of texts, with their probabilities."""
-    served = await state_of(request).store.take(body.model, "classify")
+    served = await state_of(request).store.take(request.scope, body.model, "classify")
 
     def classify(texts: Sequence[str], second: Sequence[str] | None = None) -> list[dict[str, Any]]:
         return served.task.answers("classify", texts, **({} if second is None else {"seconds": second}))
 
     paired = {} if body.second is None else {"second": listed(body.second)}
     rows, counts = await read_texts(request, served, classify, body, paired)
-    return listing(served, [row["labels"][0] | row for row in rows], object="classification") | {"usage": counts}
+    best = [row["labels"][0] | row for row in rows]
+    return await reply(lambda: listing(served, best, object="classification") | {"usage": counts})
 
 
 async def read_texts(
@@ -52,36 +53,45 @@ async def read_texts(
     paired: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """The results of `work` for texts or pairs of texts, and the usage. Texts beyond the context are refused or cut."""
-    texts = listed(body.input)
-    if not body.truncate:
-        served.check_length([text for values in (texts, *(paired or {}).values()) for text in values], "input")
+    texts, paired, pools = listed(body.input), paired or {}, state_of(request).store.pools
+    if body.truncate:
+        texts, paired = cut(served, texts), {name: cut(served, values) for name, values in paired.items()}
+    else:
+        served.check_length([text for values in (texts, *paired.values()) for text in values], "input")
 
     def count(group: Sequence[str], second: Sequence[str] | None = None) -> list[int]:
         return [len(frame) for frame in served.task.frame(group, second, cut=body.truncate)]
 
     async def count_and_work() -> tuple[list[Any], dict[str, Any]]:
-        store, context = state_of(request).store, served.task.context
-        lengths = await in_groups(store, count, texts, paired)
+        context, longest = (
+            served.task.context,
+            max(len(text) for values in (texts, *paired.values()) for text in values),
+        )
+        lengths = await in_groups(partial(pools.tokenize, longest), count, texts, paired)
         for number, length in enumerate(lengths, 1):
             if length > context:
                 raise Refused(
                     400, f"text {number} has {length:,} tokens, the context is {context:,}; split it, or send "
                     "truncate: true", param="input", code="context_length_exceeded",
                 )  # fmt: skip
-        return await in_groups(store, work, texts, paired), usage(sum(lengths))
+        return await in_groups(pools.run, work, texts, paired), usage(sum(lengths))
 
     return await within_limit(request, count_and_work())
 
 
+def cut(served: ServedModel, texts: Sequence[str]) -> list[str]:
+    return [served.start_of(text) for text in texts]
+
+
 @router.post("/translations", **replies.documented(replies.Translations))
-async def translations(body: schemas.TranslationRequest, request: Request) -> dict[str, Any]:
+async def translations(body: schemas.TranslationRequest, request: Request) -> Response:
     """Translations of texts, the best first; on request with their cross-attention to the source."""
     state = state_of(request)
-    served, texts = await state.store.take(body.model, "translate"), listed(body.input)
+    served, texts = await state.store.take(request.scope, body.model, "translate"), listed(body.input)
     served.check_length(texts, "input")
     results, read, generated = await unless_gone(request, translate(state, served, texts, body))
     rows = [{"translations": translations} for translations in results]
-    return listing(served, rows, object="translation") | {"usage": usage(read, generated)}
+    return await reply(lambda: listing(served, rows, object="translation") | {"usage": usage(read, generated)})
 
 
 async def translate(
@@ -96,11 +106,13 @@ async def translate(
         raise Refused(400, "a seed is for sampling; send a temperature above 0 with it", param="seed")
     if body.alignment and len(texts) * body.n > schemas.MOST_CHOICES:
         raise Refused(400, f"at most {schemas.MOST_CHOICES} translations are aligned at once; send less", param="input")
-    options = dict(beams=body.beams, n_best=body.n, length_penalty=body.length_penalty, max_new_tokens=body.max_tokens)
+    options: dict[str, Any] = dict(beams=body.beams, n_best=body.n, length_penalty=body.length_penalty)
+    options |= dict(max_new_tokens=body.max_tokens, sampling=sampling)
+    pools, decode = state.store.pools, served.task.tokenizer.decode_batch
     rows = [row for row, text in enumerate(texts) if text.strip()]
     try:
         requests = [
-            await asyncio.to_thread(served.task.request, texts[row], row=row, sampling=sampling, **options)
+            await pools.tokenize(len(texts[row]), partial(served.task.request, row=row, **options), texts[row])
             for row in rows
         ]
     except ValueError as error:
@@ -109,13 +121,11 @@ async def translate(
     results = [[blank] for _ in texts]
     generated = 0
     for row, hypotheses in zip(rows, await search(state, served, requests), strict=True):
-        outputs = served.task.tokenizer.decode_batch([hypothesis.ids for hypothesis in hypotheses])
+        outputs = await pools.tokenize(0, decode, [hypothesis.ids for hypothesis in hypotheses])
         results[row] = []
         for text, hypothesis in zip(outputs, hypotheses, strict=True):
             generated += len(hypothesis.ids)
-            weights = (
-                await state.store.run(aligned, served, texts[row], tuple(hypothesis.ids)) if body.alignment else None
-            )
+            weights = await pools.run(aligned, served, texts[row], tuple(hypothesis.ids)) if body.alignment else None
             results[row].append({"text": text, "score": hypothesis.score, "alignment": weights})
     return results, sum(request.source_length for request in requests), generated
 
@@ -130,11 +140,16 @@ def aligned(served: ServedModel, text: str, ids: tuple[int, ...]) -> dict[str, A
 
 
 @router.post("/tokenize", **replies.documented(replies.Tokens))
-async def tokenize(body: schemas.TokenizationRequest, request: Request) -> dict[str, Any]:
+async def tokenize(body: schemas.TokenizationRequest, request: Request) -> Response:
     """The tokens of a text."""
-    served = await state_of(request).store.take(body.model, "tokenize")
+    store = state_of(request).store
+    served = await store.take(request.scope, body.model, "tokenize")
     served.check_length([body.text], "text")
     tokenizer = served.task.tokenizer
-    ids = await asyncio.to_thread(tokenizer.encode, body.text)
-    pairs = zip(ids, tokenizer.pieces(ids), strict=True)
-    return {"tokens": [{"id": id, "piece": piece} for id, piece in pairs]}
+
+    def tokens() -> bytes:
+        ids = tokenizer.encode(body.text)
+        pairs = zip(ids, tokenizer.pieces(ids), strict=True)
+        return write({"tokens": [{"id": id, "piece": piece} for id, piece in pairs]})
+
+    return Response(await store.pools.tokenize(len(body.text), tokens), media_type="application/json")

@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import Field, create_model
 
 from regard.modalities import Modality
 from regard.serve import replies
+from regard.serve.answers import reply
 from regard.serve.errors import Refused
-from regard.serve.inputs import answer, listed, read_inputs, receive
+from regard.serve.inputs import answer, check_inputs, listed
 from regard.serve.model_store import ModelStore
 from regard.serve.schemas import MOST_TEXTS, Body, Text, Texts, item_field
 from regard.serve.state import state_of
@@ -51,9 +52,9 @@ def add_route(router: APIRouter, verb: Verb, read: Mapping[str, Modality]) -> No
     fields["input"] = Texts | None, Field(None, description=about)
     schema = create_model(f"{verb.name.title()}Request", __base__=Body, **fields)
 
-    async def route(body: schema, request: Request) -> dict[str, Any]:  # type: ignore[valid-type]
+    async def route(body: schema, request: Request) -> Response:  # type: ignore[valid-type]
         sent: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}  # type: ignore[attr-defined]
-        served = await state_of(request).store.take(sent["model"], verb.name)
+        served = await state_of(request).store.take(request.scope, sent["model"], verb.name)
         options = {name: value for name, value in sent.items() if name in known and value is not None}
         for name in options.keys() - served.options(verb.name):
             raise Refused(400, f"model {served.name!r} takes no {name}; leave it out", param=name)
@@ -62,13 +63,16 @@ def add_route(router: APIRouter, verb: Verb, read: Mapping[str, Modality]) -> No
         if [name for name in ("input", *read) if sent.get(name) is not None] not in (["input"], [field]):
             reads = f"model {served.name!r} reads {served.modality.plural}"
             raise Refused(400, f"{reads}; send either input or {field}", param="input")
+        for name, value in (paired | options).items():
+            texts = listed(value) if isinstance(value, str | list) else []
+            served.check_length([text for text in texts if isinstance(text, str)], name, parts=True)
         if sent.get("input") is None:
             if isinstance(sent[field], str) and not served.modality.files:
                 served.check_length([sent[field]], field)
-            inputs = [receive(served.modality, sent[field], field)]
+            answers = await answer(request, served, verb.name, [sent[field]], options, paired, field=field)
         else:
-            inputs = read_inputs(served, sent["input"])
-        return await answer(request, served, verb.name, inputs, options, paired)
+            answers = await answer(request, served, verb.name, check_inputs(served, sent["input"]), options, paired)
+        return await reply(lambda: answers)
 
     router.add_api_route(
         f"/{verb.name}", route, methods=["POST"], summary=verb.name.title(), description=verb.help or verb.does,

@@ -92,7 +92,7 @@ def test_commands_and_options_are_frozen():
         "detect": ["--json", "--out", "--quantize", "--threshold"],
         "serve": [
             "--allow-host", "--allow-origin", "--api-key", "--grace", "--host", "--max-batch", "--max-body-mb",
-            "--memory-gb", "--port", "--preload", "--quantize", "--queue", "--threads", "--timeout",
+            "--memory-gb", "--models-memory", "--port", "--preload", "--quantize", "--queue", "--threads", "--timeout",
         ],
         "tokenizer train": ["--kind", "--lowercase", "--out", "--vocab-size"],
         "tokenizer encode": ["--json"],

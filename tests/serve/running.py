@@ -200,7 +200,7 @@ def serving(models: dict[str, Path], *options: str, before: str = "", complaint:
         os.unlink(server.file)
 
 
-EXPECTED = ("serving ", "page ", "loaded ", "stopping: ", "WARNING:  Invalid HTTP request received.")
+EXPECTED = ("serving ", "page ", "loaded ", "evicted ", "stopping: ", "Invalid HTTP request received.")
 
 
 def check_log(log: str, complaint: str = "") -> None:

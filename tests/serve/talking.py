@@ -1,6 +1,8 @@
 """Requests that several tests send, and functions that read raw responses."""
 
 import socket
+import struct
+import zlib
 
 from tests.serve.made import LONG
 from tests.serve.running import Answer
@@ -49,3 +51,16 @@ def first_event(connection: socket.socket) -> bytes:
         assert piece, received
         received += piece
     return received
+
+
+def palette_png(side: int) -> bytes:
+    """A PNG file of few bytes that claims side² pixels: one colour of a palette."""
+    squeeze = zlib.compressobj(9)
+    data = b"".join(squeeze.compress(bytes(1 + (side + 7) // 8)) for _ in range(side)) + squeeze.flush()
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    head = struct.pack(">IIBBBBB", side, side, 1, 3, 0, 0, 0)
+    parts = [chunk(b"IHDR", head), chunk(b"PLTE", bytes(6)), chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

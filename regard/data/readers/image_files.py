@@ -59,6 +59,15 @@ def read_image(image: str | Path | BytesIO | Image.Image, least: tuple[int, int]
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
 
 
+def pixels_of(image: BytesIO) -> int:
+    """The number of pixels that the header of an image file claims; 0 for one that `read_image` refuses."""
+    try:
+        with Image.open(image, formats=FORMATS) as opened:
+            return opened.width * opened.height
+    except Exception:  # headers of any kind; reading it raises the error that says why
+        return 0
+
+
 def is_image(name: str) -> bool:
     """Whether a name has the suffix of an image file."""
     return Path(name.strip()).suffix.lower() in SUFFIXES
