@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
+from regard.why import COMPONENTS
+from regard.why.report import measured
 
 Number = int | float
 Figure = Number | str | list[Number]
@@ -119,12 +121,38 @@ def slack(stored: Number) -> float:
 
 
 @cache
-def ledger() -> tuple[Claim, ...]:
-    """Return all claims, in the order of the lectures."""
+def written() -> tuple[Claim, ...]:
+    """Return the claims of the files, in the order of the lectures."""
     claims = [claim for lecture in LECTURES for claim in read(Path(__file__).parent / "lectures" / f"{lecture}.toml")]
     if len({claim.id for claim in claims}) < len(claims):
         raise ValueError("two claims have one id; number the later one anew")
     return tuple(claims)
+
+
+def trained() -> list[Claim]:
+    """Return the claims that `regard why` tests by training, with the verdicts that are stored there."""
+    stored, claims = measured(), []
+    for name, component in COMPONENTS.items():
+        known = {claim["text"]: claim["steps"]["verdict"] for claim in stored.get(name, {}).get("claims", ())}
+        for number, claim in enumerate(component.claims):
+            lecture, _, place = claim.lecture.partition(", ")
+            if lecture[:3] not in LECTURES:  # a claim of the 2017 paper alone
+                continue
+            verdict = known.get(claim.text)
+            claims.append(
+                Claim(
+                    id=f"{lecture[:3]}-{name}-{number + 1}", place=place, claim=claim.text, slow=True,
+                    command=f"why {name} --json", field=f"claims.{number}.steps.verdict", expects="= supported",
+                    measured=verdict, depends="the size" if verdict == "not visible at this size" else "",
+                )
+            )  # fmt: skip
+    return claims
+
+
+def ledger() -> list[Claim]:
+    """Return all claims, in the order of the lectures; those that need training come last in each."""
+    claims = [*written(), *trained()]
+    return [claim for lecture in LECTURES for claim in claims if claim.lecture == lecture]
 
 
 def read(path: Path) -> list[Claim]:

@@ -12,6 +12,7 @@ from regard.claims.ledger import Claim, meets, select, unchanged
 from regard.claims.run import pick, run
 from regard.cli import regard
 from regard.cli.claims import call
+from regard.why import COMPONENTS
 from tests.cli.calling import fails
 
 ROOT = Path(__file__).parents[2]
@@ -35,20 +36,31 @@ def test_every_slow_figure_is_measured_again(lecture):
 
 
 def test_the_ledger_is_large_and_nearly_all_of_it_was_measured():
-    testable = [c for c in ledger.ledger() if c.expects]
+    testable = [c for c in ledger.written() if c.expects]
     assert len(testable) >= 120
     assert sum(c.measured is not None for c in testable) >= 0.9 * len(testable)
     assert {c.verdict for c in testable} >= {"holds", "fails", "depends"}
 
 
 def test_every_claim_names_a_command_or_a_check_that_exists():
-    for claim in ledger.ledger():
+    for claim in ledger.written():
         assert not claim.check or claim.check in CHECKS, claim.id
-        if claim.command and claim.measured is not None:
+        if claim.command:
             assert claim.command.split()[0] in regard.commands and "--json" in claim.command, claim.id
     assert {c.check for c in ledger.ledger() if c.check} == CHECKS.keys(), "a check that no claim uses"
     unsaid = [name for name, check in CHECKS.items() if not (check.__doc__ or "").startswith("Return ")]
     assert not unsaid, "the pages say what a figure is by the check's docstring"
+
+
+def test_claims_that_need_training_have_the_verdicts_that_are_stored_with_them(monkeypatch):
+    text = COMPONENTS["mask"].claims[0].text
+    for verdict, wanted in (("supported", "holds"), ("contradicted", "fails"), ("not visible at this size", "depends")):
+        found = {"mask": {"claims": [{"text": text, "steps": {"verdict": verdict}}]}}
+        monkeypatch.setattr(ledger, "measured", lambda found=found: found)
+        (claim,) = [c for c in ledger.trained() if c.claim == text]
+        assert claim.verdict == wanted and claim.slow and claim.typed == "regard why mask --json"
+        assert pick(found["mask"], claim.field) == verdict
+    assert len(ledger.ledger()) == len(ledger.written()) + len(ledger.trained())
 
 
 def test_the_pages_are_those_of_the_ledger():
