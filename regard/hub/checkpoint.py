@@ -106,7 +106,7 @@ def _version() -> str:
 
 def _check_shapes(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
     """Raise an error unless names and shapes of tensors are exactly those of a model."""
-    _check_names(wanted, tensors, "saved by another version or family?")
+    _check_names(wanted, tensors, f"saved by another version or family, or with another {CONFIG}?")
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
             got, asked = tuple(tensors[name].shape), tuple(tensor.shape)

@@ -292,7 +292,8 @@ class Map:
             left.remove(copy)
         if left:
             shown = ", ".join(sorted(left)[:5]) + (", …" if len(left) > 5 else "")
-            raise ValueError(f"{len(left)} unexpected tensors: {shown}; a model with parts that are not known here")
+            cause = "config.json does not ask for them, or they are parts that are not known here"
+            raise ValueError(f"{len(left)} unexpected tensors: {shown}; {cause}")
         return ours
 
     def to_theirs(self, config: Any, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ import pytest
 
 from regard.serve import answers, guard
 from regard.serve.settings import Settings
+from regard.tasks import LanguageModel
 from tests.serve.made import LONG
 from tests.serve.running import PATIENCE, eventually, serving, serving_here
 from tests.serve.talking import first_event, read_all
@@ -205,6 +206,26 @@ def test_time(made, monkeypatch):
             received += read_all(connection)
         assert received.startswith(b"HTTP/1.1 200") and b'"code":"timeout"' in received and b"[DONE]" in received
         server.wait_until_idle("endless")
+
+
+def test_the_time_of_a_template_counts(made, monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    def rendered(task, messages):
+        begun.set()
+        end.wait(PATIENCE)
+        return [1]
+
+    monkeypatch.setattr(LanguageModel, "encode_chat", rendered)
+    asked = dict(model="chat", messages=[{"role": "user", "content": "hi"}])
+    with serving_here({"chat": made["chat"]}, clock=True) as server:
+        with server.send("/v1/chat/completions", **asked) as connection:
+            assert begun.wait(PATIENCE)
+            assert server.get("/health").status == 200, "others are answered meanwhile"
+            server.skip(600)
+            head, _, body = read_all(connection).partition(b"\r\n\r\n")
+        end.set()
+    assert head.startswith(b"HTTP/1.1 408") and json.loads(body)["error"]["code"] == "timeout"
 
 
 def test_bodies_that_do_not_arrive(made):
