@@ -17,7 +17,7 @@ from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
-from regard.hub.skeleton import check_tables, skeleton
+from regard.hub.skeleton import Unsampled, check_tables, skeleton
 from regard.native.quantized import refuse_quantized
 from regard.registry import models
 
@@ -61,7 +61,8 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
         raise ValueError(f"{weights_path}: {error}") from None
     with reading(config_path):
         check_tables(model, tensors)
-    with torch.random.fork_rng(devices=[]):  # these weights are replaced: leave the caller's random state alone
+    # These weights are replaced: leave the caller's random state alone.
+    with torch.random.fork_rng(devices=[]), Unsampled(meta=False):
         model = type(model)(model.config)
     _fill(model, tensors, dtype)
     return model.eval()

@@ -1,6 +1,7 @@
 """Models on the meta device, without memory for their weights: how it is found out that a config asks for more than its
 weights can fill, before anything is allocated."""
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +9,16 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook as on_module
 from torch.nn.modules.module import register_module_parameter_registration_hook as on_parameter
+from torch.overrides import TorchFunctionMode
 
 from regard.config import flatten, one_line
 
+INITIALISERS = {nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_, Tensor.normal_}
 PARTS = 2000
 """Modules and parameters that a model may have whatever its weights; a block has about 30."""
 PARTS_PER_TENSOR = 64
@@ -30,7 +34,7 @@ def skeleton(build: Callable[[], Any], stored: Mapping[str, Tensor] | None, fiel
     parts than weights were stored; None for weights that are not known yet."""
     most = PARTS * 4 if stored is None else PARTS + PARTS_PER_TENSOR * len(stored)
     try:
-        with torch.device("meta"), at_most(most):
+        with torch.device("meta"), Unsampled(meta=True), at_most(most):
             model = build()
     except TooManyError:
         depths = ", ".join(f"{name}={one_line(value, 40)}" for name, value in fields.items() if LAYERS.search(name))
@@ -39,6 +43,69 @@ def skeleton(build: Callable[[], Any], stored: Mapping[str, Tensor] | None, fiel
     except RuntimeError as error:
         raise ValueError(f"no model has such sizes ({one_line(error)})") from None
     return model
+
+
+class Unsampled(TorchFunctionMode):
+    """A mode in which parameters are not initialised at random, for models whose weights are all replaced.
+
+    On the meta device (`meta`) nothing is, and the results of simple functions are made by hand: there the first call
+    of almost any function imports a compiler, which takes a second.
+    """
+
+    def __init__(self, *, meta: bool) -> None:
+        super().__init__()
+        self.meta = meta
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in INITIALISERS:
+            tensor = args[0] if args else kwargs["tensor"]
+            if self.meta or isinstance(tensor, nn.Parameter):
+                return tensor
+        name = getattr(func, "__name__", "").strip("_")
+        if self.meta and name in SHAPES and all(isinstance(value, int | float | Tensor | list) for value in args):
+            shape = SHAPES[name](*args, **{key: kwargs[key] for key in kwargs if key == "dim"})
+            like = next((value for value in args if isinstance(value, Tensor)), None)
+            kind = kwargs.get("dtype") or (like.dtype if like is not None and like.is_floating_point() else None)
+            return torch.empty(shape, dtype=kind, device="meta")
+        return func(*args, **kwargs)
+
+
+def broadcast(*values: Any) -> tuple[int, ...]:
+    """The shape of the result of a function that is applied to each element."""
+    return np.broadcast_shapes(*(tuple(value.shape) for value in values if isinstance(value, Tensor)))
+
+
+def stacked(tensors: list[Tensor], dim: int = 0) -> list[int]:
+    """The shape that `torch.stack` returns."""
+    shape = list(tensors[0].shape)
+    shape.insert(dim if dim >= 0 else len(shape) + 1 + dim, len(tensors))
+    return shape
+
+
+def joined(tensors: list[Tensor], dim: int = 0) -> list[int]:
+    """The shape that `torch.cat` returns."""
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
+    return shape
+
+
+def listed(*sizes: Any) -> Any:
+    """The shape that a function returns whose arguments are sizes, one by one or in a list."""
+    return sizes[0] if isinstance(sizes[0], list) else sizes
+
+
+def counted(start: int | float, end: int | float | None = None, step: int | float = 1) -> list[int]:
+    """The shape that `torch.arange` returns."""
+    start, end = (0, start) if end is None else (start, end)
+    return [max(0, math.ceil((end - start) / step))]
+
+
+ELEMENTWISE = "mul rmul neg div truediv rtruediv pow rpow sin cos add radd sub rsub"
+SHAPES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(ELEMENTWISE.split(), broadcast), "randn": listed, "rand": listed, "arange": counted,
+    "stack": stacked, "cat": joined,
+}  # fmt: skip
 
 
 class TooManyError(Exception):

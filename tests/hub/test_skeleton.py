@@ -13,9 +13,10 @@ from regard.hub import load_model, save_model
 from regard.hub.adapter import begin_from, fingerprint, load_adapter, save_adapter, tune
 from regard.hub.checkpoint import export_model, peek_model
 from regard.hub.llama2c import HEADER, read_llama2c_tokenizer
-from regard.hub.skeleton import TooManyError, at_most
+from regard.hub.skeleton import TooManyError, at_most, skeleton
 from regard.models import build, preset
 from regard.models.towers import describe_tower
+from regard.registry import models
 
 TEXT = dict(dim=8, heads=2, ffn_dim=12, depth=2, vocab_size=23, max_len=16)
 IMAGE = dict(dim=8, heads=2, ffn_dim=12, depth=1, image=16, patch=8, channels=3)
@@ -176,3 +177,26 @@ def test_the_caller_of_other_threads_is_not_counted(tmp_path):
         pool.submit(lambda: [torch.nn.Linear(1, 1) for _ in range(100)]).result()
         with pytest.raises(TooManyError):
             [torch.nn.Linear(1, 1) for _ in range(100)]
+
+
+@pytest.mark.parametrize("family", list(models))
+def test_shapes_by_hand_are_those_of_the_meta_device(family):
+    """Names, shapes and types of all tensors, also of the computed ones."""
+    config = preset(family, "tiny")
+    with torch.device("meta"):
+        plain = models[family](config)
+    bones = skeleton(lambda: models[family](config), None, {})
+    for kind in ("named_parameters", "named_buffers"):
+        theirs, ours = (
+            {name: (tensor.shape, tensor.dtype) for name, tensor in getattr(model, kind)()} for model in (plain, bones)
+        )
+        assert ours == theirs
+
+
+def test_loading_samples_nothing(tmp_path, monkeypatch):
+    save_model(build("gpt", preset("gpt", "tiny", **TEXT)), tmp_path)
+    sampled = []
+    real = torch.Tensor.uniform_
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda t, *args, **options: sampled.append(type(t)) or real(t))
+    load_model(tmp_path)
+    assert torch.nn.Parameter not in sampled
