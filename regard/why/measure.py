@@ -48,7 +48,7 @@ def measure(
             for number, (arm, seed) in enumerate(plan, start=1):
                 if (arm.name, seed) not in store.runs:
                     say(f"{component.name}: {arm.name}, seed {seed} ({number} of {len(plan)})")
-                    folder = out / UNFINISHED / f"{arm.name}-{seed}"
+                    folder = out / UNFINISHED / f"{arm.name}-{seed}-{store.marks[arm.name]}"
                     store.add(run_arm(component, arm, seed, steps, folder))
         finally:
             torch.set_num_threads(threads)

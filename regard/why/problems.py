@@ -121,7 +121,7 @@ class NextToken(Problem):
     """Characters of the training text."""
     context: int = 48
     rows: int = 16
-    scored: int = 128
+    scored: int = 64
     """Held-out windows that are scored, and half as many of the training text."""
     blind: bool = False
     """Also score the last token of texts that end there, as in generation: no future can be seen."""

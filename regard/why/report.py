@@ -148,15 +148,15 @@ def overview() -> str:
 
 def verdict_table() -> str:
     """Return the stored verdicts as a table of Markdown, for the documentation."""
-    rows = [["component", "claim (lecture)", "difference, 95 %", "unit; smallest that counts", "at equal steps",
+    rows = [["command", "claim (lecture)", "difference, 95 %", "unit; smallest that counts", "at equal steps",
              "at equal CPU time", "the same arm twice"]]  # fmt: skip
     for name, result in measured().items():
-        same = result.get("same_verdict", "–")
+        same, command = result.get("same_verdict", "–"), f"`regard why {name} --steps {result['steps']}`"
         for claim in result["claims"]:
-            rows.append([name, f"{claim['text']} ({claim['lecture']})", interval_text(claim["steps"]),
+            rows.append([command, f"{claim['text']} ({claim['lecture']})", interval_text(claim["steps"]),
                          f"{claim['unit']}; {claim['least']:g}", claim["steps"]["verdict"], claim["cpu"]["verdict"],
                          same])  # fmt: skip
-            name, same = "", ""
+            command, same = "", ""
     return table(rows)
 
 

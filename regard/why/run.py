@@ -73,6 +73,9 @@ class Recorder(Observer):
         self.before, self.begun = 0.0, time.process_time()
         self.curve.append(self.measure(0, 0.0))
 
+    def is_measured(self, step: int) -> bool:
+        return step % self.every == 0 or step == self.steps
+
     def measure(self, step: int, cpu: float) -> Row:
         """Return the metrics at this step; the time that they take does not count."""
         started = time.process_time()
@@ -97,7 +100,7 @@ class Recorder(Observer):
         row: Row = {"step": step, "cpu": round(cpu, 4)}
         if step == 1:
             row["gradient"] = self.gradient
-        if step % self.every == 0 or step == self.steps:
+        if self.is_measured(step):
             row["point"] = self.measure(step, cpu)
             self.curve.append(row["point"])
         return [(row, "")]
@@ -117,7 +120,8 @@ def run_arm(component: Component, arm: Arm, seed: int, steps: int, folder: Path)
         if not str(error).startswith(NOT_FINITE):
             raise
         diverged = recorder.curve[-1]["step"]
-        recorder.curve.append(recorder.curve[-1] | {"step": steps} | problem.worst())
+        later = [step for step in range(diverged + 1, steps + 1) if recorder.is_measured(step)]
+        recorder.curve += [recorder.curve[-1] | {"step": step} | problem.worst() for step in later]
     rows = read_metrics(folder / "metrics.jsonl")
     shutil.rmtree(folder)
     with untouched(model):

@@ -93,7 +93,7 @@ def test_a_comparison_and_its_report(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "data:image/png;base64," in page and "http://" not in page and "https://" not in page
     assert (tmp_path / "report.md").read_text() == markdown(result) and "Why positions?" in render(result)
-    assert not (tmp_path / "unfinished" / "rotary-0").exists()
+    assert not list((tmp_path / "unfinished").iterdir())
     again = measure.measure(TINY, seeds=2, steps=None, out=tmp_path, say=said.append)
     assert again == result and len(said) == 4, "finished runs were trained again"
 
@@ -140,6 +140,7 @@ def test_a_run_that_diverges_counts_as_one_that_learned_nothing(tmp_path):
     arm = Arm(name="rotary", about="", model=dict(position="rotary"), alter=explode)
     run = runs.run_arm(TINY, arm, 0, 4, tmp_path / "run")
     assert run["diverged"] == 0 and run["curve"][-1]["accuracy"] == TINY.problem.worst()["accuracy"]
+    assert [point["step"] for point in run["curve"]] == [0, 1, 2, 3, 4], "curves are as long as those of other runs"
 
 
 def test_too_small_a_budget_gives_no_verdict(tmp_path):
