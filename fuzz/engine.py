@@ -1,4 +1,4 @@
-"""One execution and its outcome, the lines that it reached, and the loop that keeps the inputs which reach new ones."""
+"""One execution and its outcome, the lines that it reached, and the loop that keeps inputs which go new ways."""
 
 import hashlib
 import resource
@@ -36,7 +36,7 @@ class Result:
     executions: int = 0
     refused: int = 0
     kept: int = 0
-    """Inputs that reached new lines."""
+    """Inputs that went a new way through our code."""
     lines: int = 0
     """Lines reached in the modules that the harness reads with."""
     of: int = 0
@@ -47,31 +47,34 @@ class Result:
 
 
 class Coverage:
-    """Collects the lines of our package that are reached, each once."""
+    """Collects the steps from line to line that are taken in our package, each once."""
 
     def __init__(self) -> None:
-        self.lines: set[tuple[str, int]] = set()
+        self.steps: set[tuple[CodeType, int, int]] = set()
         self.fresh = False
         self.ours: dict[CodeType, bool] = {}
 
-    def note(self, code: CodeType, line: int) -> None:
-        """Remember a line."""
-        if (place := (code.co_filename, line)) not in self.lines:
-            self.lines.add(place)
-            self.fresh = True
+    @property
+    def lines(self) -> set[tuple[str, int]]:
+        """File and number of every line that was reached."""
+        return {(code.co_filename, line) for code, _, line in self.steps}
 
     def enter(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace a call of ours by its lines; others not at all."""
-        code = frame.f_code
+        code, last = frame.f_code, 0
         if (own := self.ours.get(code)) is None:
             own = self.ours[code] = code.co_filename.startswith(ROOT)
-        return self.step if own else None
 
-    def step(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Note a line of a traced call."""
-        if event == "line":
-            self.note(frame.f_code, frame.f_lineno)
-        return self.step
+        def follow(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                if (step := (code, last, frame.f_lineno)) not in self.steps:
+                    self.steps.add(step)
+                    self.fresh = True
+                last = frame.f_lineno
+            return follow
+
+        return follow if own else None
 
     def __enter__(self) -> "Coverage":
         self.fresh = False
@@ -121,11 +124,9 @@ def outcome(harness: ModuleType, data: bytes) -> tuple[str, str]:
         return "finding", f"memory: {grown >> 20} MiB more, {place_of(error) if error else 'and no error'}"
     if error is None:
         return "ok", ""
-    declared = type(error) in (ValueError, *getattr(harness, "DECLARED", ())) or type(error).__module__.startswith(
-        "regard"
-    )
-    declared = declared or type(error) in (OSError, FileNotFoundError, NotADirectoryError) and error.errno is not None
-    if not declared:
+    own = type(error).__module__.startswith("regard")
+    of_the_system = type(error) in (OSError, FileNotFoundError, NotADirectoryError) and error.errno is not None
+    if not (type(error) is ValueError or own or of_the_system):
         return "finding", f"{type(error).__name__} at {place_of(error)}"
     if not str(error).strip():
         return "finding", f"an error without words at {place_of(error)}"
@@ -160,7 +161,7 @@ class Fuzzer:
 
     def __init__(self, name: str, seed: int, current: Path, kept: Path, grown: Path | None) -> None:
         """`name` is that of a harness, or of a module elsewhere; the inputs of findings go to the folder `kept`, those
-        that reach new lines to `grown`."""
+        that go new ways to `grown`."""
         self.harness = import_module(name if "." in name else f"fuzz.harnesses.{name}")
         self.kept = kept
         self.seeds: list[bytes] = self.harness.seeds()
@@ -192,7 +193,7 @@ class Fuzzer:
         return asdict(self.result)
 
     def execute(self, data: bytes) -> tuple[str, str]:
-        """Run one input; keep it if it reached a new line, or if it is a finding."""
+        """Run one input; keep it if it went a new way, or if it is a finding."""
         self.current.write_bytes(data)
         with self.coverage:
             kind, text = outcome(self.harness, data)

@@ -152,7 +152,7 @@ def test_allocations(plan, tmp_path, every):
     with Allocations() as counted:
         fit(plan, whole, quiet=True)
     expected = weights(whole)
-    for at in range(1, counted.count + 1, 8 if every == 1 else 700):
+    for at in range(1, counted.count + 1, 40 if every == 1 else 700):
         out = tmp_path / str(at)
         with pytest.raises((MemoryError, RuntimeError)) as raised, Allocations(at):
             fit(plan, out, quiet=True)
