@@ -91,10 +91,11 @@ class Child:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return the results as a table in Markdown."""
-    rows = ["| harness | executions | refused | inputs kept | lines reached | findings |", "|---|---|---|---|---|---|"]
+    rows = ["| harness | executions | CPU s | refused | inputs kept | lines reached | findings |", "|---" * 7 + "|"]
     for result in results:
         share = f"{result['lines']} of {result['of']} ({result['lines'] / max(1, result['of']):.0%})"
-        cells = [result["name"], f"{result['executions']:,}", f"{result['refused']:,}", str(result["kept"]), share]
+        counts = [f"{result[name]:,.0f}" for name in ("executions", "seconds", "refused", "kept")]
+        cells = [result["name"], *counts, share]
         rows.append(f"| {' | '.join(cells)} | {len(result['findings'])} |")
     return "\n".join(rows)
 

@@ -23,6 +23,8 @@ from regard.data.notices import listening
 from regard.data.terminal import echo, printable, to_json
 from regard.train.memory import OutOfMemory, memory_need
 
+LONGEST = 2000
+"""Characters of an error; of a longer one the beginning and the end, where the cure is."""
 OVERRIDES = {"ignore_unknown_options": True, "allow_extra_args": True}
 EXTRAS = {
     "matplotlib": "regard[draw]", "babel": "regard[demo]", "num2words": "regard[demo]", "sacrebleu": "regard[text]",
@@ -188,7 +190,9 @@ def program() -> str:
 
 
 def fail(text: str, code: int) -> int:
-    echo(f"regard: {text}", err=True)
+    """Print an error in one line, whatever values it names, and return the exit code."""
+    line = re.sub(r"\s*\n\s*", " ", text)
+    echo(f"regard: {line if len(line) < LONGEST else f'{line[: LONGEST // 2]} … {line[-LONGEST // 4 :]}'}", err=True)
     return code
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.cli.base import fail
 from regard.data.terminal import echo, printable, to_json
 from regard.serve.run import LogFormatter
 from tests.cli.calling import call
@@ -56,6 +57,14 @@ def test_names_of_files_in_errors(tmp_path, capsys):
         call("classify", tmp_path / EVIL.replace("/", ""), "The cat")
     printed = capsys.readouterr().err
     assert "⟨1B⟩]0;owned" in printed and not CONTROL.search(printed)
+
+
+def test_an_error_is_one_line_of_bounded_length(capsys):
+    for text in ("first\n  second", "long " * 5000 + "the cure"):
+        assert fail(text, 2) == 2
+        printed = capsys.readouterr().err
+        assert printed.count("\n") == 1 and len(printed) < 2000
+    assert printed.endswith("the cure\n")
 
 
 def test_lines_of_the_log(model, tmp_path):

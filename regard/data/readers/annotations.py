@@ -201,6 +201,8 @@ def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
         raise ValueError(f"{path}, line {error.position[0]}: not valid XML ({error})") from None
+    except (LookupError, ValueError) as error:  # an encoding that is not known, or not to the parser
+        raise ValueError(f"{path} cannot be read as XML ({error}); save it as UTF-8") from None
     name = (root.findtext("filename") or "").strip()
     if not name:
         raise ValueError(f"{path}: no <filename>; add one with the name of the image")
