@@ -1,7 +1,5 @@
 """Checks that train small models: marked slow in the ledger."""
 
-import tempfile
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -11,23 +9,7 @@ from torch import Tensor
 
 from regard.claims.checks.base import build, check, numbers
 from regard.data.sets.labelled_images import LabelledImages, digits
-from regard.recipes import recipe
-from regard.runs.fit import fit_job, prepare
-from regard.tasks import load
-from regard.train.progress import Line
-
-
-@check
-def beam_over_greedy(steps: int, beams: int = 4, phrases: int = 200) -> float:
-    """Return by how much BLEU on held-out phrases is higher with beams than with greedy choice, of a translator that
-    was trained for so many steps."""
-    with tempfile.TemporaryDirectory() as folder, numbers(torch.float32):
-        plan = recipe("translate", {"train.steps": steps, "train.eval_every": steps, "train.save_every": steps})
-        fit_job(prepare(plan.data, plan, Path(folder), False, Line(True)), Path(folder), resume=False, quiet=True)
-        translator: Any = load(folder)
-        held_out = plan.data.split()[1][:phrases]
-        beam, greedy = (translator.evaluate_pairs(held_out, beams=n).scores["bleu"] for n in (beams, 1))
-    return beam - greedy
+from regard.decode.batch import beam_search
 
 
 def tensors(images: LabelledImages) -> tuple[Tensor, Tensor]:
@@ -82,25 +64,52 @@ def reversed_letters(rows: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     return source, torch.cat([torch.zeros(rows, 1, dtype=torch.long), target[:, :-1]], dim=1), target
 
 
+def trained_to_reverse(family: str, length: int, steps: int, **settings: Any) -> Any:
+    """Return a model that was trained to write so many letters in reverse."""
+    model = build(family, vocab_size=20, dropout=0.0, **settings)
+    optimizer, lengths = torch.optim.Adam(model.parameters(), lr=3e-3), torch.full((64,), length)
+    for _ in range(steps):
+        source, inputs, target = reversed_letters(64, length)
+        loss = F.cross_entropy(model(source, lengths, inputs).flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
 @check
-def gain_of_attention(length: int, steps: int = 200) -> float:
+def gain_of_attention(length: int) -> float:
     """Return by how many points a recurrent encoder–decoder writes so many letters in reverse better with attention
     than through one vector, both trained for 200 steps."""
     scores = []
     with numbers(torch.float32):
         for score in ("additive", "none"):
             torch.manual_seed(0)
-            model = build("seq2seq", vocab_size=20, dim=64, score=score, dropout=0.0)
-            optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-            lengths = torch.full((32,), length)
-            for _ in range(steps):
-                source, inputs, target = reversed_letters(32, length)
-                loss = F.cross_entropy(model(source, lengths, inputs).flatten(0, 1), target.flatten())
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+            model = trained_to_reverse("seq2seq", length, 200, dim=64, score=score)
             source, inputs, target = reversed_letters(200, length)
             with torch.no_grad():
                 right = model(source, torch.full((200,), length), inputs).argmax(-1) == target
             scores.append(100 * right.double().mean().item())
     return scores[0] - scores[1]
+
+
+@check
+def beam_over_greedy(what: str, beams: int = 4, length: int = 8, seeds: int = 2) -> float:
+    """Return what beams gain over greedy choice where a small Transformer, after 100 steps, writes letters in reverse,
+    the mean of two seeds: log-probability of a letter, or points of sequences without a mistake."""
+    gains = []
+    with numbers(torch.float32):
+        for seed in range(seeds):
+            torch.manual_seed(seed)
+            model = trained_to_reverse("transformer", length, 100, dim=48, depth=1, heads=4, ffn_dim=96)
+            source, _, target = reversed_letters(300, length)
+            rest: Any = dict(source=source, lengths=torch.full((300,), length), max_len=length, eos=())
+            found = [beam_search(model, torch.zeros(300, 1, dtype=torch.long), beams=n, **rest) for n in (beams, 1)]
+            if what == "probability":
+                gains.append(fmean(best[0].score - greedy[0].score for best, greedy in zip(*found, strict=True)))
+            else:
+                right = [
+                    fmean(best[0].ids == row for best, row in zip(each, target.tolist(), strict=True)) for each in found
+                ]
+                gains.append(100 * (right[0] - right[1]))
+    return fmean(gains)
