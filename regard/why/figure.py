@@ -104,7 +104,7 @@ def draw_intervals(sheet: Sheet, claims: Sequence[Mapping[str, Any]], bottom: fl
     reach = max(1.3, *(abs(value) for value in axes.get_xlim()))
     axes.set_xscale("symlog", linthresh=2)
     axes.set_xlim(-reach * 1.1, reach * 1.1)
-    axes.set_xticks([x for x in (-100, -10, -1, 0, 1, 10, 100) if abs(x) <= reach])
+    axes.set_xticks([x for x in (-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100) if abs(x) <= reach])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.minorticks_off()
     axes.plot([], [], "o", color=SOFT, markersize=4, label="equal steps")
