@@ -45,7 +45,11 @@ def claims(
     if not again:
         echo(report.to_json(chosen) if as_json else report.render(chosen))
         return
-    measure([c for c in chosen if c.expects and c.measured is not None and (slow or ids or not c.slow)], as_json)
+    if ids and (unmeasured := [claim for claim in chosen if claim.measured is None]):
+        claim = unmeasured[0]
+        cure = claim.untestable or f"run {claim.typed}"
+        raise ValueError(f"claim {claim.id} is {claim.verdict}, so there is no figure to compare with: {cure}")
+    measure([c for c in chosen if c.measured is not None and (slow or ids or not c.slow)], as_json)
 
 
 def measure(chosen: list, as_json: bool) -> None:  # type: ignore[type-arg]

@@ -121,5 +121,6 @@ def test_the_command(capsys):
     regard.main(["claims", "--run", "002-08"], standalone_mode=False)
     assert "002-08  12, as stored: fails" in capsys.readouterr().out
     assert "no claim '002-8'; did you mean '002-" in fails(capsys, "claims", "002-8")
+    assert "002-96 is not testable here, so there is no figure" in fails(capsys, "claims", "--run", "002-96")
     assert "no lecture '2'" in fails(capsys, "claims", "--lecture", "2")
     assert "no verdict 'true'" in fails(capsys, "claims", "--verdict", "true")
