@@ -9,11 +9,7 @@ from regard.hub.maps import MAPS
 from regard.models import build, preset
 from regard.registry import models
 
-READS = (
-    "regard.hub.checkpoint",
-    "regard.hub.mapping",
-    *(f"regard.hub.maps.{name}" for name in ("bert", "gpt2", "llama", "t5", "vit", "clip")),
-)
+READS = ("regard.hub.checkpoint", "regard.hub.mapping", "regard.hub.skeleton", "regard.config")
 
 
 def seeds() -> list[bytes]:

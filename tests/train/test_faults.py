@@ -180,7 +180,9 @@ def test_bulk_answers(tmp_path):
             answers.close()
 
     whole = tmp_path / "whole.txt"
-    for at in points(lambda: answer(whole)):
+    wanted = points(lambda: answer(whole))
+    print("answers", len(wanted), "points")
+    for at in wanted:
         out = tmp_path / f"{at}.txt"
         with pytest.MonkeyPatch.context() as patch:
             Faults(patch, at)
@@ -195,7 +197,9 @@ def test_bulk_answers(tmp_path):
 def test_export(small, tmp_path):
     fit(small(train__steps=2), tmp_path / "run", quiet=True)
     before, task, whole = weights(tmp_path / "run"), load(tmp_path / "run"), tmp_path / "whole"
-    for at in points(lambda: task.export(whole)):
+    wanted = points(lambda: task.export(whole))
+    print("export", len(wanted), "points")
+    for at in wanted:
         out = tmp_path / str(at)
         with pytest.MonkeyPatch.context() as patch:
             Faults(patch, at)
