@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ def check_regular(path: Path, most: int | None = None) -> int:
     if most is not None and state.st_size > most:
         raise ValueError(f"{path} has {state.st_size:,} bytes, at most {most:,} are read; give a smaller file")
     return state.st_size
+
+
+def missing(path: Path) -> str:
+    """The rest of an error about a file that is not there: the name of one beside it that is nearly the same."""
+    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = get_close_matches(path.name[:100], beside, n=1)
+    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 
 def read_bytes(path: Path, most: int) -> bytes:

@@ -8,6 +8,7 @@ trained for.
 import contextlib
 import copy
 import io
+import json
 import logging
 import warnings
 from pathlib import Path
@@ -62,6 +63,8 @@ def export_onnx(model: Any, path: Path) -> float | None:
         for logger, level in zip(quiet, levels, strict=True):
             logger.setLevel(level)
     assert program is not None
+    if labels := getattr(model.config, "labels", ()):
+        program.model.metadata_props["labels"] = json.dumps(labels, ensure_ascii=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda draft: program.save(draft))
     return check(path, others, wanted, type(model).__name__)

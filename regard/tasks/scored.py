@@ -120,16 +120,19 @@ class Scored:
             return self.summary
         values = {name: value for name, value in self.scores.items() if name not in UNJUDGED and value is not None}
         numbers = "   ".join(f"{in_words(name)} {number(name, value)}" for name, value in values.items())
-        return f"{numbers}   ({self.scores['examples']:,} examples)"
+        return f"{numbers}   ({self.count()})"
+
+    def count(self) -> str:
+        """Return the number of scored examples in words."""
+        return f"{self.scores['examples']:,} example{'s' * (self.scores['examples'] != 1)}"
 
     def few_line(self) -> str:
         """Return how far the score may be off where the examples are few, and the options that give more of them."""
         if self.interval is None or self.interval[1] - self.interval[0] < WIDE:
             return ""
         low, high = self.interval
-        count = f"{self.scores['examples']:,} example{'s' * (self.scores['examples'] != 1)}"
-        off = f"{count} leave the {in_words(self.judged[0])} between {low:g} and {high:g} % (95 % interval)"
-        return off + (f"; for more: {self.more}" if self.more else "")
+        fact = f"95 % interval of the {in_words(self.judged[0])} from {self.count()}: {low:g} to {high:g} %"
+        return fact + (f"; for more examples: {self.more}" if self.more else "")
 
     def unseen_line(self) -> str:
         """Return the labels that the model was never trained on in one line."""

@@ -128,3 +128,13 @@ def test_images_of_too_many_pixels(tmp_path, monkeypatch, name, options):
     monkeypatch.setattr(image_files, "MOST_PIXELS", 1 << 20)
     with pytest.raises(ValueError, match=f"{name} has 3,000 × 3,000 pixels, at most 1,048,576 are read"):
         read_image(tmp_path / name)
+
+
+def test_a_file_whose_name_is_nearly_right_is_named(tmp_path):
+    from regard.data.readers.text_files import read_text
+
+    (tmp_path / "messages.csv").write_text("text")
+    with pytest.raises(ValueError, match=r"message\.csv: no such file; did you mean .*messages\.csv\?"):
+        read_text([str(tmp_path / "message.csv")])
+    with pytest.raises(ValueError, match="no such file; check the path"):
+        read_text([str(tmp_path / "other.parquet")])

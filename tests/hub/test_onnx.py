@@ -104,6 +104,17 @@ def test_a_file_or_a_directory(convert, tmp_path_factory, tmp_path, capsys):
     assert (tmp_path / "theirs" / "config.json").exists()
 
 
+def test_the_labels_of_a_classifier_are_in_its_graph(convert, tmp_path_factory, tmp_path):
+    import onnxruntime
+
+    from regard.tasks import load
+
+    run = shared(tmp_path_factory).run("classify")
+    convert(run, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    assert json.loads(session.get_modelmeta().custom_metadata_map["labels"]) == list(load(run).model.config.labels)
+
+
 def test_a_translator_without_a_layout_becomes_a_graph_that_translates(convert, tmp_path_factory, tmp_path, capsys):
     """The program of docs/export.md, which needs no regard, gives our greedy translation."""
     from regard.recipes import fit, recipe

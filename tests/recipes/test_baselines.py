@@ -184,7 +184,7 @@ def test_a_baseline_that_cannot_be_made_leaves_the_scores_alone(tiny, tmp_path):
 def test_few_examples_are_shown_with_their_interval():
     few = Scored(scores={"accuracy": 83.33, "macro_f1": 80.0, "examples": 6}, outputs=[], more="--data.test FILE")
     assert few.interval == (43.6, 97.0), "Wilson's, as statsmodels computes it"
-    line = "6 examples leave the accuracy between 43.6 and 97 % (95 % interval); for more: --data.test FILE"
+    line = "95 % interval of the accuracy from 6 examples: 43.6 to 97 %; for more examples: --data.test FILE"
     assert few.render().splitlines()[1] == line and few.as_json()["interval"] == (43.6, 97.0)
     many = replace(few, scores=few.scores | {"examples": 1000})
     assert "interval" not in many.render() and many.as_json()["interval"] == (80.9, 85.5)
@@ -198,4 +198,4 @@ def test_labels_that_were_never_trained_on_are_named(tiny, tmp_path):
     assert scored.unseen == {"grey": 2} and scored.as_json()["unseen_labels"] == {"grey": 2}
     lines = scored.render().splitlines()
     assert lines[-1] == "never trained on, so always wrong: 'grey' (2)"
-    assert any(line.startswith("3 examples leave the accuracy between") for line in lines)
+    assert any(line.startswith("95 % interval of the accuracy from 3 examples: ") for line in lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.readers.packed import MOST_BYTES
-from regard.files import check_regular
+from regard.files import check_regular, missing
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 Names = dict[str, tuple[str, ...]]
@@ -51,7 +51,7 @@ def read_arrow(paths: list[Path]) -> tuple[list[dict[str, Any]], Names]:
                 rows += batch.to_pylist()
             names |= class_names(metadata or {})
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; check the path") from None
+        raise ValueError(f"{path}: no such file; {missing(path)}") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, struct.error) as error:
         reason = " ".join(str(error).split())[:120]
         raise ValueError(f"{path} cannot be read as {path.suffix} ({reason}); write it again") from None

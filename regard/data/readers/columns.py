@@ -219,7 +219,8 @@ def choose_fields(
         for name in required:
             if name not in fields:
                 wanted = columns.get(name, name)
-                cure = nearest(wanted, names) if name in columns else RENAME.format(name)
+                close = nearest(wanted, names) if name in columns else ""
+                cure = close if close.startswith("did") else RENAME.format(name)
                 raise ValueError(f"{where}the header has no {wanted!r}, only {', '.join(map(repr, first))}; {cure}")
         unused = left_over(names, {name: names[i] for name, i in fields.items()})
         return Chosen(fields, True, unused, notes)

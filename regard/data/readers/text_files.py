@@ -20,7 +20,7 @@ def read_bytes(path: Path, *, folder: str, empty: str) -> bytes:
     try:
         raw = unpack(files.read_bytes(path, MOST_WHOLE), path)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; check the path") from None
+        raise ValueError(f"{path}: no such file; {files.missing(path)}") from None
     if not raw.strip():
         raise ValueError(f"{path}: the file is empty; give one with {empty}")
     return raw

@@ -24,6 +24,7 @@ from regard.data.sets.labelled_images import ImagesConfig
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.running_text import TextConfig
 from regard.data.sets.text_pairs import PairsConfig
+from regard.files import missing
 from regard.registry import tasks
 
 TEXT_TASKS = ("classify", "tag", "answer", "embed", "instruct")
@@ -45,7 +46,7 @@ def recognise(source: str, task: str | None = None, fields: Mapping[str, Any] | 
         known = dict.fromkeys((*KINDS, *(name for name in tasks if config_of(name))))
         raise ValueError(f"unknown task {task!r}; {nearest(task, known)}")
     if not source.startswith(HUB) and not Path(source).exists():
-        raise ValueError(f"no such file or folder: {source}; check the path")
+        raise ValueError(f"no such file or folder: {source}; {missing(Path(source))}")
     kind = task or claimed(source) or kind_of_data(source)
     config: Data
     if kind in TEXT_TASKS:
