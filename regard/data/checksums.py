@@ -2,9 +2,12 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+LEFT = re.compile(r"Thumbs\.db|desktop\.ini|.*\.cache", re.IGNORECASE)
+"""Names of files that desktops and tools leave in folders of data."""
 LIMIT = 512 << 20
 """Bytes of a source up to which every one is read."""
 BLOCKS, BLOCK = 4096, 16 << 10
@@ -35,10 +38,16 @@ def checksum(source: Path, listed: Iterable[Path] = ()) -> str:
 
 
 def walk(source: Path) -> Iterator[Path]:
-    """The file itself, or all files in a folder and those below it, but for hidden ones."""
+    """The file itself, or all files in a folder and those below it, links followed; but for hidden ones, those that
+    desktops and tools leave there, and runs."""
     if source.is_file():
         yield source
-    for folder, folders, names in os.walk(source):
+    seen: set[str] = set()
+    for folder, folders, names in os.walk(source, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen or "recipe.toml" in names:
+            folders.clear()
+            continue
+        seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        paths = (Path(folder, name) for name in names if not name.startswith("."))
+        paths = (Path(folder, name) for name in names if not name.startswith(".") and not LEFT.fullmatch(name))
         yield from (path for path in paths if path.is_file())  # no FIFOs, on which reading would wait

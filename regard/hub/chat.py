@@ -106,22 +106,31 @@ class Worker:
             self.process = None
         process.kill()
         code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                pipe.close()
+        close(process)
         late = -code in (signal.SIGKILL, getattr(signal, "SIGPROF", None))
         message = f"it takes more than {SECONDS:g} s" if late else f"its process ended with code {code}"
         return {"kind": "unsafe", "message": message}
 
     def _running(self) -> Any:
         """The process; a new one after a fork, whose parent may be using it."""
+        if self.process is not None and self.owner == os.getpid() and self.process.poll() is not None:
+            close(self.process)  # somebody has ended it
+            self.process = None
         if self.process is None or self.owner != os.getpid():
             if importlib.util.find_spec("jinja2") is None:
                 raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'")
             self.owner, pipe = os.getpid(), subprocess.PIPE
             command = [sys.executable, "-P", str(Path(__file__).with_name("chat_worker.py"))]
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8")
+            # In a session of its own: Ctrl-C is for the server, which may still render a chat.
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, encoding="utf-8", start_new_session=True)
         return self.process
+
+
+def close(process: Any) -> None:
+    """Close the pipes of a process that has ended."""
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            pipe.close()
 
 
 _worker = Worker()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import check_sizes, parse, read_json, reading
+from regard.config import MOST_SIZE, check_sizes, parse, read_json, reading
 from regard.hub.files import CONFIG, GENERATION, write_json
 
 LENGTHS = ("max_len", "max_position_embeddings", "n_positions")
@@ -74,9 +74,11 @@ def load_generation(directory: str | Path) -> dict[str, Any]:
     ends = [] if eos is None else list(eos) if isinstance(eos, tuple) else [eos]
     starts = (fields.get(f"{name}_token_id") for name in names)
     start, forced = next((start for start in starts if start is not None), None), fields.get("forced_bos_token_id")
-    for name, id in (("decoder_start_token_id", start), ("forced_bos_token_id", forced)):
-        if id is not None and not 0 <= id < size:
-            raise ValueError(f"{path}: {name}={id} is not in the vocabulary of {size:,}; correct it")
+    for name, id in (("the first token of an answer", start), ("forced_bos_token_id", forced)):
+        if fields.get("is_encoder_decoder") and id is not None and not 0 <= id < size:
+            raise ValueError(f"{path.parent}: {name}, {id}, is not in the vocabulary of {size:,}; correct {path.name}")
+    if start is not None and not 0 <= start < size:  # GPT-2's default, beside a smaller vocabulary: never used
+        start = None
     return {
         "bos": fields.get("bos_token_id"),
         "eos": next(iter(ends), None),
@@ -97,6 +99,8 @@ def _read(path: Path) -> dict[str, Any]:
     """The fields of a file that are about decoding, each of its type and within bounds."""
     with reading(path, "correct it"):
         fields = {name: parse(value, KINDS[name], name) for name, value in read_json(path).items() if name in KINDS}
+        if (fields.get("max_length") or 0) > MOST_SIZE:  # "no limit"
+            fields.pop("max_length")
         check_sizes(fields)
         for name, most in (("num_beams", MOST_BEAMS), ("max_length", None)):
             value = fields.get(name)

@@ -4,7 +4,7 @@ weights can fill, before anything is allocated."""
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -25,6 +25,8 @@ PARTS_PER_TENSOR = 64
 """Further ones for each tensor of its weights."""
 LAYERS = re.compile("depth|layer|blocks")
 """Names of fields, ours and others', that say how many layers there are."""
+ALONE = threading.Lock()
+"""Held while a model is built: the hooks that count its parts are those of the whole process."""
 SPARE = 1 << 28
 """Bytes of computed tables that a model may have if its weights are fewer."""
 
@@ -34,15 +36,24 @@ def skeleton(build: Callable[[], Any], stored: Mapping[str, Tensor] | None, fiel
     parts than weights were stored; None for weights that are not known yet."""
     most = PARTS * 4 if stored is None else PARTS + PARTS_PER_TENSOR * len(stored)
     try:
-        with torch.device("meta"), Unsampled(meta=True), at_most(most):
-            model = build()
+        with ALONE, at_most(most):
+            try:
+                with torch.device("meta"), Unsampled(meta=True):
+                    return build()
+            except (
+                RuntimeError,
+                TypeError,
+                IndexError,
+                ValueError,
+            ):  # a function whose result was made by hand wrongly
+                with torch.device("meta"):
+                    return build()
     except TooManyError:
         depths = ", ".join(f"{name}={one_line(value, 40)}" for name, value in fields.items() if LAYERS.search(name))
         held = "" if stored is None else f", but there are only {len(stored):,} tensors"
         raise ValueError(f"more than {most:,} layers and other parts are asked for{held} ({depths})") from None
     except RuntimeError as error:
-        raise ValueError(f"no model has such sizes ({one_line(error)})") from None
-    return model
+        raise ValueError(f"no model of such sizes can be built on the meta device ({one_line(error)})") from None
 
 
 class Unsampled(TorchFunctionMode):
@@ -63,12 +74,22 @@ class Unsampled(TorchFunctionMode):
             if self.meta or isinstance(tensor, nn.Parameter):
                 return tensor
         name = getattr(func, "__name__", "").strip("_")
-        if self.meta and name in SHAPES and all(isinstance(value, int | float | Tensor | list) for value in args):
+        simple = bool(args) and all(isinstance(value, int | float | Tensor | list) for value in args)
+        if self.meta and simple and name in SHAPES and kwargs.keys() <= KEYWORDS.get(name, set()):
             shape = SHAPES[name](*args, **{key: kwargs[key] for key in kwargs if key == "dim"})
-            like = next((value for value in args if isinstance(value, Tensor)), None)
-            kind = kwargs.get("dtype") or (like.dtype if like is not None and like.is_floating_point() else None)
-            return torch.empty(shape, dtype=kind, device="meta")
+            return torch.empty(shape, dtype=kwargs.get("dtype") or type_of(name, args), device="meta")
         return func(*args, **kwargs)
+
+
+def type_of(name: str, args: Sequence[Any]) -> torch.dtype | None:
+    """The type of the result of a function; None for the default one."""
+    tensors = [value for value in (args[0] if isinstance(args[0], list) else args) if isinstance(value, Tensor)]
+    fraction = name in FRACTIONS or any(isinstance(value, float) for value in args)
+    if not tensors:
+        return torch.int64 if name == "arange" and not fraction else None
+    kinds = [tensor.dtype for tensor in tensors]
+    kind = next((kind for kind in kinds if kind.is_floating_point), kinds[0])
+    return None if fraction and not kind.is_floating_point else kind
 
 
 def broadcast(*values: Any) -> tuple[int, ...]:
@@ -106,6 +127,13 @@ SHAPES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(ELEMENTWISE.split(), broadcast), "randn": listed, "rand": listed, "arange": counted,
     "stack": stacked, "cat": joined,
 }  # fmt: skip
+
+
+NEW = {"dtype", "device", "requires_grad"}
+KEYWORDS = {"randn": NEW, "rand": NEW, "arange": NEW, "stack": {"dim"}, "cat": {"dim"}}
+"""Keywords of a function with which its result is still made by hand."""
+FRACTIONS = {"div", "truediv", "rtruediv", "sin", "cos"}
+"""Functions whose results are floating-point numbers, whatever they are given."""
 
 
 class TooManyError(Exception):

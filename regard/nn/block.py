@@ -104,6 +104,10 @@ class Block(nn.Module):
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
         self.pre, self.dropout, self.residual = config.norm_place == "pre", config.dropout, config.residual
+        if config.qkv != "three" and self.layer is not Attention:
+            raise ValueError(
+                f"qkv={config.qkv} is for plain attention, this block has {self.layer.__name__}; use three"
+            )
         layer = self.layer if config.qkv == "three" else SHARING[config.qkv]
         sizes: dict[str, Any] = dict(
             dim=config.dim, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,

@@ -1,6 +1,7 @@
 """Checks of every request before it is read (host, key, size, type), and the headers of every response."""
 
 import asyncio
+import codecs
 import hashlib
 import hmac
 import re
@@ -133,7 +134,10 @@ class Guard:
 
 
 def check_nesting(body: bytes) -> None:
-    """Refuse a body with too many lists and objects, before it is parsed."""
+    """Refuse a body with too many lists and objects, before it is parsed, and one that is not UTF-8: in other encodings
+    they could not be counted."""
+    if b"\0" in body or body.startswith(codecs.BOM_UTF8):
+        raise Refused(400, "the body is not plain UTF-8; send it without null bytes and byte order marks")
     if nested(body) > MOST_NESTED:  # cheap, but counts those in texts, too
         plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # what is outside of strings
         if (count := sum(map(nested, plain))) > MOST_NESTED:

@@ -18,7 +18,7 @@ AT_ONCE = MOST_IMAGES
 """Inputs after which other requests get their turn, and a disconnected client is noticed."""
 CHARACTERS_AT_ONCE = 2**16
 """Characters of texts after which others get their turn, too."""
-MOST_PIXELS = 2**25
+MOST_PIXELS = 2**26
 """Pixels of all images of one request: a few kilobytes can claim more than the memory holds."""
 
 

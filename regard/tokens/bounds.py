@@ -4,6 +4,7 @@ panics of the library, which are no exceptions of Python's."""
 import base64
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,9 @@ LONGEST_PIECE = 1000
 """Most characters of an entry of a SentencePiece vocabulary."""
 MOST_SECONDS = 0.5
 """Most processor time for a text of 2,048 repeated characters; usual patterns take a hundredth."""
+MOST_ADDED = 1000
+"""Most tokens that a text of one letter may become."""
+ALONE = threading.RLock()
 LENGTHS = (128, 512, 2048)
 UNITS = ("a", "A", "1", " ", "\n", ".", "'", "_", "é", "a ", "aA")
 
@@ -46,20 +50,21 @@ def is_panic(error: BaseException) -> bool:
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """Context manager: drop what compiled code writes to stderr."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is none
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(nowhere)
-        os.close(kept)
+    """Context manager: drop what compiled code writes to stderr; one thread at a time, since it is the process's."""
+    with ALONE:
+        try:
+            kept = os.dup(2)
+        except OSError:  # there is none
+            yield
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(nowhere)
+            os.close(kept)
 
 
 def check_bounds(inner: tokenizers.Tokenizer, path: Path, known: tuple[str, ...]) -> None:
@@ -78,6 +83,8 @@ def check_bounds(inner: tokenizers.Tokenizer, path: Path, known: tuple[str, ...]
             fact = f"its replacements can make {growth:,} characters of one, at most {MOST_GROWTH} are allowed"
             raise ValueError(f"{path}: {fact}; do not use this tokenizer")
     framed = [*ids_of(inner, "a"), *ids_of(inner, "a", "a")]
+    if len(framed) > MOST_ADDED:
+        raise ValueError(f"{path}: it makes {len(framed):,} tokens of three letters; do not use this tokenizer")
     if framed and max(framed) >= size:
         raise ValueError(f"{path}: it adds the token {max(framed)}, its vocabulary has {size:,}; download it again")
     patterns = {text for state in states for text in patterns_of(state)} - set(known)

@@ -124,11 +124,14 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
         numbers = [{name: parse(value, Plain, name) for name, value in own.items()} for own in state["optimizers"]]
     if len(optimizers) != len(numbers):
         raise ValueError(f"{path}: the run was trained with another optimizer; leave out --train.optimizer")
+    check_weights(path, weights, model)
     with damages(path / OPTIMIZER):
         rng, states = tensors.pop("rng"), _states(optimizers, tensors, numbers)
         if (rng.dtype, rng.shape) != (torch.uint8, torch.get_rng_state().shape):
             raise ValueError(f"rng has shape {tuple(rng.shape)}")
-    _set_weights(path, weights, model)
+    with torch.no_grad():
+        for name, tensor in trained_tensors(model).items():
+            tensor.copy_(weights[name])
     torch.set_rng_state(rng)
     for optimizer, own in zip(optimizers, states, strict=True):
         optimizer.load_state_dict({"state": own, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -141,6 +144,8 @@ def damages(path: Path) -> Iterator[None]:
     try:
         with reading(path):
             yield
+    except PermissionError:
+        raise  # of a sound file, perhaps
     except (ValueError, OSError) as error:
         raise Damaged(f"{path} cannot be read ({error})") from None
 
@@ -171,18 +176,17 @@ def _read_tensors(path: Path, name: str) -> dict[str, Tensor]:
     try:
         check_regular(path / name)
         return load_file(path / name)
+    except PermissionError:
+        raise  # of a sound file, perhaps
     except (OSError, ValueError, SafetensorError) as error:
         raise Damaged(f"{path / name} cannot be read ({one_line(error)})") from None
 
 
-def _set_weights(path: Path, stored: dict[str, Tensor], model: nn.Module) -> None:
-    """Copies the weights of a checkpoint into the model."""
+def check_weights(path: Path, stored: dict[str, Tensor], model: nn.Module) -> None:
+    """Raise an error if the weights of a checkpoint are not those of this model."""
     own = trained_tensors(model)
     if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
         raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(stored[name])
 
 
 def saved(directory: Path) -> list[Path]:

@@ -135,6 +135,6 @@ def test_a_file_whose_name_is_nearly_right_is_named(tmp_path):
 
     (tmp_path / "messages.csv").write_text("text")
     with pytest.raises(ValueError, match=r"message\.csv: no such file; did you mean .*messages\.csv\?"):
-        read_text([str(tmp_path / "message.csv")])
+        read_text((str(tmp_path / "message.csv"),))
     with pytest.raises(ValueError, match="no such file; check the path"):
-        read_text([str(tmp_path / "other.parquet")])
+        read_text((str(tmp_path / "other.parquet"),))

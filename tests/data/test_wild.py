@@ -525,7 +525,7 @@ def test_a_suggestion_prefers_names_to_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_names_are_taken_before_the_numbers_that_they_spell(tmp_path, suffix):
+def test_names_for_numbers_are_suggested(tmp_path, suffix):
     rows = [{"text": f"text {i} is here", "label": i % 2, "kind": "ham spam".split()[i % 2], "id": i} for i in range(9)]
     path = tmp_path / f"a{suffix}"
     if suffix == ".csv":
@@ -533,7 +533,7 @@ def test_names_are_taken_before_the_numbers_that_they_spell(tmp_path, suffix):
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (overview,) = ExamplesConfig(train=str(path)).overview()[:1]
-    assert any("'kind' has the names of the numbers in 'label'" in line for line in overview.lines())
-    read = read_examples(path, "classify")
-    assert {e.label for e in read} == {"ham", "spam"} and read.chosen.unused == ("label", "id")
-    assert {e.label for e in read_examples(path, "classify", {"label": "label"})} == {"0", "1"}, "as the user says"
+    note = "'kind' has names for the numbers in 'label'; to learn those: --data.columns label=kind"
+    assert any(note in line for line in overview.lines())
+    assert {e.label for e in read_examples(path, "classify")} == {"0", "1"}, "a file without names has the same labels"
+    assert {e.label for e in read_examples(path, "classify", {"label": "kind"})} == {"ham", "spam"}

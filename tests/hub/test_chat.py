@@ -1,6 +1,7 @@
 """Chat templates: the texts and ids of `transformers`, and no way out of the sandbox."""
 
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -309,3 +310,13 @@ def test_without_jinja_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install 'regard\[serve\]'"):
         ChatTemplate(source="a").render(CONVERSATIONS["one"])
+
+
+def test_a_process_that_somebody_ended_is_replaced():
+    template = ChatTemplate(source="{{ 1 + 1 }}")
+    assert template.render([{"role": "user", "content": "hi"}]) == "2"
+    process = chat._worker.process
+    assert os.getpgid(process.pid) != os.getpgid(0), "Ctrl-C does not reach it"
+    process.kill()
+    process.wait()
+    assert template.render([{"role": "user", "content": "hi"}]) == "2"

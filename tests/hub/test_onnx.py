@@ -123,13 +123,13 @@ def test_a_translator_without_a_layout_becomes_a_graph_that_translates(convert, 
     sizes = {name: value for name, value in SIZES.items() if name != "data.vocab_size"}
     run = tmp_path / "run"
     fit(recipe("translate", sizes | {"data.epoch_size": 60, "data.vocab_size": 320}), run, quiet=True)
-    lines = convert(run, tmp_path / "out").splitlines()
+    lines = convert(run, tmp_path / "demo").splitlines()
     assert "position='rotary' would have to be" in lines[0] and lines[0].endswith("; so it becomes an ONNX graph")
     files = ["generation_config.json", "model.onnx", "tokenizer.json"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == files
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
     (program,) = [text for text in re.findall(r"```python\n(.*?)```", page, re.S) if "target" in text]
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path / "out", capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     expected = load(run).translate("two cats", beams=1, max_new_tokens=20)[0].text
     assert done.stdout.strip() == expected.strip(), done.stderr
     capsys.readouterr()
@@ -152,5 +152,5 @@ def test_a_linear_probe_becomes_a_graph(convert, tmp_path_factory, tmp_path):
     given = {"data.base": str(tiny.run("bert")), "train.lr": 1e-12, "train.steps": 2}
     fit(recipe("classify", tiny.files["classify"] | given), run, quiet=True)
     assert not load(run).model.config.pooler
-    lines = convert(run, tmp_path / "out").splitlines()
-    assert "so it becomes an ONNX graph" in lines[0] and (tmp_path / "out" / "model.onnx").exists()
+    lines = convert(run, tmp_path / "demo").splitlines()
+    assert "so it becomes an ONNX graph" in lines[0] and (tmp_path / "demo" / "model.onnx").exists()

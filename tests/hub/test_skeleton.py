@@ -200,3 +200,27 @@ def test_loading_samples_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda t, *args, **options: sampled.append(type(t)) or real(t))
     load_model(tmp_path)
     assert torch.nn.Parameter not in sampled
+
+
+def odd_tables():
+    """Tables that constructors make by ordinary calls, some of them with keywords."""
+    index = torch.arange(8)
+    return {
+        "size": torch.randn(size=(3, 4)), "end": torch.arange(end=8), "rows": torch.eye(8)[index],
+        "axis": torch.cat([torch.ones(2, 3), torch.ones(2, 3)], axis=1), "hot": torch.nn.functional.one_hot(index, 8),
+        "thirds": torch.arange(0, 1, 0.25), "product": index * 2, "quotient": index / 2, "half": index * 0.5,
+    }  # fmt: skip
+
+
+def test_tables_on_meta_have_the_shapes_and_types_of_real_ones():
+    made = skeleton(odd_tables, {}, {})
+    for name, wanted in odd_tables().items():
+        assert (made[name].shape, made[name].dtype) == (wanted.shape, wanted.dtype), name
+        assert made[name].device.type == "meta"
+
+
+def test_models_are_built_by_many_threads(tmp_path):
+    save_model(build("gpt", preset("gpt", "tiny", **TEXT)), tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(load_model, [tmp_path] * 24))
+    assert len({tuple(model.state_dict()) for model in loaded}) == 1

@@ -251,3 +251,10 @@ def test_answers_are_written_beside_the_event_loop(texts, monkeypatch):
         assert texts.post(path, model=model, **{name: "The cat"}).status == 200
         assert len(threads) > 2 and texts.thread not in threads, path
         threads.clear()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16", "utf-32", "utf-8-sig"])
+def test_lists_cannot_hide_in_another_encoding(encoding):
+    body = ('{"model":"\\"","x":[' + "[]," * 20_000 + "[]]}").encode(encoding)
+    with pytest.raises(Refused, match="not plain UTF-8"):
+        guard.check_nesting(body)

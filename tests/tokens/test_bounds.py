@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -143,3 +145,15 @@ def test_a_sentencepiece_file_that_is_none(tmp_path, raw, message):
     (tmp_path / "a.model").write_bytes(raw)
     with pytest.raises(ValueError, match=message):
         read_pieces(tmp_path / "a.model")
+
+
+def test_stderr_is_back_after_many_threads(capfd):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: silent(), range(50)))
+    os.write(2, b"heard")
+    assert capfd.readouterr().err.endswith("heard")
+
+
+def silent():
+    with bounds.muted():
+        os.write(2, b"nothing")

@@ -115,3 +115,19 @@ def test_large_folders_are_sampled(tmp_path, monkeypatch):
         change()
         assert checksum(tmp_path) != sampled
         sampled = checksum(tmp_path)
+
+
+def test_links_are_followed_and_what_tools_leave_is_not_read(tmp_path):
+    real, folder = tmp_path / "real", tmp_path / "images"
+    real.mkdir()
+    folder.mkdir()
+    (real / "a.png").write_bytes(b"one")
+    (folder / "cats").symlink_to(real)
+    (folder / "loop").symlink_to(folder)
+    before = checksum(folder)
+    (folder / "run").mkdir()
+    for name in ("Thumbs.db", "labels.cache", "run/recipe.toml", "run/model.safetensors"):
+        (folder / name).write_bytes(b"more")
+    assert checksum(folder) == before
+    (real / "a.png").write_bytes(b"two")
+    assert checksum(folder) != before

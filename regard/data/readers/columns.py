@@ -155,8 +155,8 @@ def joined(values: Sequence[Any]) -> str:
 def choose_columns(
     table: Table, known: Known, optional: Sequence[str], columns: Mapping[str, str], header: bool | None = None
 ) -> Chosen:
-    """Choose the column of each field by the header, by the names that the user gave, and by the contents. Of a label's
-    numbers and its names in another column, take the names."""
+    """Choose the column of each field by the header, by the names that the user gave, and by the contents. A note says
+    where another column has names for a label's numbers: one file alone cannot decide for the others."""
     chosen = choose_fields(table, known, optional, columns, header)
     label = chosen.fields.get("label")
     if label is None or "label" in columns or "text" not in chosen.fields:
@@ -170,9 +170,8 @@ def choose_columns(
     if spelled is None:
         return chosen
     theirs = [names[i] if chosen.header is not False else f"column {i + 1}" for i in (spelled, label)]
-    unused = tuple(theirs[1] if name == theirs[0] else name for name in chosen.unused)
-    note = f"{theirs[0]!r} has the names of the numbers in {theirs[1]!r}: taken as label"
-    return replace(chosen, fields=chosen.fields | {"label": spelled}, unused=unused, notes=(*chosen.notes, note))
+    note = f"{theirs[0]!r} has names for the numbers in {theirs[1]!r}; to learn those: --data.columns label={theirs[0]}"
+    return replace(chosen, notes=(*chosen.notes, note))
 
 
 def spelling_of(label: int, columns: Sequence[Column], used: Collection[int]) -> int | None:
