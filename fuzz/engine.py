@@ -1,7 +1,6 @@
 """One execution and its outcome, the lines that it reached, and the loop that keeps inputs which go new ways."""
 
 import hashlib
-import resource
 import signal
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import regard
 from fuzz.mutate import mutate
+from regard.bench.measure import forget_peak, held, peak
 
 ROOT = str(Path(regard.__file__).parent)
 CORPUS = Path(__file__).parent / "corpus"
@@ -104,14 +104,10 @@ def stop(*_: Any) -> None:
     raise TooLongError
 
 
-def peak() -> int:
-    """Return the most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def outcome(harness: ModuleType, data: bytes) -> tuple[str, str]:
     """Run one input; return "ok", "refused" or "finding", and the error with its place."""
-    before, error = peak(), None
+    forget_peak()
+    before, error = held(), None
     signal.setitimer(signal.ITIMER_PROF, getattr(harness, "SECONDS", SECONDS))
     try:
         harness.run(data)

@@ -23,7 +23,7 @@ from regard.runs.recipe import Recipe, from_scratch
 from regard.train.progress import Line
 
 
-@register_recipe("toy", verb="generate")
+@register_recipe("toy", asked=("generate",))
 def toy(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small GPT on a toy task."""
     own = override(ToyConfig(), data, under="data.")
@@ -42,7 +42,7 @@ def prepare_toys(data: ToyConfig, recipe: Recipe, out: Path, resume: bool, line:
     tokenizer = get_tokenizer(data, data.symbols, out, resume)
     recipe = with_vocabulary(recipe, tokenizer)
     config = recipe.model
-    encode = partial(encode_instructions, tokenizer=tokenizer, config=config, max_len=data.context)
+    encode = partial(encode_instructions, tokenizer=tokenizer, config=config, max_len=min(data.context, config.max_len))
     collate = partial(collate_instructions, tokenizer=tokenizer, config=config, task="instruct")
     stream = Stream(
         lambda number: encode(data.epoch(number)), collate, recipe.train.batch_tokens, seed=recipe.train.seed
