@@ -44,7 +44,7 @@ def check_regular(path: Path, most: int | None = None) -> int:
 def missing(path: Path) -> str:
     """The rest of an error about a file that is not there: the name of one beside it that is nearly the same."""
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = get_close_matches(path.name[:100], beside, n=1)
+    close = get_close_matches(path.name[:100], beside, n=1, cutoff=0.8)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from regard.cli.query import parts
+from regard.data.terminal import printable
 from regard.decode import Sampling
 from regard.recipes import fit
 from regard.tasks import load
@@ -55,10 +56,10 @@ def test_generate_prints_the_prompt_and_what_follows(tiny, capsys):
     run, how = tiny.run("lm"), ["--max-new-tokens", 12, "--temperature", 0.8, "--top-p", 0.95, "--seed", 1]
     wanted = load(run).generate(["The red"], max_new_tokens=12, sampling=Sampling(temperature=0.8, top_p=0.95, seed=1))
     call("generate", run, "The red", *how)
-    assert capsys.readouterr().out == "The red" + wanted[0] + "\n"
+    assert capsys.readouterr().out == printable("The red" + wanted[0]) + "\n"
     assert rows(capsys, "generate", run, "The red", *how) == [{"prompt": "The red", "text": wanted[0]}]
     call("generate", run, "The red", *how[:-1], 2)
-    assert capsys.readouterr().out != "The red" + wanted[0] + "\n"
+    assert capsys.readouterr().out != printable("The red" + wanted[0]) + "\n"
 
 
 def test_temperature_0_is_greedy(tiny, capsys):
@@ -93,10 +94,10 @@ def test_generate_is_shown_as_it_is_written(tiny, monkeypatch):
 def test_generate_answers_the_tasks_of_a_t5_and_instructions(tiny, capsys):
     (row,) = rows(capsys, "generate", tiny.run("t5"), "colour: red cat", "--max-new-tokens", 4)
     call("generate", tiny.run("t5"), "colour: red cat", "--max-new-tokens", 4)
-    assert capsys.readouterr().out == row["text"] + "\n", "an answer stands alone"
+    assert capsys.readouterr().out == printable(row["text"]) + "\n", "an answer stands alone"
     (row,) = rows(capsys, "generate", tiny.run("instruct"), "colour of the red cat", "--max-new-tokens", 4)
     call("generate", tiny.run("instruct"), "colour of the red cat", "--max-new-tokens", 4)
-    assert capsys.readouterr().out == row["text"] + "\n"
+    assert capsys.readouterr().out == printable(row["text"]) + "\n"
 
 
 # ---- readers ----------------------------------------------------------------------------------------------------
