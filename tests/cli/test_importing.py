@@ -8,6 +8,12 @@ import pytest
 from regard.cli.base import importing
 
 
+@pytest.fixture(autouse=True)
+def unfrozen():
+    yield
+    gc.unfreeze()
+
+
 def test_the_collector_is_off_inside_and_on_behind(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     with importing():
