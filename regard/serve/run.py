@@ -164,7 +164,7 @@ def serve(
             log.warning("everybody who reaches this machine can use the server; set a key with --api-key")
         await Server(config, store, settings).serve(sockets=[listener])
 
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+    with listener, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(run())
 
 

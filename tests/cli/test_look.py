@@ -1,7 +1,5 @@
 """`regard look` at pictures: what is printed, what is drawn, and what is refused."""
 
-import asyncio
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -228,6 +226,6 @@ def test_the_page_is_served_by_the_model_that_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "serve", serve)
     call("look", path, "a cat")
     (served,) = stores[0]
-    asyncio.run(served.load())
+    served.load()
     assert count == [] and served.task.tokenizer.decode(served.task.prompt_ids("a cat")) == "a cat"
     assert served.engine is not None and served.engine.model is served.task.model
