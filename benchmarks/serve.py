@@ -8,7 +8,8 @@ client, then to all of them for `--seconds`, then to one again: the ratio is tak
 Every request has a prompt of its own; tokens are those that the server counts (`usage`); a model that ends its texts
 early is asked again. Then `--connections` are opened, and when all are open each asks for a short completion: it is
 answered, or refused with 429 or 503 and our error. Anything else, here or before, is a failure and the exit code 1.
-The client reads bytes and looks at them when a text is complete, so that the cores are left to the server.
+The client reads bytes and looks at them when a text is complete, so that the cores are left to the server. Of a server
+of its own it also prints the processor's time for each token, which other programs on the machine hardly change.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,6 +56,8 @@ class Load:
 
     clients: int
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Seconds of the processor that the server took; of one that ran already, 0."""
     tokens: int = 0
     texts: int = 0
     waits: list[float] = field(default_factory=list)
@@ -73,6 +76,7 @@ class Load:
             "texts": self.texts,
             "tokens": self.tokens,
             "tokens_per_second": round(self.speed, 1),
+            "cpu_ms_per_token": round(1000 * self.cpu / max(1, self.tokens), 4),
             "first_token_p50": round(statistics.median(waits), 4),
             "first_token_p95": round(waits[round(0.95 * (len(waits) - 1))], 4),
             "first_token_max": round(waits[-1], 4),
@@ -87,6 +91,16 @@ class Server:
     host: str
     port: int
     model: str = ""
+    process: int | None = None
+    """The process of a server of our own."""
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of the processor that the server has taken (Linux)."""
+        if self.process is None or not (stat := Path(f"/proc/{self.process}/stat")).exists():
+            return 0.0
+        fields = stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self.host, self.port)
@@ -156,7 +170,7 @@ def prompt(*seed: object) -> str:
 async def stream(server: Server, clients: int, seconds: float, tokens: int, name: str) -> Load:
     """So many clients, each one asking again as soon as it has its text, until the time is over."""
     load = Load(clients)
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), server.cpu
 
     async def client(number: int) -> None:
         turn = 0
@@ -176,7 +190,7 @@ async def stream(server: Server, clients: int, seconds: float, tokens: int, name
             load.waits.append(answer.first - asked)
 
     await asyncio.gather(*(client(number) for number in range(clients)))
-    load.seconds = time.perf_counter() - started
+    load.seconds, load.cpu = time.perf_counter() - started, server.cpu - cpu
     return load
 
 
@@ -235,7 +249,7 @@ def running(run: str, options: Sequence[str]) -> Iterator[Server]:
                     time.sleep(0.1)
             else:
                 raise SystemExit(f"the server did not start: {said()}")
-            yield Server(host="127.0.0.1", port=port)
+            yield Server(host="127.0.0.1", port=port, process=process.pid)
         finally:
             process.terminate()
             try:
@@ -255,7 +269,7 @@ def chosen(server: Server, wanted: str | None) -> Server:
     writers = [model["id"] for model in models if "generate" in model["does"] and wanted in (None, model["id"])]
     if not writers:
         raise SystemExit(f"no model {wanted or 'that writes'} among {[model['id'] for model in models]}")
-    return Server(host=server.host, port=server.port, model=writers[0])
+    return replace(server, model=writers[0])
 
 
 async def measure(server: Server, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -276,11 +290,12 @@ async def measure(server: Server, arguments: argparse.Namespace) -> dict[str, An
 
 
 def show(result: dict[str, Any]) -> None:
-    print("clients   seconds    texts   tokens   tokens/s   first token p50      p95      max   failures")
+    print("clients   seconds    texts   tokens   tokens/s   CPU ms/token   first token p50     p95      max  failures")
     for load in result["loads"]:
         waits = "".join(f"{load[f'first_token_{which}']:7.3f} s" for which in ("p50", "p95", "max"))
         counts = f"{load['clients']:7} {load['seconds']:9.1f} {load['texts']:8} {load['tokens']:8}"
-        print(f"{counts} {load['tokens_per_second']:10.1f}          {waits} {len(load['failures']):10}")
+        speed = f"{load['tokens_per_second']:10.1f} {load['cpu_ms_per_token']:14.3f}"
+        print(f"{counts} {speed}          {waits} {len(load['failures']):10}")
     print(f"{result['loads'][1]['clients']} clients get {result['ratio']} times the tokens of one")
     if crowd := result["crowd"]:
         refused = ", ".join(f"{count} with {status}" for status, count in crowd["refused"].items()) or "none"

@@ -2,6 +2,7 @@
 
 make fuzz MINUTES=10
 python -m fuzz.run --minutes 1 config tokenizer        some of them
+python -m fuzz.run --total                             the sum of all rounds on this machine
 """
 
 import argparse
@@ -100,6 +101,24 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
+def total(rounds: Path) -> list[dict[str, Any]]:
+    """Return the sums of all rounds by harness, and of all harnesses; coverage is that of the best round."""
+    sums: dict[str, dict[str, Any]] = {}
+    for line in rounds.read_text().splitlines():
+        result = json.loads(line)
+        old = sums.setdefault(result["name"], dict.fromkeys(result, 0) | {"name": result["name"], "findings": {}})
+        for name, combine in {"executions": sum, "seconds": sum, "refused": sum, "kept": max}.items():
+            old[name] = combine((old[name], result[name]))
+        old["lines"], old["of"] = max((old["lines"], old["of"]), (result["lines"], result["of"]))
+        old["findings"] |= result["findings"]
+    rows = [sums[name] for name in sorted(sums)]
+    parts = {
+        name: sum(row[name] for row in rows) for name in ("executions", "seconds", "refused", "kept", "lines", "of")
+    }
+    findings = {f"{row['name']}: {finding}": kept for row in rows for finding, kept in row["findings"].items()}
+    return [*rows, {"name": "all", "findings": findings} | parts]
+
+
 def main() -> int:
     """Run the harnesses; return 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -109,8 +128,12 @@ def main() -> int:
     parser.add_argument(
         "--grown", type=Path, default=ROOT / ".fuzz", help="inputs that reached something, for next time"
     )
-    parser.add_argument("--log", type=Path, help="append every result to this file as JSON")
+    parser.add_argument("--total", action="store_true", help="only print the sum of all rounds so far")
     options = parser.parse_args()
+    rounds = options.grown / "rounds.jsonl"
+    if options.total:
+        print(table(total(rounds)))
+        return 0
     results, child, names = list[dict[str, Any]](), Child(), options.names or HARNESSES
     for name in names:
         seconds = options.minutes * 60 / len(names)
@@ -119,9 +142,9 @@ def main() -> int:
         print(f"{name}: {result['executions']:,} executions", file=sys.stderr)
         for finding, kept in result["findings"].items():
             print(f"  {finding}  fuzz/corpus/{name}/{kept}", file=sys.stderr)
-        if options.log:
-            with options.log.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+        options.grown.mkdir(parents=True, exist_ok=True)
+        with rounds.open("a") as file:
+            file.write(json.dumps(result) + "\n")
     child.close()
     print(table(results))
     return int(any(result["findings"] for result in results))

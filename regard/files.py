@@ -24,10 +24,13 @@ KINDS = {
 
 def check_regular(path: Path, most: int | None = None) -> int:
     """The size of a file in bytes. A ValueError for what has no end or blocks whoever opens it (devices, FIFOs), for
-    directories and loops of links, and for a file of more than `most` bytes; FileNotFoundError for a missing one."""
+    directories, for links in a loop or to nothing, and for a file of more than `most` bytes; FileNotFoundError for a
+    missing one."""
     try:
         state = os.stat(path)
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise ValueError(f"{path} is a link to a file that is not there; fetch that, or remove the link") from None
         raise
     except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
         loops = isinstance(error, OSError) and error.errno == errno.ELOOP

@@ -21,6 +21,8 @@ SHORT = {
     "generate": ["--max-new-tokens", "8"],
     "eval": ["--limit", "4"],
     "compare": ["--limit", "4"],
+    "cheaper": ["--minutes", "0"],
+    "choose": ["--minutes", "0.01", "--seeds", "2"],
     "latent": ["--limit", "20"],
 }
 """Options that are appended to a command: of two values click takes the last."""
@@ -33,6 +35,7 @@ def shorten_training() -> None:
     """Let every training end after a few steps, and score a few examples after it."""
     import regard.runs.fit
     import regard.tasks.base
+    from regard.decide import cheaper
     from regard.eval import scores
     from regard.tasks import language_model, translator
 
@@ -46,6 +49,7 @@ def shorten_training() -> None:
     regard.runs.fit.fit_job = fit_job
     for module in (scores, language_model, translator):
         module.TEST_EXAMPLES = EXAMPLES
+    cheaper.BLOCKS, cheaper.LEAST, cheaper.TURN = 2, 1, 0.0
 
 
 def shorten_words(words: list[str]) -> list[str]:
@@ -60,7 +64,7 @@ def shorten_words(words: list[str]) -> list[str]:
 if __name__ == "__main__":
     program, *words = sys.argv[1:]
     if program == "regard":
-        if {"train", "finetune", "bench", "prune"} & set(words):
+        if {"train", "finetune", "bench", "prune", "cheaper"} & set(words):
             shorten_training()
         sys.argv = ["regard", *shorten_words(words)]
         from regard.cli import main

@@ -26,6 +26,7 @@ from regard.tasks.page_examples import examples_of
 from regard.tokens import Tokenizer
 from regard.train import checkpoint
 from regard.train.optim import build_optimizers
+from regard.train.parallel import Parallel
 from tests.recipes.tiny import SIZES, Tiny
 
 STEPS = {"train.steps": 2, "train.eval_every": 1, "train.save_every": 1, "train.warmup": 1, "train.batch_tokens": 256}
@@ -176,7 +177,7 @@ def open_run(run: Path, file: str) -> None:
         model = load_model(run)
         plan = Recipe.load(run / "recipe.toml")
         optimizers = build_optimizers(model, name=plan.train.optimizer, lr=0.1, betas=(0.9, 0.9), weight_decay=0.0)
-        checkpoint.load((run / file).parent, model, optimizers)
+        checkpoint.load((run / file).parent, Parallel(model), optimizers)
     elif name in ("recipe.toml", "data.json"):
         plan = Recipe.load(run / "recipe.toml")
         changed_sources(plan.data, run)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import importlib
+import importlib.util
+import json
 import pkgutil
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from regard.config import (
     override,
     parse,
     read_toml,
+    reading,
     to_dict,
 )
 from regard.models import preset
@@ -145,6 +148,7 @@ def test_changes_to_one_config_are_made_at_once():
         ("hgih", "unknown key 'hgih'; did you mean 'high'?"),
         ("train.stepz", "unknown key 'train.stepz'; did you mean 'train.steps'?"),
         ("train.optim.rats", "unknown key 'train.optim.rats'; did you mean 'train.optim.rate'?"),
+        ("stpes", "unknown key 'stpes'; did you mean 'train.steps'?"),
         ("trian.steps", "unknown key 'trian.steps'; did you mean 'train'?"),
         ("zzz", "unknown key 'zzz'; known: anything, high, low, train"),
         ("high.inner", "'high' has no fields of its own, got high.inner"),
@@ -160,7 +164,7 @@ def test_unknown_keys_name_their_neighbour(key, message):
 
 
 def test_errors_of_nested_values_carry_the_whole_name():
-    with pytest.raises(ValueError, match=r"train.optim.rate takes float, got 'fast'"):
+    with pytest.raises(ValueError, match=r"train.optim.rate takes a number, got 'fast'"):
         override(Everything(), {"train.optim.rate": "fast"})
 
 
@@ -187,6 +191,7 @@ def test_errors_of_nested_values_carry_the_whole_name():
         (int | None, "3", 3),
         (str | None, "none", None),
         (Literal["pre", "post", "none"], "none", "none"),
+        (Literal[2, 4], "4", 4),
         (tuple[int, ...], "1,2,3", (1, 2, 3)),
         (tuple[float, ...], [1, 0.5], (1.0, 0.5)),
         (tuple[str, ...], "a,b", ("a", "b")),
@@ -202,21 +207,21 @@ def test_text_is_read_as_the_field_says(kind, text, value):
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        (int, "1.5", "field takes int, got '1.5'"),
-        (int, "inf", "field takes int, got 'inf'"),
-        (int, "nan", "field takes int, got 'nan'"),
-        (int, True, "field takes int, got True"),
-        (int, "none", "field takes int, got 'none'"),
-        (int, None, "field takes int, got None"),
-        (float, "x", "field takes float, got 'x'"),
-        (float, [1], r"field takes float, got \[1\]"),
+        (int, "1.5", "field takes a whole number, got '1.5'"),
+        (int, "inf", "field takes a whole number, got 'inf'"),
+        (int, "nan", "field takes a whole number, got 'nan'"),
+        (int, True, "field takes a whole number, got True"),
+        (int, "none", "field takes a whole number, got 'none'"),
+        (int, None, "field takes a whole number, got None"),
+        (float, "x", "field takes a number, got 'x'"),
+        (float, [1], r"field takes a number, got \[1\]"),
         (bool, "maybe", r"field takes true\|false, got 'maybe'"),
         (bool, 2, r"field takes true\|false, got 2"),
-        (str, 3, "field takes str, got 3"),
-        (int | None, "x", "field takes int or none, got 'x'"),
+        (str, 3, "field takes a text, got 3"),
+        (int | None, "x", "field takes a whole number or none, got 'x'"),
         (Literal["pre", "post"], "mid", r"field takes pre\|post, got 'mid'"),
-        (tuple[int, ...], "1,x", "field takes int,…, got '1,x'"),
-        (tuple[int, ...], 3, "field takes int,…, got 3"),
+        (tuple[int, ...], "1,x", "field takes a whole number,…, got '1,x'"),
+        (tuple[int, ...], 3, "field takes a whole number,…, got 3"),
     ],
 )
 def test_what_does_not_fit_says_what_would(kind, text, message):
@@ -295,3 +300,21 @@ def test_registry():
 def test_nearest():
     assert nearest("stpes", ["steps", "seed"]) == "did you mean 'steps'?"
     assert nearest("q", ["steps", "seed"]) == "known: seed, steps"
+
+
+def test_an_error_in_the_code_of_a_plugin_names_its_line(tmp_path):
+    source = (
+        "from regard.config import nearest\n\nclass Model:\n    def __init__(self):\n        self.heads = self.missing"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    spec = importlib.util.spec_from_file_location("mine", tmp_path / "mine.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(
+        ValueError, match=r"mine.py, line 5 failed for the values in .*c.json .AttributeError: .*missing"
+    ):
+        with reading(tmp_path / "c.json"):
+            module.Model()
+    with pytest.raises(ValueError, match=r"c.json: not complete or damaged .no 'a'.; copy it again"):
+        with reading(tmp_path / "c.json"):
+            json.loads("{}")["a"]

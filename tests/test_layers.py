@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "files", "config", "registry",
     "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
-    "runs", "inside", "cost", "eval", "recipes", "bench", "why", "claims", "serve",
+    "runs", "inside", "cost", "eval", "recipes", "bench", "why", "decide", "claims", "serve",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 
@@ -58,6 +58,8 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
             found.append(f"{module}:{line} imports the whole package")
         elif other in ORDER and own in ORDER and ORDER.index(other) > ORDER.index(own):
             found.append(f"{module}:{line} imports {name}, which stands after it")
+        elif name.startswith("regard.hub.maps.") and own != "hub":
+            found.append(f"{module}:{line} imports {name}: other projects' names are for the hub alone")
     return found
 
 
@@ -77,6 +79,8 @@ def test_imports_come_from_above(path):
         ("def f():\n    import regard.train.loop", "regard.decode.beam", True),
         ("def f():\n    import regard.train.loop", "regard.nn.stack", False),
         ("from regard import recipes", "regard.train.loop", False),
+        ("from regard.hub.maps.bert import BERT", "regard.tasks.tagger", False),
+        ("from regard.hub.maps.bert import BERT", "regard.hub.maps.roberta", True),
         ("from regard import config", "regard.train.loop", True),
         ("from ..train import loop", "regard.nn.stack", False),
         ("from . import masks", "regard.nn.stack", True),

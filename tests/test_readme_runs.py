@@ -119,14 +119,14 @@ class Shell:
     def close(self) -> None:
         """End the session."""
         if self.session is not None:
-            self.session.communicate(timeout=60)
+            self.session.communicate(timeout=240)
             self.session = None
 
     def stop(self) -> None:
         """Stop the server."""
         if self.server is not None:
             self.server.send_signal(signal.SIGINT)
-            self.server.wait(60)
+            self.server.wait(240)
             self.server = None
 
 
@@ -215,7 +215,7 @@ def check_steps(path: Path, start: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", list(recipes))
 def test_what_a_recipe_suggests_runs(name, runs):
     shell = Shell(runs)

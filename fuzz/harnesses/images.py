@@ -6,8 +6,10 @@ from io import BytesIO
 from PIL import Image
 
 from fuzz.scratch import put
+from regard.data.readers import image_files
 from regard.data.readers.image_files import as_array, read_image
 
+image_files.MOST_PIXELS = 2**25  # the ceiling of memory is 16 bytes for each
 READS = ("regard.data.readers.image_files",)
 SHAPES = [
     ("PNG", "RGB"),

@@ -41,7 +41,7 @@ class DecodeConfig:
     """Beams of each text; 1 is greedy."""
     rounds: int = 3
     """Number of repeated measurements; their medians are reported."""
-    quantize: Quantize = "none"
+    quantize: Quantize | None = None
     """Kind of weights."""
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
     memory = held() - before - (stock.nbytes if stock is not None else 0)
     result: dict[str, Any] = {
         "model": str(source), "kernels": "compiled" if getattr(engine.runner, "fast", False) else "PyTorch",
-        "compiled_available": available(), "quantize": config.quantize, "threads": torch.get_num_threads(),
+        "compiled_available": available(), "quantize": config.quantize or "none", "threads": torch.get_num_threads(),
         "prompt": config.prompt, "new": config.new, "beams": config.beams, "memory_mb": memory / 1e6,
         "batches": [
             {
@@ -88,12 +88,12 @@ def measure_decode(source: str | Path, config: DecodeConfig, *, quiet: bool = Tr
     return result
 
 
-def open_model(source: str, quantize: Quantize) -> Any:
+def open_model(source: str, quantize: Quantize | None) -> Any:
     """The model of a run or checkpoint, or of FAMILY:PRESET with random weights."""
     family, _, name = source.partition(":")
     if name and family in models and not Path(source).exists():
         model = build(family, preset(family, name)).eval()
-        return model if quantize == "none" else quantize_model(model, quantize)
+        return model if quantize is None or quantize == "none" else quantize_model(model, quantize)
     return load(source, quantize).model
 
 

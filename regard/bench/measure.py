@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from regard.config import at_least
 from regard.inside.draw.curves import Panel
+from regard.train.loop import Interrupted
 from regard.train.memory import memory_need
 
 Point = dict[str, Any]
@@ -59,11 +60,14 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
         context.set_forkserver_preload(["regard.recipes"])  # torch is imported once, and no thread has run yet
-        _start_server()
+        resource_tracker.ensure_running()  # first: its start unblocks SIGINT
+        with _ctrl_c_deferred():
+            forkserver.ensure_running()  # its children inherit that the signal is blocked: only the parent handles it
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=_answer, args=(send, work, arguments), daemon=True)
     try:
-        child.start()
+        with _ctrl_c_deferred():  # a child that has no number yet could not be ended
+            child.start()
         send.close()
         if not receive.poll(seconds):
             raise Died(f"gave up after {seconds:.0f} s")
@@ -73,7 +77,7 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
         killed = child.exitcode == -getattr(signal, "SIGKILL", 0)
         raise Died("killed, most likely out of memory" if killed else f"died with code {child.exitcode}") from None
     finally:
-        if child.pid is not None:  # Ctrl-C may come before it has one
+        if child.pid is not None:  # its start may have failed
             if sys.exc_info()[0] is not None:
                 child.kill()  # while the pipe is open: a child that finds it closed would complain
             child.join()
@@ -83,14 +87,15 @@ def in_child(work: Callable[..., Any], *arguments: Any, seconds: float | None = 
     return answer
 
 
-def _start_server() -> None:
-    """Starts the fork server with SIGINT blocked, which its children inherit: only the parent handles Ctrl-C.
-
-    For the parent the signal is only deferred meanwhile.
-    """
+@contextlib.contextmanager
+def _ctrl_c_deferred() -> Iterator[None]:
+    """Blocks SIGINT in this thread; one that comes meanwhile is handled at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -180,11 +185,11 @@ median: Callable[[Sequence[float]], float] = statistics.median
 
 @contextlib.contextmanager
 def interruptible(result: dict[str, Any]) -> Iterator[None]:
-    """Note in `result` whether Ctrl-C ended the block; what was measured before is kept."""
+    """Note in `result` whether Ctrl-C ended the block, a training in it too; what was measured before is kept."""
     result["interrupted"] = False
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         result["interrupted"] = True
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from regard.config import nearest
 from regard.why import COMPONENTS
-from regard.why.report import measured
+from regard.why.report import command_of, interval_text, measured
 
 Number = int | float
 Figure = Number | str | list[Number]
@@ -133,17 +133,21 @@ def trained() -> list[Claim]:
     """Return the claims that `regard why` tests by training, with the verdicts that are stored there."""
     stored, claims = measured(), []
     for name, component in COMPONENTS.items():
-        known = {claim["text"]: claim["steps"]["verdict"] for claim in stored.get(name, {}).get("claims", ())}
+        result = stored.get(name, {"steps": component.steps, "claims": ()})
+        known = {claim["text"]: claim for claim in result["claims"]}
         for number, claim in enumerate(component.claims):
             lecture, _, place = claim.lecture.partition(", ")
             if lecture[:3] not in LECTURES:  # a claim of the 2017 paper alone
                 continue
-            verdict = known.get(claim.text)
+            found = known.get(claim.text)
+            verdict = found["steps"]["verdict"] if found else None
             claims.append(
                 Claim(
                     id=f"{lecture[:3]}-{name}-{number + 1}", place=place, claim=claim.text, slow=True,
-                    command=f"why {name} --json", field=f"claims.{number}.steps.verdict", expects="= supported",
-                    measured=verdict, depends="the size" if verdict == "not visible at this size" else "",
+                    command=f"{command_of(name, result)} --json", field=f"claims.{number}.steps.verdict",
+                    expects="= supported", measured=verdict,
+                    depends="the size" if verdict == "not visible at this size" else "",
+                    note=f"{interval_text(found['steps'])} {claim.unit}" if found else "",
                 )
             )  # fmt: skip
     return claims
@@ -170,6 +174,7 @@ def read(path: Path) -> list[Claim]:
 def select(ids: Sequence[str] = (), lecture: str | None = None, verdict: str | None = None) -> list[Claim]:
     """Return the claims of some ids, of a lecture or of a verdict; of all without."""
     known = {claim.id: claim for claim in ledger()}
+    ids = [name[:4] + name[4:].zfill(2) if name[3:4] == "-" else name for name in ids]  # 002-1 is 002-01
     if unknown := [name for name in ids if name not in known]:
         raise ValueError(f"no claim {unknown[0]!r}; {nearest(unknown[0], known)}")
     chosen = [known[name] for name in ids] if ids else list(known.values())

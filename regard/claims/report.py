@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.claims.checks import CHECKS
-from regard.claims.ledger import LECTURES, VERDICTS, Claim, Figure, written
+from regard.claims.ledger import LECTURES, VERDICTS, Claim, Figure, ledger
 from regard.claims.run import Outcome
 from regard.files import write_text
 
@@ -108,7 +108,7 @@ def way(claim: Claim) -> str:
 
 def page(lecture: str) -> str:
     """Return the page of one lecture."""
-    claims = [claim for claim in written() if claim.lecture == lecture]
+    claims = [claim for claim in ledger() if claim.lecture == lecture]
     rows = [
         [
             claim.id, claim.place, claim.claim, way(claim),
@@ -127,19 +127,19 @@ def overview() -> str:
         WRITTEN, "# The ledger: every claim of the lectures, measured", "",
         "Regard is built after five lectures, numbered 000 to 004 here. Each of their assertions stands in a ledger in",
         "our own words, with the command that tests it, the figure that it gave here, and the verdict that follows.",
-        "", f"**{counts(written())}.**", "",
-        "What needs training (residuals, norms, heads, warm-up …) is tested by `regard why`: its verdicts are in",
-        "[why.md](../why.md), and in the lists of `regard claims`.", "",
+        "", f"**{counts(ledger())}.**", "",
+        "What needs training (residuals, norms, heads, warm-up …) is tested by `regard why`, with paired seeds:",
+        "[why.md](../why.md) has the intervals, and what an arm against itself gives.", "",
         "    regard claims --lecture 002          list the claims of a lecture",
         "    regard claims --verdict fails        list what is wrong",
         "    regard claims --run                  measure all that take no training again, and compare",
         "    regard claims --run 002-17           measure one again",
         "    regard claims --run --slow           measure those that train, too", "",
     ]  # fmt: skip
-    per_lecture = [[f"[{name}]({name}.md)", counts([c for c in written() if c.lecture == name])] for name in LECTURES]
+    per_lecture = [[f"[{name}]({name}.md)", counts([c for c in ledger() if c.lecture == name])] for name in LECTURES]
     text += [*table(["lecture", "claims"], per_lecture), ""]
     for verdict, title in (("fails", "What is wrong, rounded on the way, or left unsaid"), ("depends", "What depends")):
-        rows = [[c.id, c.claim, shown(c.measured), f"{c.depends}. {c.note}".removeprefix(". ")] for c in written()
+        rows = [[c.id, c.claim, shown(c.measured), f"{c.depends}. {c.note}".removeprefix(". ")] for c in ledger()
                 if c.verdict == verdict]  # fmt: skip
         head = ["id", "the lecture says", "measured", "why" if verdict == "fails" else "on what"]
         text += [f"## {title}", "", *table(head, rows), ""]

@@ -1,7 +1,9 @@
 """The command group, and options and helpers that commands share."""
 
+import difflib
 import gc
 import importlib
+import os
 import re
 import shlex
 import shutil
@@ -19,7 +21,7 @@ from click.core import ParameterSource, augment_usage_errors
 
 from regard.cli.sections import EXAMPLES, Sections
 from regard.config import RENAMED
-from regard.data.notices import listening
+from regard.data.notices import listening, print_notice
 from regard.data.terminal import echo, printable, to_json
 from regard.train.memory import OutOfMemory, memory_need
 
@@ -33,6 +35,8 @@ EXTRAS = {
 PATH = click.Path(path_type=Path)
 
 
+MANY = int(os.environ.get("WORLD_SIZE", "1")) > 1
+"""Whether torchrun started several processes."""
 SILENT = ("serve", "look")
 """Commands without progress: a server answers many at once."""
 
@@ -40,15 +44,12 @@ SILENT = ("serve", "look")
 @contextmanager
 def progress() -> Iterator[None]:
     """Show how much of long work is done in a line of stderr that is rewritten; nothing where that is no terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
 
     def show(text: str, passing: bool) -> None:
         sys.stderr.write(f"\r\033[K{printable(text)}" + ("" if passing else "\n"))
         sys.stderr.flush()
 
-    with listening(show):
+    with listening(show if sys.stderr.isatty() else print_notice):
         yield
 
 
@@ -170,10 +171,20 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         need = memory_need(error)
         if need is None:
-            raise
+            sys.exit(fail(f"error: {lost(error)}", 3))
         cure = "give fewer or shorter inputs at once, lower the batch, or take a smaller model or --quantize int8"
         text = f"out of memory: {need} could not be allocated; {cure}"
         sys.exit(fail(f"error: {error if isinstance(error, OutOfMemory) else text}", 2))
+
+
+def lost(error: BaseException) -> str:
+    """Why another process was lost to which a connection broke; any other error is raised again."""
+    if MANY:
+        from regard.train.processes import reason
+
+        if (why := reason(error)) is not None:
+            return why
+    raise error
 
 
 def explain(error: click.ClickException) -> str:
@@ -195,6 +206,12 @@ def program() -> str:
 def fail(text: str, code: int) -> int:
     """Print an error in one line, whatever values it names, and return the exit code."""
     line = re.sub(r"\s*\n\s*", " ", text)
+    if MANY and os.environ.get("RANK", "0") != "0":  # the first process prints
+        if "torch" in sys.modules:
+            from regard.train.processes import report
+
+            report(line.removeprefix("error: "))
+        return code
     echo(f"regard: {line if len(line) < LONGEST else f'{line[: LONGEST // 2]} … {line[-LONGEST // 4 :]}'}", err=True)
     return code
 
@@ -226,6 +243,16 @@ def overrides(words: Iterable[str]) -> dict[str, Any]:
     return fields
 
 
+def check_typos(ctx: click.Context) -> None:
+    """Raise an error for a word among the fields, `--tsak`, that is nearly the name of an option of the command."""
+    known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
+    for word in ctx.args:
+        name = word.partition("=")[0]
+        if name.startswith("--") and "." not in name and name not in ("--model", "--family", "--name"):
+            if close := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
+                raise click.NoSuchOption(name, possibilities=close, ctx=ctx)
+
+
 def emit(result: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], str]) -> None:
     echo(to_json(result) if as_json else render(result))
 
@@ -241,8 +268,32 @@ def leave_out(why: str, *names: str) -> None:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quantize_option = click.option(
-    "--quantize", type=click.Choice(["none", "int8", "int4"]), default="none", show_default=True,
-    help="Quantise the weights: less memory, faster decoding.",
+    "--quantize", type=click.Choice(["none", "int8", "int4"]),
+    help="Quantise the weights: less memory, faster decoding.  [default: none, unless the run says otherwise]",
+)  # fmt: skip
+DEVICE = "REGARD_DEVICE"
+"""Environment variable with the device that models are loaded to."""
+
+
+@contextmanager
+def computing_on(device: str) -> Iterator[None]:
+    """Context manager: models are loaded to this device, by this process and those that it starts."""
+    before = os.environ.get(DEVICE)
+    os.environ[DEVICE] = device
+    try:
+        yield
+    finally:
+        os.environ.pop(DEVICE, None)  # an outer one may have ended before, where the options were read twice
+        os.environ |= {} if before is None else {DEVICE: before}
+
+
+def set_device(ctx: click.Context, _: click.Parameter, device: str) -> None:
+    ctx.with_resource(computing_on(device))
+
+
+device_option = click.option(
+    "--device", default="auto", envvar=DEVICE, show_default=True, expose_value=False, callback=set_device,
+    help="Device that computes: cpu, cuda, cuda:1, mps …; auto is CUDA if there is any, else the CPU.",
 )  # fmt: skip
 beam_option = click.option("--beam", "beams", type=click.IntRange(1), help="Beams; 1 is greedy.  [default: 4]")
 penalty_option = click.option(

@@ -289,7 +289,7 @@ def decode(model: str, batches: str, quiet: bool, **settings: Any) -> Any:
 
 
 @benchmark(
-    setting("--by", "examples", choices=["examples", "patch"]),
+    setting("--by", "examples", choices=["examples", "pretraining", "patch"]),
     click.option(
         "--models", default="", help="Recipes, or cnn, as vit,swin,cnn.  [default: these three; by patch vit]"
     ),
@@ -299,19 +299,22 @@ def decode(model: str, batches: str, quiet: bool, **settings: Any) -> Any:
     setting("--seeds", 3, "Runs of each."),
     setting("--steps", 400, "Training steps of each run."),
     click.option("--minutes", type=float, help="Training minutes of each run, instead of steps."),
+    click.option("--flops", type=float, help="Training FLOPs of each run, instead of steps: equal for all models."),
     click.option("--runs", type=PATH, help="Keep the runs there; finished runs are not trained again."),
     figure_option,
     quiet_option,
     fields=True,
 )
 def images(models: str, values: str | None, runs: Path | None, changes: Any, quiet: bool, **settings: Any) -> Any:
-    """Accuracy of image models by labelled images, or by patch size.
+    """Accuracy of image models by labelled images, by images of a pre-training, or by patch size.
 
-    Accuracy on held-out images by the number of training images (models with the bias of an image need fewer), or
-    accuracy and time by the size of the patches; every field of the recipes can be overridden.
+    Accuracy on held-out images by the number of training images (models with the bias of an image need fewer); that of
+    a linear classifier by the number of images that its encoder was pre-trained on without labels; or accuracy and
+    time by the size of the patches. Every field of the recipes can be overridden.
 
     \b
     regard bench images --data.images mnist.npz --values 100,1000,10000 --out bias.png
+    regard bench images --by pretraining --data.images mnist.npz --flops 2e12 --models vit,cnn
     regard bench images --by patch --data.images mnist.npz --out patch.png
     """
     from regard.bench.images import ImagesBenchConfig, draw_images, measure_images, render_images

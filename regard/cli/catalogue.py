@@ -10,6 +10,9 @@ from typing import Any
 from regard.config import describe, dotted, field_docs, flatten, nearest, override, read_toml
 from regard.cost import CONVNETS
 from regard.data.terminal import to_json
+from regard.hub.checkpoint import peek_model
+from regard.hub.files import CONFIG
+from regard.hub.remote import HUB, find
 from regard.models import preset
 from regard.recipes.pixel import PixelConfig
 from regard.registry import models, recipes
@@ -43,7 +46,7 @@ def show_fields(plan: Recipe) -> str:
 
 
 def find_config(what: str, changes: Mapping[str, Any]) -> Any:
-    """A model's config from a preset (`base`, `seq2seq:base`), a run's directory, a recipe or a TOML file."""
+    """A model's config from a preset (`base`, `seq2seq:base`), a run, a checkpoint or a TOML file."""
     path = Path(what)
     if (path / "recipe.toml").exists():
         return override(Recipe.load(path / "recipe.toml").model, changes)
@@ -56,8 +59,10 @@ def find_config(what: str, changes: Mapping[str, Any]) -> Any:
         return override(CONVNETS[what], changes)
     family, _, size = what.rpartition(":")
     family = family or "transformer"
+    if (path / CONFIG).exists() or what.startswith(HUB) or ("/" in what and ":" not in what):
+        return override(peek_model(find(what)).config, changes)
     if size in models[family].presets:
         return preset(family, size, **changes)
     families = [f"{name}:{size}" for name in models for size in models[name].presets]
     known = [*models[family].presets, *families, *CONVNETS, "pixel"]
-    raise ValueError(f"{what!r} is no preset, run or .toml file; {nearest(what, known)}")
+    raise ValueError(f"{what!r} is no preset, run, checkpoint or .toml file; {nearest(what, known)}")

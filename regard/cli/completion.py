@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from regard.cli import outline
-from regard.cli.base import Command, regard
+from regard.cli.base import Command, check_typos, regard
 from regard.data.terminal import echo
 
 SETUP = {
@@ -77,7 +77,10 @@ class FieldCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["regard.words"] = list(args)
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            check_typos(ctx)
+        return left
 
     def get_help(self, ctx: click.Context) -> str:
         words = ctx.meta.get("regard.words", [])

@@ -2,7 +2,7 @@
 
 import click
 
-from regard.cli.base import OVERRIDES, json_option, overrides, regard
+from regard.cli.base import OVERRIDES, check_typos, json_option, overrides, regard
 from regard.data.terminal import echo, to_json
 
 
@@ -21,11 +21,17 @@ def data(ctx: click.Context, source: str, task: str | None, as_json: bool) -> No
     regard data reviews.csv --data.columns text=body,label=stars
     regard data FOLDER --task detect --json
     """
-    from regard.data.sets.recognise import recognise
+    from regard.data.sets.recognise import recognise, table_lines
 
+    check_typos(ctx)
     fields = {name.removeprefix("data."): value for name, value in overrides(ctx.args).items()}
     kind, config = recognise(source, task, fields)
-    parts = config.overview()
+    try:
+        parts = config.overview()
+    except ValueError:
+        if not as_json and (lines := table_lines(source)):  # what is missing is seen beside what is there
+            echo("\n".join([f"task: {kind}", *lines]))
+        raise
     if as_json:
         echo(to_json({"task": kind, "parts": [part.as_json() for part in parts]}))
         return

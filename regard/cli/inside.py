@@ -21,7 +21,7 @@ def cost(
     ctx: click.Context, what: str, batch: int, length: int | None, source_length: int | None, training: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Count the parameters, FLOPs and memory of a preset, a run or a config, before any memory is taken.
+    """Count the parameters, FLOPs and memory of a preset, a run, a checkpoint or a config, before any memory is taken.
 
     Any field of the config is an option too: --image SIDE (or ROWS,COLUMNS) of a model that sees pixels or patches,
     --depth, --dim, --kernel …; a wrong one names the nearest.

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from regard.cli.base import PATH, emit, json_option, leave_out, regard
+from regard.cli.base import PATH, device_option, emit, json_option, leave_out, regard
 from regard.cli.completion import complete_run
 from regard.data.terminal import echo
 
@@ -26,6 +27,11 @@ from regard.data.terminal import echo
 @click.option(
     "--reach", type=float, default=4.0, show_default=True, help="Reach of the walk, in lengths of the direction."
 )
+@click.option(
+    "--decode", is_flag=True,
+    help="Show the images that a masked autoencoder decodes along the walk; without --from and --to, along principal "
+    "components.",
+)  # fmt: skip
 @click.option("--dictionary", type=click.IntRange(2), metavar="UNITS", help="Learn a sparse dictionary of tokens.")
 @click.option(
     "--active",
@@ -35,10 +41,11 @@ from regard.data.terminal import echo
     help="Units of the dictionary that are active for a token.",
 )
 @click.option("--out", type=PATH, help="Draw it there (.png .svg .pdf).")
+@device_option
 @json_option
 def latent(
     run: str, data: Path | None, layer: int | None, limit: int, project: str, from_: str | None, to: str | None,
-    walk: str | None, reach: float, dictionary: int | None, active: int, out: Path | None, as_json: bool,
+    walk: str | None, reach: float, decode: bool, dictionary: int | None, active: int, out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show the vectors of examples in the model in RUN: a map, a direction between two sets, a sparse dictionary.
 
@@ -46,12 +53,19 @@ def latent(
     regard latent RUN --data reviews.csv --out map.png
     regard latent RUN --data reviews.csv --from bad --to good --walk "a dull film"
     regard latent RUN --data texts.txt --layer 2 --dictionary 256 --out units.png
+    regard latent RUN --walk image.png --decode --from 3 --to 8 --out walk.png
     """
     from regard.inside.capture.states import examples_for
     from regard.inside.draw.canvas import check_suffix
     from regard.tasks import load
 
-    if (from_ is None) != (to is None) or (walk is not None and to is None):
+    if decode and walk is None:
+        raise ValueError("--decode shows a walk from an image; give --walk IMAGE")
+    if decode and dictionary is not None:
+        raise ValueError("--dictionary does not go with --decode; leave one of them out")
+    if decode:
+        leave_out("has no effect on decoded images", "layer", "project", "active")
+    if (from_ is None) != (to is None) or (walk is not None and to is None and not decode):
         raise ValueError("a direction or a walk along it needs both ends; give --from and --to")
     if to is not None and from_ == to:
         raise ValueError(f"a direction has two ends, got {to} twice; give two labels, or two files")
@@ -66,7 +80,10 @@ def latent(
     if out is not None:
         check_suffix(out)
     task = load(run)
-    if dictionary is not None:
+    if decode and walk is not None:
+        ends = None if from_ is None or to is None else (from_, to)
+        show_decoded(task, data, limit, walk, ends, reach, out, as_json)
+    elif dictionary is not None:
         learn_dictionary(task, examples_for(task, data).sample(limit), layer, dictionary, active, out, as_json)
     elif from_ is not None and to is not None:
         show_direction(task, data, layer, limit, (from_, to), walk, reach, out, as_json)
@@ -87,6 +104,24 @@ def show_map(
     emit(space_map.report(), as_json, render_space)
     if out is not None:
         draw_space(space_map, out)
+
+
+def show_decoded(
+    task: Any, data: Path | None, limit: int, start: str, ends: tuple[str, str] | None, reach: float, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print how a decoded image changes along directions, and draw it as strips of images."""
+    from regard.inside.capture.states import examples_for, single
+    from regard.inside.latent.decoded import REACH, decoded_walk, draw_walk, render_walk
+
+    given = click.get_current_context().get_parameter_source("reach") is ParameterSource.COMMANDLINE
+    item = single(task, start).items[0]
+    result, images = decoded_walk(
+        task, examples_for(task, data).sample(limit), item, ends, reach if given else REACH
+    )  # fmt: skip
+    emit(result, as_json, render_walk)
+    if out is not None:
+        draw_walk(result, images, out)
 
 
 def show_direction(

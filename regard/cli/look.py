@@ -10,9 +10,12 @@ from urllib.parse import urlencode
 
 import click
 
-from regard.cli.base import PATH, emit, importing, json_option, quantize_option, regard
+from regard.cli.base import PATH, device_option, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.terminal import echo
+
+MOST_EXAMPLES = 400
+"""Examples that are read for a view."""
 
 
 @regard.command()
@@ -29,9 +32,14 @@ from regard.data.terminal import echo
     "--view",
     help="heads; lines between tokens; alignment of a translation; what an output depends on: rollout, gradient, "
     "ablation of heads, lens behind each block, patch from --against, agreement of these; of an image windows, "
-    "queries and boxes of a detector, words of a caption. A wrong name lists those of the model.",
+    "queries and boxes of a detector, words of a caption; beam: the tree of a search; ffn: what feed-forward "
+    "layers write and hold. A wrong name lists those of the model.",
 )
 @click.option("--against", metavar="TEXT", help="For --view patch: another text of as many tokens.")
+@click.option("--beams", type=click.IntRange(2, 64), help="For --view beam: hypotheses that are continued together.")
+@click.option(
+    "--data", type=PATH, help="For --view ffn: examples to find inputs that excite neurons in (.txt, .csv, …)."
+)
 @click.option("--token", help="Explain this token, or label, not the model's own.")
 @click.option("--layer", type=int, help="For an image: this layer only, from 0 (-1: the last).")
 @click.option("--head", type=click.IntRange(0), help="For an image: this head only.")
@@ -43,6 +51,7 @@ from regard.data.terminal import echo
     "--out", type=PATH, help="A page of its own (.html) or a figure (.png .svg .pdf).  [default: a page opens]"
 )
 @quantize_option
+@device_option
 @json_option
 def look(
     run: str, text: tuple[str, ...], target: str | None, word: str | None, view: str | None, out: Path | None,
@@ -60,6 +69,8 @@ def look(
     regard look RUN image.png --layer 3 --head 0 --at 2,5 --out attention.png
     regard look RUN image.png --view rollout
     regard look RUN "the first text" --view patch --against "another text"
+    regard look RUN "twenty-five" --view beam --out tree.png
+    regard look RUN "the first text" --view ffn --data texts.txt
     """
     with importing():
         from regard.inside.draw.canvas import check_suffix
@@ -74,6 +85,10 @@ def look(
     chosen = {name: value for name, value in chosen.items() if value is not None}
     bare = not chosen and word is None and target is None
     if bare if out is None else out.suffix.lower() == ".html":
+        if view is not None:
+            from regard.inside.views import find_view
+
+            find_view(task.read(*text), view)  # an unknown name is an error that lists the others
         leave_out("a page shows every kind, layer and head", chosen | ({} if word is None else {"--word": word}))
         open_page(run, task, text, quantize) if out is None else save_page(run, task, text, target, out)
         return
@@ -115,6 +130,8 @@ def show(
             raise ValueError(f"--{option} {cure}; leave it out")
     if view.needs_weights and (names := opaque(task.model)):
         raise ValueError(f"kernel {names[0]!r} has no weights to show; use --view lens or ablation, or a page")
+    if "data" in options:
+        options["data"] = read_examples(task, options["data"])
     if "against" in options:
         options["against"] = task.read(options["against"])
     data, draw = view.show(prepared, **options)
@@ -127,6 +144,13 @@ def show(
     if out is not None:
         draw(out)
         echo(f"drawn: {out}", err=True)
+
+
+def read_examples(task: Any, path: Path) -> list[Any]:
+    """The first examples of a file or folder, prepared, with the model's own greedy output behind each."""
+    from regard.inside.capture.states import examples_for
+
+    return [task.read(item, cut=True, greedy=True) for item in examples_for(task, path).items[:MOST_EXAMPLES]]
 
 
 def show_word(task: Any, word: str, texts: tuple[str, ...], out: Path | None, as_json: bool) -> None:
@@ -180,7 +204,7 @@ def open_page(run: str, task: Any, inputs: tuple[str, ...], quantize: Any) -> No
         if has_browser():
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    settings = Settings(port=0, quantize=quantize or "none")
+    settings = Settings(port=0, quantize=quantize)
     serve({name: run}, settings, preload=True, ready=ready, opening=inputs, loaded={name: task})
 
 

@@ -19,7 +19,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.config import describe, field_docs, nearest, parse
+from regard.config import describe, field_docs, nearest, nearest_field, parse
 from regard.data.cache import cache_folder
 from regard.files import write_text
 from regard.registry import OWN, kernels, models, positions, recipes, starts
@@ -51,7 +51,7 @@ class Field:
         """The values of a field that has a few; [] for any other."""
         options = [kind_of(option) for option in self.type.split(" or ")]
         named = [value for kind in options if typing.get_origin(kind) is Literal for value in typing.get_args(kind)]
-        return named or (["true", "false"] if bool in options else [])
+        return [str(value) for value in named] or (["true", "false"] if bool in options else [])
 
 
 def kind_of(description: str) -> Any:
@@ -62,7 +62,9 @@ def kind_of(description: str) -> Any:
         return reduce(or_, map(kind_of, description.split(" or ")))
     if description.endswith(",…"):
         return tuple[kind_of(description[:-2]), ...]  # type: ignore[misc]
-    return Literal[tuple(description.split("|"))] if "|" in description else Any
+    if "|" not in description:
+        return Any
+    return Literal[tuple(int(value) if value.isdecimal() else value for value in description.split("|"))]
 
 
 # ---- the table --------------------------------------------------------------------------------------------------
@@ -254,9 +256,8 @@ def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = Fa
         if key in ("model", "family", "model.preset", "name"):
             continue
         if section not in SECTIONS or not rest:
-            deeper = [f"{part}.{key}" for part in SECTIONS if key in fields(name, part, families)]
-            meant = [f"{part}.{rest}" for part in SECTIONS if rest and rest in fields(name, part, families)]
-            cure = f"did you mean {deeper[0]!r}?" if deeper else nearest(key, meant or ("family", *SECTIONS, "name"))
+            every = [f"{part}.{field}" for part in SECTIONS for field in fields(name, part, families)]
+            cure = nearest_field(rest or key, every) or nearest(key, ("family", *SECTIONS, "name"))
             raise ValueError(f"unknown key {key!r}; {cure}")
         known = fields(name, section, families)
         field, _, deeper_field = rest.partition(".")
@@ -272,7 +273,8 @@ def check_fields(name: str, changes: Mapping[str, Any], *, any_family: bool = Fa
 def check_size(what: str, changes: Mapping[str, Any]) -> None:
     """Raise an error for FAMILY:PRESET whose family is unknown, or for a field that its config lacks."""
     family, colon, size = what.rpartition(":")
-    family = check_entry("model", family) if colon and not Path(what).exists() else "transformer"
+    named = colon and not Path(what).exists() and not what.startswith("hf:")
+    family = check_entry("model", family) if named else "transformer"
     if size in presets(family):
         for key, value in changes.items():
             if (name := key.replace("-", "_")) not in model_fields(family):

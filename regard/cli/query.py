@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from regard.cli.base import PATH, Command, emit, importing, json_option, quantize_option, regard
+from regard.cli.base import PATH, Command, device_option, emit, importing, json_option, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.notices import Count
 from regard.data.terminal import echo
@@ -22,14 +22,21 @@ if TYPE_CHECKING:
 out_option = click.option(
     "--out",
     type=PATH,
-    help="Write the rows of --input with their answers there (.csv, .tsv, .jsonl, or lines), in order; an interrupted "
-    "run is resumed.",
+    help="Write the rows of --input with their answers there (.csv, .tsv, .jsonl, or lines; also packed, .csv.gz), in "
+    "order; an interrupted run is resumed.",
 )
 input_option = click.option(
     "--input",
     "input_",
     type=PATH,
     help="A file with a text a line, or a table (.csv, .jsonl …; no TEXT and no file: stdin).",
+)
+columns_option = click.option(
+    "--columns",
+    "--data.columns",
+    "columns",
+    metavar="text=NAME",
+    help="The column of --input that is the text, by name or number; text=a+b joins several.  [default: as trained]",
 )
 SAMPLING = (
     click.option(
@@ -78,10 +85,12 @@ class Query:
     input: Path | None
     quantize: Any
     as_json: bool
+    columns: str | None = None
 
     @cached_property
     def inputs(self) -> "Inputs":
         """The arguments, the texts of a file, by the columns that the model was trained on, or the lines of stdin."""
+        from regard.data.readers.columns import split_pairs
         from regard.data.readers.inputs import Inputs, read_inputs
         from regard.data.readers.text_files import split_lines
         from regard.hub.remote import find
@@ -89,11 +98,14 @@ class Query:
 
         if self.items and self.input:
             raise ValueError("give either TEXT or --input, not both")
+        if self.columns is not None and self.input is None:
+            raise ValueError("--columns are those of a table; name it with --input")
         if self.items:
             return Inputs(list(self.items), unit="text")
         if self.input is None:
             return Inputs(split_lines(sys.stdin.buffer.read(), Path("stdin")))
-        return read_inputs(self.input, columns_of(find(self.run)))
+        named = split_pairs(self.columns.split(",")) if self.columns is not None else {}
+        return read_inputs(self.input, columns_of(find(self.run)), named)
 
     @property
     def texts(self) -> list[str]:
@@ -231,25 +243,28 @@ class Query:
         `work` gets the indices of the texts that are left, and a function for each of their answers; `about` are the
         options, which have to agree if the file is resumed.
         """
+        from regard.data.readers.packed import plain_name
         from regard.tasks.bulk import Answers, is_plain, with_answer
 
         inputs = self.inputs
         rows = inputs.rows or [{task.field_of(self.verb, text): text} for text in inputs.texts]
-        about |= {"quantize": self.quantize, "run": self.run, "verb": self.verb}
+        about |= {"quantize": self.quantize or "none", "run": self.run, "verb": self.verb}
         settings = {name: str(value) for name, value in about.items()}
         if about.get("n_best", 1) > 1 and is_plain(out):
-            raise ValueError(f"--n-best needs more than a line; write {out.with_suffix('.jsonl').name} instead")
+            raise ValueError(
+                f"--n-best needs more than a line; write {plain_name(out).with_suffix('.jsonl').name} instead"
+            )
         answers = Answers(out, rows, settings, self.input, inputs.separator)
         if answers.done:
             echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
         taken, columns = {name for row in rows for name in row}, task.verb(self.verb).columns
         left = [index for index in asked if index >= answers.done]
-        with click.progressbar(length=len(left), file=sys.stderr, label=self.verb) as bar:
+        with Count(f"{self.verb}:", len(left)) as count:
 
             def put(index: int, answer: dict[str, Any], line: str) -> None:
                 fields = columns(answer) | ({} if answers.table else answer)
                 answers.put(index, with_answer(rows[index], fields, taken), line)
-                bar.update(1)
+                count.add()
 
             try:
                 for index in sorted(set(range(answers.done, len(rows))) - set(left)):
@@ -269,18 +284,21 @@ def make_command(
     Inputs are arguments called `items` or, unless `from_file` is False, lines of --input or stdin.
     """
 
-    def callback(run: str, quantize: Any, as_json: bool = False, input_: Path | None = None, **others: Any) -> None:
-        work(Query(name, run, others.pop(items), input_, quantize, as_json), **others)
+    def callback(
+        run: str, quantize: Any, as_json: bool = False, input_: Path | None = None, columns: str | None = None,
+        **others: Any,
+    ) -> None:  # fmt: skip
+        work(Query(name, run, others.pop(items), input_, quantize, as_json, columns), **others)
 
     arguments = click.argument("run", shell_complete=complete_run), click.argument(items, nargs=-1, required=required)
-    first, last = [input_option] * from_file, [json_option] * prints
-    for add in reversed([*arguments, *first, *options, quantize_option, *last]):
+    first, last = [input_option, columns_option] * from_file, [json_option] * prints
+    for add in reversed([*arguments, *first, *options, quantize_option, device_option, *last]):
         add(callback)
     return click.command(name, help=help, cls=cls)(callback)
 
 
 def verb(*options: Any, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function the command of the verb of its name; for `settings` see `make_command`."""
+    """Return a decorator that makes a function the command of its name's verb; `settings` as in `make_command`."""
 
     def add(work: Callable[..., Any]) -> Callable[..., Any]:
         regard.add_command(make_command(work.__name__, work, *options, help=work.__doc__, **settings))

@@ -3,12 +3,13 @@
 import click
 
 SECTIONS = {
-    "Train": ("train", "finetune", "recipes", "convert", "prune"),
+    "Train": ("choose", "train", "finetune", "recipes", "convert", "prune"),
     "Use": (
-        "translate", "generate", "classify", "tag", "answer", "fill", "embed", "detect", "caption", "complete",
+        "translate", "generate", "classify", "tag", "answer", "fill", "embed", "nearest", "detect", "caption",
+        "transcribe", "complete",
     ),
     "Look inside": ("look", "latent", "attend", "draw", "why"),
-    "Understand costs": ("cost", "bench"),
+    "Understand costs": ("cost", "bench", "cheaper"),
     "Serve": ("serve",),
     "Data and tokens": ("data", "sample", "tokenizer"),
     "Check": ("eval", "compare", "doctor", "claims", "completion"),

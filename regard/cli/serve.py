@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from regard.cli.base import importing, quantize_option, regard
+from regard.cli.base import device_option, importing, quantize_option, regard
 from regard.cli.completion import complete_run
 from regard.data.terminal import echo
 
@@ -31,6 +31,7 @@ class Size(click.ParamType):
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; this machine alone.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @quantize_option
+@device_option
 @click.option(
     "--api-key", "api_keys", multiple=True, envvar="REGARD_API_KEY",
     help="A key that clients must send (again for more; REGARD_API_KEY stays out of the process list).",

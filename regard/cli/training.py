@@ -10,6 +10,8 @@ from regard.cli.base import (
     OVERRIDES,
     PATH,
     beam_option,
+    computing_on,
+    device_option,
     emit,
     fail,
     importing,
@@ -92,8 +94,10 @@ def run_recipe(
         from regard.eval.report import report
         from regard.recipes import Recipe, configure, fit, recipe
         from regard.runs.recipe import check_effect
+        from regard.train import processes
         from regard.train.loop import Interrupted
 
+    resume = resume or processes.goes_on(out)
     if resume and not (out / "recipe.toml").exists():
         raise ValueError(f"{out} holds no run to resume; leave out --resume to start one")
     if resume:
@@ -108,13 +112,16 @@ def run_recipe(
         from regard.eval import probe as linear
 
         linear.check_labels(plan.data)  # before the training
-    try:
-        fitted = fit(plan, out, resume=resume, quiet=quiet)
-    except Interrupted as stop:
-        sys.exit(fail(str(stop), 130))
-    report(out, fitted, as_json=as_json, program=program(), score=score)
-    if probe:
-        emit(linear.probe(out, {}), as_json, linear.render)
+    with computing_on(plan.train.device):
+        try:
+            fitted = fit(plan, out, resume=resume, quiet=quiet)
+        except Interrupted as stop:
+            sys.exit(fail(str(stop), 130))
+        if processes.rank():
+            return
+        report(out, fitted, as_json=as_json, program=program(), score=score)
+        if probe:
+            emit(linear.probe(out, {}), as_json, linear.render)
 
 
 @regard.command(context_settings=OVERRIDES, cls=FieldCommand)
@@ -185,6 +192,7 @@ def recipes(as_json: bool) -> None:
 @click.option("--out", type=PATH, help="Write the model's outputs there, one a line.")
 @click.option("--confusion", type=PATH, help="Draw which labels are taken for which (.png .svg .pdf).")
 @quantize_option
+@device_option
 @json_option
 @click.pass_context
 def evaluate(
@@ -212,8 +220,11 @@ def evaluate(
         return
     with importing():
         from regard.eval import scores
+    from regard.data.readers.packed import check_packer, create
     from regard.files import write_atomically
 
+    if out is not None:
+        check_packer(out)
     if confusion is not None:
         from regard.inside.draw.canvas import check_suffix
 
@@ -221,7 +232,12 @@ def evaluate(
     scored = scores.evaluate(run, overrides(ctx.args), limit=limit, few_shot=few_shot, quantize=quantize, **options)
     if out is not None:
         lines = "".join(" ".join(text.split()) + "\n" for text in scored.outputs)
-        write_atomically(out, lambda draft: draft.write_text(lines, encoding="utf-8"))
+
+        def write(draft: Path) -> None:
+            with create(draft) as file:
+                file.write(lines.encode())
+
+        write_atomically(out, write)
     if confusion is not None and scored.confusion is None:
         raise ValueError(f"{run} gives no labels, so there is nothing to confuse; leave out --confusion")
     emit(scored.as_json(), as_json, lambda _: scored.render())
@@ -244,6 +260,7 @@ def evaluate(
 @click.option("--out", type=PATH, help="Draw it (.png .svg .pdf).")
 @click.option("--limit", type=click.IntRange(1), help="Only the first sentences.")
 @beam_option
+@device_option
 @json_option
 @click.pass_context
 def compare(
@@ -293,7 +310,7 @@ def convert(run: str, out: Path, to: str | None) -> None:
     if to == "hf" and alone:
         raise ValueError(f"--to hf writes a directory, and {out} is the name of an ONNX file; leave out --to")
     notify(f"reading {run} …", passing=True)
-    task = load(run)
+    task = load(run, "none")
     notify(f"writing {out} …", passing=True)
     lines = export(task, run, out, "onnx" if alone else to)
     notify("", passing=True)

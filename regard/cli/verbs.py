@@ -142,6 +142,20 @@ def fill(query: Query, count: int, out: Path | None) -> None:
     query.reply(out, count=count)
 
 
+@verb(
+    click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Words to find."),
+    out_option, items="word",
+)  # fmt: skip
+def nearest(query: Query, count: int, out: Path | None) -> None:
+    """Find the words most similar to WORD, or to a sum of words, by the vectors in RUN.
+
+    \b
+    regard nearest RUN river
+    regard nearest RUN "king - man + woman"
+    """
+    query.reply(out, count=count)
+
+
 FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
 
 
@@ -276,10 +290,10 @@ def say_cut(task: Any, items: list[str]) -> None:
 
     texts = [item for item in items if not modality_of(item, task.inputs).files]
     context = getattr(task, "context", getattr(task.model.config, "max_len", None))
-    tokenizer = getattr(task, "tokenizer", None)
-    if not texts or tokenizer is None or context is None:
+    if not texts or context is None or not hasattr(task, "tokenizer"):
         return
-    if cut := sum(len(framed) > context for framed in tokenizer.frame(texts)):
+    lengths = task.lengths(texts, cut=False) if hasattr(task, "lengths") else map(len, task.tokenizer.frame(texts))
+    if cut := sum(length > context for length in lengths):
         echo(f"cut at {context:,} tokens, the model's context: {cut:,} of {len(texts):,} texts", err=True)
 
 

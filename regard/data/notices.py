@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from typing import TypeVar
 
 from regard.data.terminal import echo
@@ -23,24 +22,29 @@ def print_notice(text: str, passing: bool) -> None:
         echo(text, err=True)
 
 
-_listener: ContextVar[Listener] = ContextVar("listener", default=print_notice)
+_listener: ContextVar[tuple[Listener, set[str] | None]] = ContextVar("listener", default=(print_notice, None))
+"""The listener, and what `notify_once` has passed on in the outermost block that listens."""
 
 
 def notify(text: str, *, passing: bool = False) -> None:
     """Pass a line on to the listener."""
-    _listener.get()(text, passing)
+    _listener.get()[0](text, passing)
 
 
-@cache
 def notify_once(text: str) -> None:
-    """Pass a line on to the listener the first time only: files are read again and again."""
-    notify(text)
+    """Pass a line on to the listener, once in all of a command or a training: files are read again and again."""
+    listener, heard = _listener.get()
+    if heard is None or text not in heard:
+        listener(text, False)
+    if heard is not None:
+        heard.add(text)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Pass the notices of this block on to another listener."""
-    token = _listener.set(listener)
+    heard = _listener.get()[1]
+    token = _listener.set((listener, set() if heard is None else heard))
     try:
         yield
     finally:

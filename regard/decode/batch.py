@@ -87,9 +87,8 @@ def _serve(
 
 
 def unbatch(inputs: dict[str, Tensor], index: int) -> dict[str, Tensor]:
-    """Return one row of batched inputs; token sequences (B T) lose their padding, as `lengths` gives it."""
-    return {
-        name: values[index, : int(inputs["lengths"][index])] if values.dim() == 2 else values[index]
-        for name, values in inputs.items()
-        if name != "lengths"
-    }
+    """Return one row of batched inputs; where there are `lengths`, sequences of tokens or frames lose their padding."""
+    rows = {name: values[index] for name, values in inputs.items() if name != "lengths"}
+    if "lengths" in inputs:
+        rows = {name: row[: int(inputs["lengths"][index])] for name, row in rows.items()}
+    return rows

@@ -60,12 +60,7 @@ class Beams:
         2W continuations are considered: if the best W all end, enough remain.
         """
         W, penalty = self.rules.beams, self.rules.length_penalty
-        totals = (log_probs + self.total[:, : log_probs.shape[1], None]).flatten(1)
-        if totals.shape[1] < 2 * W:  # a vocabulary smaller than two beams' worth
-            totals = F.pad(totals, (0, 2 * W - totals.shape[1]), value=-math.inf)
-        total, best = totals.topk(2 * W)
-        best = best.clamp(max=ids[0].numel() - 1)
-        origin, ids = best // ids.shape[2], ids.flatten(1).gather(1, best)
+        total, origin, ids = self.candidates(log_probs, ids)
         written = pick(self.written, origin)
         written[torch.arange(len(written), device=ids.device), :, self.length] = ids
         self.length += 1
@@ -87,6 +82,18 @@ class Beams:
         if ending.any():
             self.finish((self.total / self.norm(self.max_len)).masked_fill(~ending[:, None], -math.inf), self.written)
         return origin.gather(1, best), ids.gather(1, best), full | last | ~hopeful
+
+    def candidates(
+        self, log_probs: Float[Tensor, "N B C"], ids: Int[Tensor, "N B C"]
+    ) -> tuple[Float[Tensor, "N E"], Int[Tensor, "N E"], Int[Tensor, "N E"]]:
+        """Return the 2W best continuations: total log-probability, the beam that each continues, and its token."""
+        most = 2 * self.rules.beams
+        totals = (log_probs + self.total[:, : log_probs.shape[1], None]).flatten(1)
+        if totals.shape[1] < most:  # a vocabulary smaller than two beams' worth
+            totals = F.pad(totals, (0, most - totals.shape[1]), value=-math.inf)
+        total, best = totals.topk(most)
+        best = best.clamp(max=ids[0].numel() - 1)
+        return total, best // ids.shape[2], ids.flatten(1).gather(1, best)
 
     def norm(self, length: Int[Tensor, "N"]) -> Float[Tensor, "N 1"]:
         """Return the divisor of the total log-probability at a length."""

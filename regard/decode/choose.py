@@ -38,6 +38,9 @@ class Chooser:
         for job in jobs:
             rows[job] = first
             first += len(job.pending) * (1 + len(job.guesses))
+            if job.request.constrain is not None:
+                for row, ids in enumerate(self.written(job), rows[job]):
+                    job.request.constrain(ids, logits[row])
         count = max(2 * r.beams if r.beams > 1 else max(1, r.alternatives) for r in (job.request for job in jobs))
         sets = {job.request.forbidden for job in jobs if job.request.sampling is None or job.request.alternatives}
         best = {forbidden: self.best(logits, count, forbidden) for forbidden in sets}
@@ -65,6 +68,15 @@ class Chooser:
             self.join([job for job in group if not job.searching], logits)
             done += self.extend(rules, best[rules.forbidden], rows, moves)
         return done, *moves
+
+    def written(self, job: Job) -> list[list[int]]:
+        """Return the generated tokens before each row of a job's logits: one for each beam, or for each guess."""
+        if job.searching:
+            search = self.searches[job.request.rules]
+            index = search.jobs.index(job)
+            return search.beams.written[index, :, : int(search.beams.length[index])].tolist()
+        sequences = [ids[len(job.request.prompt) :] for ids in job.sequences()]
+        return [*sequences, *([*sequences[0], *job.guesses[:end]] for end in range(1, len(job.guesses) + 1))]
 
     def join(self, jobs: Sequence[Job], like: Tensor) -> None:
         """Start beam searches, or resume suspended ones."""

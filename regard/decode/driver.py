@@ -22,12 +22,13 @@ class Driver:
     def run(self) -> None:
         engine = self.engine
         while True:
-            first = engine.waiting[0] if engine.waiting and not engine.running else None
-            try:
-                engine.step()
-            except Exception as error:  # the requests that were running have it in their tickets
-                if first is not None and engine.waiting and engine.waiting[0] is first:  # it could never be started
-                    engine.waiting.popleft().ticket.finish(error=error)
+            with engine.lock:  # so that nobody cancels the first request in between
+                first = engine.waiting[0] if engine.waiting and not engine.running else None
+                try:
+                    engine.step()
+                except Exception as error:  # the requests that were running have it in their tickets
+                    if engine.waiting and engine.waiting[0] is first:  # it could never be started
+                        engine.waiting.popleft().ticket.finish(error=error)
             with self.lock:
                 if engine.scheduler.idle:
                     self.thread = None

@@ -18,12 +18,15 @@ from torch import Tensor
 from regard.config import at_least
 from regard.decode.choose import Chooser
 from regard.decode.driver import Driver
-from regard.decode.requests import Full, Job, Request, Ticket, check_inputs
+from regard.decode.requests import Cancelled, Full, Job, Request, Ticket, check_inputs
 from regard.decode.sample import Hypothesis, evaluating
 from regard.decode.scheduler import Scheduler
 from regard.decode.stateful import build_runner
 from regard.models.base import check_generator
 from regard.native.record import is_watched
+
+PATIENCE = 0.5
+"""Seconds after which those who wait for their requests look whether they are still wanted."""
 
 
 class Engine:
@@ -111,6 +114,25 @@ class Engine:
             ticket.result()
         return tickets
 
+    def share(self, requests: Iterable[Request], gone: Callable[[], bool] = lambda: False) -> list[Ticket]:
+        """Run requests together with those of other threads, and return their tickets when all are done; the driver
+        steps the engine. Once `gone`, they are cancelled."""
+        news = threading.Event()
+        tickets = [self.submit(request, lambda ticket: news.set() if ticket.done else None) for request in requests]
+        try:
+            while not all(ticket.done for ticket in tickets):
+                self.driver.start()
+                news.wait(PATIENCE)
+                news.clear()
+                if gone():
+                    raise Cancelled("nobody waits for the answer")
+        finally:
+            for ticket in tickets:
+                self.cancel(ticket)
+        for ticket in tickets:
+            ticket.result()
+        return tickets
+
     def wait(self, ticket: Ticket) -> list[Hypothesis]:
         """Step until this request is done and return its hypotheses."""
         try:
@@ -149,7 +171,7 @@ class Engine:
         finally:
             for ticket in tickets:
                 self.cancel(ticket)
-            while not all(ticket.done for ticket in tickets):  # what they hold is freed at the end of the step
+            while any(not ticket.done or self.scheduler.holds(ticket) for ticket in tickets):  # until the step ends
                 await asyncio.sleep(0.001)
 
     def check(self, request: Request) -> None:
@@ -163,7 +185,10 @@ class Engine:
         for name, ids in request.sequences.items():
             if len(ids) > most:
                 raise ValueError(f"the {name} has {len(ids):,} tokens, the model's longest is {most:,}; split it")
-        need = request.beams * self.pages.pages_for(length) + self.pages.pages_for(request.source_length)
+        source = self.runner.source_length(request)
+        if source > self.runner.longest_source:
+            raise ValueError(f"the input has {source:,} positions, the model's most are {self.runner.longest_source:,}")
+        need = request.beams * self.pages.pages_for(length) + self.pages.pages_for(source)
         if need > self.pages.count:
             raise ValueError(f"the request needs {need:,} pages, there are {self.pages.count:,}; raise memory")
         if request.beams > self.max_batch:

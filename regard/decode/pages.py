@@ -102,11 +102,11 @@ def page_hashes(ids: Sequence[int], size: int, prefix: bytes = b"") -> list[byte
 class Tables:
     """The pages of each sequence, in order; a sequence is a row (`slot`) of the tables."""
 
-    def __init__(self, pages: Pages, slots: int, longest: int) -> None:
+    def __init__(self, pages: Pages, slots: int, longest: int, longest_source: int | None = None) -> None:
         self.pages = pages
         self.own = np.zeros((slots, pages.pages_for(longest)), dtype=np.int32)
         self.counts = np.zeros(slots, dtype=np.int32)
-        self.source = np.zeros_like(self.own)
+        self.source = np.zeros((slots, pages.pages_for(longest_source or longest)), dtype=np.int32)
         self.source_lengths = np.zeros(slots, dtype=np.int32)
 
     def hold(self, slot: int, pages: Sequence[int]) -> None:

@@ -16,6 +16,8 @@ from regard.decode.sample import Hypothesis, Sampling, until
 
 Candidates = list[tuple[int, float]]
 """Token ids with their log-probabilities, most probable first."""
+Constrain = Callable[[Sequence[int], Tensor], None]
+"""Sets logits of the next token to −∞, given the ids generated so far: rules that depend on what was written."""
 Propose = Callable[[Sequence[int]], Sequence[int]]
 """A function from the ids so far to a guess of the next ones (speculative decoding)."""
 
@@ -34,6 +36,8 @@ class Request:
     """Tokens that end the sequence."""
     forbidden: tuple[int, ...] = ()
     """Tokens that are never chosen; the others keep their probabilities."""
+    constrain: Constrain | None = None
+    """Rules for the next token; those left share the whole probability (none: every token may come)."""
     force_end: bool = False
     """The last token allowed is an end token, at no cost."""
     sampling: Sampling | None = None

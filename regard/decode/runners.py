@@ -5,18 +5,20 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.pages import Tables
-from regard.decode.requests import Job
+from regard.decode.requests import Job, Request
 from regard.decode.sample import best_tokens
 from regard.native import compiled as native
 from regard.native.compiled import Compiled
 from regard.native.plain import Plain
 from regard.native.program import Batch, Unsupported
 from regard.native.record import record_decoder, record_encoder
-from regard.nn.stack import Parts
+from regard.nn.kernels import Normalized
+from regard.nn.stack import Encoder, Parts
 
 Plan = Sequence[tuple[Job, int]]
 """Jobs, and the number of pending tokens that each of their sequences reads."""
@@ -30,8 +32,14 @@ class Runner:
     pages: int
     """Pages that fit into its memory."""
     max_positions: int
+    longest_source: int
+    """Most positions of an encoded input."""
     paged: bool
     """Whether keys and values live in shared pages, and one run gives logits for several tokens of a sequence."""
+
+    def source_length(self, request: Request) -> int:
+        """Return the positions that the encoded inputs of a request take."""
+        return request.source_length
 
     def run(self, plan: Plan, tables: Tables) -> Float[Tensor, "W V"]:
         """Return the logits after the last token of each sequence that has read all, and after each of its guesses;
@@ -76,7 +84,9 @@ class Paged(Runner):
         for stack in (parts.stack, *([parts.source[1]] if parts.source else [])):
             if stack.position.limit is not None:
                 self.max_positions = min(self.max_positions, stack.position.limit)
-        block: Any = parts.stack.blocks[0]
+        self.blocks: list[Any] = list(parts.stack.blocks)
+        self.longest_source = parts.encoder.longest if parts.encoder else self.max_positions
+        self.encoder, block = parts.encoder, self.blocks[0]
         attention = block.attention
         shape = (len(parts.stack.blocks), -1, 2, attention.kv_heads, page, attention.head_dim)
         tensors = [*parts.stack.parameters(), *parts.stack.buffers()]  # of quantised layers, the scales
@@ -94,6 +104,8 @@ class Paged(Runner):
         programs = [record_decoder(parts, self.max_positions)]
         if parts.source:
             programs.append(record_encoder(parts, self.max_positions))
+        if parts.encoder and isinstance(block.cross.kernel, Normalized):
+            raise Unsupported("normalised keys of an encoder of other inputs than tokens")
         self.decoder, *self.encoders = [
             Compiled(program, self.pool, threads=threads) if self.fast else Plain(program, self.pool)
             for program in programs
@@ -115,12 +127,29 @@ class Paged(Runner):
         assert logits is not None
         return logits
 
+    def source_length(self, request: Request) -> int:
+        return self.encoder.length(request.inputs) if self.encoder else request.source_length
+
     def encode(self, jobs: Sequence[Job], tables: Tables) -> None:
+        if self.encoder is not None:
+            return self.encode_inputs(jobs, self.encoder)
         sources = [source.tolist() for job in jobs for source in job.request.sequences.values()]
         ids = [id for source in sources for id in source]
         positions = [position for source in sources for position in range(len(source))]
         sequences = [job.slots[0] for job, source in zip(jobs, sources, strict=True) for _ in source]
         self.encoders[0].run(batch_of(tables, ids, positions, sequences, []))
+
+    def encode_inputs(self, jobs: Sequence[Job], encoder: Encoder) -> None:
+        """Encode inputs that are no tokens, and write their keys and values for every layer into the jobs' pages."""
+        for job in jobs:  # one by one: an input alone keeps all cores at work, and its shape may be its own
+            inputs = {name: values[None].to(self.pool) for name, values in job.request.inputs.items()}
+            memory = encoder.encode(**inputs)[0]
+            count, size = len(job.source), self.pool.shape[4]
+            pages = torch.tensor(job.source, device=self.pool.device)
+            for layer, block in enumerate(self.blocks):
+                both = F.pad(block.cross.key_value(memory), (0, 0, 0, count * size - len(memory)))  # S 2·G·K
+                both = both.view(count, size, 2, -1, self.pool.shape[5])  # N P 2 G K
+                self.pool[layer].index_copy_(0, pages, both.permute(0, 2, 3, 1, 4))
 
     def copy(self, pages: Sequence[tuple[int, int]]) -> None:
         if pages:

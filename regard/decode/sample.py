@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import torch
@@ -58,6 +58,11 @@ class SamplingOptions(TypedDict, total=False):
     top_p: float | None
     min_p: float | None
     seed: int
+
+
+def advance(sampling: Sampling | None, steps_done: int) -> Sampling | None:
+    """Sampling settings with another seed, for a text that goes on in a new window."""
+    return sampling if sampling is None or not steps_done else replace(sampling, seed=sampling.seed + steps_done)
 
 
 def sampling_of(sampling: Sampling | None, options: SamplingOptions) -> Sampling | None:

@@ -18,7 +18,7 @@ class Scheduler:
     def __init__(self, runner: Runner, chooser: Chooser, *, page: int, max_batch: int, chunk: int) -> None:
         self.runner, self.chooser, self.chunk = runner, chooser, chunk
         self.pages = Pages(runner.pages, page)
-        self.tables = Tables(self.pages, max_batch, runner.max_positions)
+        self.tables = Tables(self.pages, max_batch, runner.max_positions, runner.longest_source)
         self.free_slots = list(range(max_batch - 1, -1, -1))
         self.waiting: deque[Job] = deque()  # both in order of arrival
         self.running: list[Job] = []
@@ -33,7 +33,7 @@ class Scheduler:
         while self.waiting:
             job = self.waiting[0]
             request, sequences = job.request, job.sequences()
-            source = self.pages.pages_for(request.source_length)
+            source = self.pages.pages_for(self.runner.source_length(request))
             room = source + len(sequences) * self.pages.pages_for(len(sequences[0]) + 1)
             if len(self.free_slots) < request.beams or (self.running and room > self.pages.available):
                 return
@@ -61,7 +61,7 @@ class Scheduler:
         request, slots = job.request, [self.free_slots.pop() for _ in range(job.request.beams)]
         job.slots, job.computed, job.registered, job.encoded = slots, 0, 0, True
         insort(self.running, job)
-        if request.source_length:
+        if length := self.runner.source_length(request):
             hashes = self.source_hashes(job)
             pages = self.pages.find(hashes)
             job.encoded = len(pages) == len(hashes)
@@ -70,7 +70,7 @@ class Scheduler:
                 pages = [self.pages.take() for _ in hashes]
             job.source = pages
             self.tables.source[slots, : len(pages)] = pages
-            self.tables.source_lengths[slots] = request.source_length
+            self.tables.source_lengths[slots] = length
         if len(sequences) == 1:
             known = self.pages.find(job.hashes) if self.runner.paged else []
             self.tables.hold(slots[0], known)
@@ -80,14 +80,15 @@ class Scheduler:
 
     def source_hashes(self, job: Job) -> list[bytes]:
         """Return a hash for each page of the encoded source: every page depends on the whole source."""
-        return [chain_hash(job.seed, [page]) for page in range(self.pages.pages_for(job.request.source_length))]
+        pages = self.pages.pages_for(self.runner.source_length(job.request))
+        return [chain_hash(job.seed, [page]) for page in range(pages)]
 
     def encode(self) -> None:
         """Encode the sources of started jobs, as many as fit into a chunk."""
         jobs: list[Job] = []
         rows = 0
         for job in self.running:
-            rows += 0 if job.encoded else job.request.source_length
+            rows += 0 if job.encoded else self.runner.source_length(job.request)
             if not job.encoded and (rows <= self.chunk or not jobs):
                 jobs.append(job)
         if jobs:
@@ -149,14 +150,18 @@ class Scheduler:
         self.waiting.appendleft(job)
 
     def release(self, job: Job) -> None:
-        """Take a job out of the batch and free all that it holds."""
+        """Free all that a job holds, then take it out of the batch."""
         self.chooser.put_aside(job)
-        self.running.remove(job)
         self.tables.release(job.slots)
         self.pages.drop(np.array(job.source, dtype=np.int64))
         self.runner.drop(job.slots)
         self.free_slots += job.slots
         job.slots, job.source = [], []
+        self.running.remove(job)
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Return whether a request still holds memory: a step that finishes its ticket releases it a moment later."""
+        return any(job.ticket is ticket for job in list(self.running))
 
     def release_cancelled(self) -> None:
         """Free what cancelled requests hold, and finish their tickets."""

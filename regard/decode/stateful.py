@@ -40,6 +40,7 @@ class Group:
     """Sequences in one cache. Removing and reordering rows is deferred to the next step."""
 
     cache: Any
+    device: torch.device
     jobs: list[Job]
     slots: list[int]
     rows: list[int]
@@ -52,7 +53,8 @@ class Group:
         """Reorder the cache's rows to match the slots."""
         if self.moved:
             sources = [row for job in self.jobs for row in self.sources.get(job, [])]
-            self.cache.select(torch.tensor(self.rows), sources=torch.tensor(sources) if sources else None)
+            rows, chosen = (torch.tensor(numbers, device=self.device) for numbers in (self.rows, sources))
+            self.cache.select(rows, sources=chosen if sources else None)
             numbers = iter(range(len(sources)))
             self.sources = {job: [next(numbers) for _ in self.sources[job]] for job in self.jobs if job in self.sources}
             self.rows, self.moved = list(range(len(self.slots))), False
@@ -70,6 +72,7 @@ class Stateful(Runner):
         parts = parts_of(model)
         if parts is not None and parts.stack.position.limit is not None:
             self.max_positions = parts.stack.position.limit
+        self.longest_source = self.max_positions
         # The size of a position's keys and values in float32; a state of constant size takes less.
         width = getattr(model.config, "dim", 512) * getattr(model.config, "depth", 1)
         self.pages = max(1, memory // (page * 2 * 4 * width))
@@ -102,7 +105,7 @@ class Stateful(Runner):
         # A longer sequence may later continue from a state of constant size.
         longest = max(len(job.request.prompt) + job.request.max_len for job in jobs)
         cache = self.model.new_cache(self.max_positions if self.constant else longest)
-        group = Group(cache, jobs, slots, list(range(len(slots))))
+        group = Group(cache, self.device, jobs, slots, list(range(len(slots))))
         self.homes |= dict.fromkeys(slots, group)
         return group
 
@@ -142,7 +145,9 @@ class Stateful(Runner):
             group.settle()
         slots = [slot for group in groups for slot in group.slots]
         cache = groups[0].cache.join([group.cache for group in groups])
-        whole = Group(cache, [job for group in groups for job in group.jobs], slots, list(range(len(slots))))
+        whole = Group(
+            cache, self.device, [job for group in groups for job in group.jobs], slots, list(range(len(slots)))
+        )
         self.homes |= dict.fromkeys(slots, whole)
         return [whole]
 
@@ -160,7 +165,7 @@ class Stateful(Runner):
             pages, rest = divmod(job.computed + count, self.page)
             if not rest and 0 < pages <= len(job.hashes):
                 alone = self.snapshots[job.hashes[pages - 1]] = deepcopy(group.cache)
-                alone.select(torch.tensor([row]))
+                alone.select(torch.tensor([row], device=self.device))
         while len(self.snapshots) > self.SNAPSHOTS:
             self.snapshots.popitem(last=False)
 
@@ -169,7 +174,7 @@ class Stateful(Runner):
             if job.hashes[count - 1] in self.snapshots:
                 self.snapshots.move_to_end(job.hashes[count - 1])
                 cache = deepcopy(self.snapshots[job.hashes[count - 1]])
-                self.homes[job.slots[0]] = Group(cache, [job], job.slots[:1], [0])
+                self.homes[job.slots[0]] = Group(cache, self.device, [job], job.slots[:1], [0])
                 return count
         return 0
 

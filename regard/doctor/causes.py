@@ -29,6 +29,8 @@ FAINT = 1e-4
 """Share of the largest layer's gradient below which a block does not learn."""
 STEEP = 100.0
 """Ratio of a block's gradient to that of its stack's last, where blocks amplify; below ten in healthy runs."""
+ALL_BLANK, BLANK_PATIENCE = 0.99, 400
+"""Share of vectors that say nothing, and the steps after the warm-up for which CTC does so in healthy runs, too."""
 SMALLER = "initialise the weights smaller (for matrices a deviation of 1/√inputs, for embeddings 1/√dim)"
 """The cure of an exploding initialisation."""
 
@@ -269,6 +271,21 @@ def exploding_gradient(signs: Signs) -> Finding | None:
     return None
 
 
+def stuck_at_blank(signs: Signs) -> Finding | None:
+    shares = [row.get("blank", 0.0) for row in (*signs.before, signs.figures)][-SEVERAL:]
+    if len(shares) < SEVERAL or min(shares) < ALL_BLANK or signs.since < BLANK_PATIENCE:
+        return None
+    return Finding(
+        "CTC stuck at blank",
+        f"{signs.since} steps after the warm-up blank is the most probable token of {shares[-1]:.1%} of all vectors, "
+        f"and the loss stays at {signs.now:.3g}",
+        "train a decoder beside it: --model.decoder-depth 2; or lower --train.lr, and check that the transcripts "
+        "belong to their recordings",
+        0.85,
+        signs.step,
+    )
+
+
 def stacks_of(layers: Iterable[str]) -> list[list[str]]:
     """The names of the blocks of each stack that has several, first to last."""
     stacks: dict[str, list[int]] = {}
@@ -280,5 +297,5 @@ def stacks_of(layers: Iterable[str]) -> list[list[str]]:
 
 RULES: tuple[Rule, ...] = (
     exploding_start, large_scores, rate_too_high, no_warmup, rate_too_low, no_relation, dead_units,
-    attention_collapse, vanishing_gradient, exploding_gradient,
+    attention_collapse, vanishing_gradient, exploding_gradient, stuck_at_blank,
 )  # fmt: skip

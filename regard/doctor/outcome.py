@@ -54,9 +54,12 @@ def likely_cause(run: Path) -> tuple[str, str]:
     recipe = read_toml(run / "recipe.toml") if (run / "recipe.toml").is_file() else {}
     with reading(run / "recipe.toml"):
         base = recipe.get("data", {}).get("base", "none") not in ("none", None)
+        minutes = recipe.get("train", {}).get("minutes", "none")
     pretrained = "" if base else ", or start from a pretrained model: regard finetune"
     if 0 < len(losses) < FEW_STEPS:
-        return f"{len(losses)} steps are few", f"train longer: --train.steps {max(500, 10 * len(losses))}{pretrained}"
+        timed = isinstance(minutes, int | float)  # then the clock decides, and a number of steps has no effect
+        longer = f"--train.minutes {10 * minutes:g}" if timed else f"--train.steps {max(500, 10 * len(losses))}"
+        return f"{len(losses)} steps are few", f"train longer: {longer}{pretrained}"
     if len(valid) > 1 and valid[-1] > APART * min(valid):
         return (
             "the validation loss rose again, so that the training data were learned by heart",

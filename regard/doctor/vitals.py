@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -80,34 +79,11 @@ class Update:
 # ---- activations and attention --------------------------------------------------------------------------------
 
 
-def pick(batch: Batch, rows: Sequence[int]) -> Batch:
-    """A batch of certain examples: all rows of each, as of two views of an image; the whole batch where rows cannot be
-    assigned to examples."""
-    count = len(batch.examples) or len(batch.targets)
-    every = [*batch.inputs.values(), batch.targets, *([] if batch.labels is None else [batch.labels])]
-    if any(not x.dim() or len(x) % count for x in every):
-        return batch
-
-    def chosen(x: Tensor) -> Tensor:
-        return x.unflatten(0, (-1, count))[:, list(rows)].flatten(0, 1)
-
-    targets = chosen(batch.targets)
-    if batch.targets.dtype == torch.bool:  # of images against texts: both axes are examples
-        targets = targets[:, list(rows)]
-    return replace(
-        batch,
-        inputs={name: chosen(x) for name, x in batch.inputs.items()},
-        targets=targets,
-        examples=tuple(batch.examples[row] for row in rows) if batch.examples else (),
-        labels=None if batch.labels is None else chosen(batch.labels),
-    )
-
-
 def few(batch: Batch) -> Batch:
     """A batch of the first examples: as many as are measured."""
     longest = max((x.shape[1] for x in batch.inputs.values() if x.dim() == 2), default=1)
     count = len(batch.examples) or len(batch.targets)
-    return pick(batch, range(max(1, min(ROWS, count // SHARE, CELLS // longest**2))))
+    return batch.pick(range(max(1, min(ROWS, count // SHARE, CELLS // longest**2))))
 
 
 @contextmanager
@@ -199,7 +175,7 @@ def spread_of(
         return None
     logs = weights.clamp(min=1e-30).log()
     entropy = -(weights * logs).sum(-1) / count.clamp(min=FEW).log()  # B H T
-    logs = logs if bias is None else logs - bias.dense(T, S)
+    logs = logs if bias is None else logs - bias.dense(T, S).to(weights.device)
     mean = (logs * seen).sum(-1) / count.clamp(min=1)
     spread = (((logs - mean[..., None]) * seen).square().sum(-1) / count.clamp(min=1)).sqrt()
     every = rows.expand_as(entropy)

@@ -16,7 +16,7 @@ from regard.doctor.causes import RECENT, RULES, SEVERAL, SMALLER, Signs
 from regard.doctor.feed import Feed
 from regard.doctor.findings import Finding, as_dict
 from regard.doctor.frozen import Frozen
-from regard.doctor.vitals import Update, activations, by_layer, pick, untouched
+from regard.doctor.vitals import Update, activations, by_layer, untouched
 from regard.train.config import TrainConfig
 from regard.train.observer import Note, Observer, Row
 
@@ -116,7 +116,7 @@ class Watch(Observer):
             names = each.examples or range(len(each.targets))
             count += len(names)
             for row, name in enumerate(names):
-                if not self.finite(pick(each, [row]), backward=quantity != "loss"):
+                if not self.finite(each.pick([row]), backward=quantity != "loss"):
                     broken.append(name)
         if 0 < len(broken) < count:
             which = ("example " if len(broken) == 1 else "examples ") + ", ".join(map(str, broken[:5]))
@@ -157,12 +157,24 @@ class Watch(Observer):
             "gradient": by_layer(update.gradient),
             "ratio": {name: value / sizes[name] for name, value in by_layer(moved).items() if sizes[name]},
             **activations(self.model, self.objective, self.batches[-1][1]),
+            **self.own_figures(self.batches[-1][1]),
         }
+
+    @torch.no_grad()
+    def own_figures(self, batch: Batch) -> Row:
+        """The figures that an objective has of its own, such as CTC's share of blanks."""
+        figures = getattr(self.objective, "figures", None)
+        if figures is None:
+            return {}
+        with untouched(self.model):
+            return figures(self.model, batch)
 
     def signs(self, step: int, figures: Row) -> Signs:
         """The evidence that the rules judge by."""
         classes = classes_of(self.model)
-        classes = classes if self.feed.chooses(classes) else None  # positions of an answer are no classes
+        # Positions of an answer are no classes, and CTC's loss is that of a whole text.
+        chosen = self.feed.chooses(classes) and getattr(self.objective, "classifies", True)
+        classes = classes if chosen else None
         return Signs(
             step=step, config=self.config, losses=self.losses, best=min(self.best, self.losses[0]), classes=classes,
             floor=None if classes is None else self.feed.floor(classes, self.config.smoothing), ratio=self.ratio,

@@ -22,7 +22,8 @@ def with_baselines(task: Any, test: EvalSet, scored: Scored) -> Scored:
         share = "--data.held-share 0.3, or " if "held_share" in fields and "valid" not in test.data.parts else ""
         scored = replace(scored, more=f"{share}--data.test FILE")
     try:
-        return replace(scored, baselines=scored.baselines | task.baselines(test, scored))
+        baselines = scored.baselines | task.baselines(test, scored)
+        return replace(scored, baselines=baselines, learned=task.learned(test))
     except (ValueError, OSError, ImportError):  # files that were moved, an extra that is missing: scores stand alone
         return scored
 

@@ -32,7 +32,7 @@ ROUNDS = 4
 """Number of rounds in which heads are removed; the remaining heads are scored again in each."""
 EXAMPLES = 256
 """Approximate number of held-out examples that every head is scored on."""
-NOT_COPIED = ("config.json", "pruned.json")
+NOT_COPIED = ("config.json", "pruned.json", "scores.json")
 
 Head = tuple[str, int]
 """The name of an attention layer, and the index of one of its heads."""
@@ -153,13 +153,18 @@ def remove(model: Any, heads: Iterable[Head]) -> None:
         layer.out.weight[:, head * layer.head_dim : (head + 1) * layer.head_dim] = 0
 
 
-def save_pruned(model: Any, run: Path, out: Path, result: Mapping[str, Any]) -> None:
-    """Save the weights in our own layout, and copy the run's other small files."""
+def copy_small_files(run: Path, out: Path) -> None:
+    """Copy what stands beside the weights: tokenizer, preprocessing, decoding defaults, recipe."""
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(run.iterdir()):
         if path.suffix in (".json", ".toml", ".jinja", ".model", ".txt") and path.name not in NOT_COPIED:
             if not path.name.endswith(".safetensors.index.json"):
                 shutil.copyfile(path, out / path.name)
+
+
+def save_pruned(model: Any, run: Path, out: Path, result: Mapping[str, Any]) -> None:
+    """Save the weights in our own layout, and copy the run's other small files."""
+    copy_small_files(run, out)
     save_model(model, out)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     write_text(out / "pruned.json", text)

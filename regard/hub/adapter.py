@@ -1,6 +1,7 @@
 """Fine-tuning: models that start from the weights of another, and runs that store only the tensors they trained."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -8,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from regard.config import check_sizes, override, parse, to_dict
-from regard.files import own_tensors, trained_tensors
+from regard.config import check_sizes, one_line, override, parse, read_json, to_dict
+from regard.files import check_regular, own_tensors, trained_tensors
 from regard.hub.files import CONFIG, check_finite, read_shard, write_json, write_tensors
 from regard.hub.skeleton import check_tables, skeleton
 from regard.models.parts import head_names, optional_names, pretrained, resized, task_names
@@ -18,10 +19,12 @@ from regard.nn.lora import add_low_rank, merge_low_rank
 from regard.registry import models
 
 ADAPTER = "adapter.safetensors"
-HEAD = ("model_type", "family", "regard_version", "adapter")
+HEAD = ("model_type", "family", "regard_version", "adapter", "quantize")
 """Keys of `config.json` that are not fields of the model's config."""
 LORA = (".narrow", ".wide")
 """Suffixes of the names of LoRA parameters."""
+MOST_BASES = 16
+"""Runs that may stand on top of each other, each the base of the next."""
 
 
 def begin_from(base: nn.Module, config: Any) -> nn.Module:
@@ -115,19 +118,37 @@ def read_adapter(fields: Mapping[str, Any]) -> dict[str, Any]:
 def find_base(directory: Path, adapter: Mapping[str, Any]) -> Path:
     """The base of an adapter; an error if it is gone or has changed."""
     base = Path(adapter["base"])
-    if "\0" in adapter["base"] or not base.exists():
-        raise ValueError(f"{directory} holds only what was trained on top of {base}, which is missing; restore it")
-    if base.resolve() == directory.resolve():
-        raise ValueError(f"{directory / CONFIG}: adapter.base is the run itself; name its base model")
+    if not os.path.exists(base):  # Path.exists raises an error for a name that is too long
+        shown = one_line(base, 200)
+        raise ValueError(f"{directory} holds only what was trained on top of {shown}, which is missing; restore it")
+    check_bases(directory, base)
     if fingerprint(base) != adapter["base_sha256"]:
         raise ValueError(f"{base} has changed since {directory} was trained on top of it; put the old weights back")
     return base
+
+
+def check_bases(directory: Path, base: Path) -> None:
+    """Raise an error if the bases below a run lead back to it, or do not end."""
+    for _ in range(MOST_BASES):
+        if base.resolve() == directory.resolve():
+            raise ValueError(
+                f"{directory / CONFIG}: adapter.base is the run itself, or leads to it; name its base model"
+            )
+        if not (base / CONFIG).is_file() or "adapter" not in (fields := read_json(base / CONFIG)):
+            return
+        base = Path(read_adapter(fields)["base"])
+        if not os.path.exists(base):
+            return  # loading what stands on it says so
+    raise ValueError(
+        f"{directory / CONFIG}: more than {MOST_BASES} bases below each other; name a base with its weights"
+    )
 
 
 def fingerprint(base: Path) -> str:
     """The sha256 of a checkpoint's weights."""
     digest = hashlib.sha256()
     for path in [base] if base.is_file() else sorted(base.glob("*.safetensors")):
+        check_regular(path)
         with path.open("rb") as file:
             for chunk in iter(lambda: file.read(1 << 20), b""):
                 digest.update(chunk)

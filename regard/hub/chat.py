@@ -5,6 +5,7 @@ time (chat_worker.py), and sees plain JSON values only; what goes wrong in it is
 names special tokens, so its ids are those of `Tokenizer.encode(text, parse_special=True)`.
 """
 
+import atexit
 import importlib.util
 import json
 import os
@@ -28,8 +29,8 @@ LONGEST = 16_000_000
 """Most characters of a chat: far more than any model reads, far less than a machine's memory."""
 SECONDS = 2.0
 """Most processor time of a template; usual ones take a thousandth."""
-PATIENCE = 5
-"""The factor by which it may take longer by the clock, where others use the processor too."""
+PATIENCE = 30
+"""The factor by which it may take longer by the clock, where others use the processor too or it has to start first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,18 +105,21 @@ class Worker:
             if text:
                 return json.loads(text)
             self.process = None
-        process.kill()
-        code = process.wait()
-        close(process)
+        code = end(process)
         late = -code in (signal.SIGKILL, getattr(signal, "SIGPROF", None))
         message = f"it takes more than {SECONDS:g} s" if late else f"its process ended with code {code}"
         return {"kind": "unsafe", "message": message}
 
+    def close(self) -> None:
+        """End the process, unless it belongs to the parent of this one."""
+        if self.process is not None and self.owner == os.getpid():
+            end(self.process)
+        self.process = None
+
     def _running(self) -> Any:
         """The process; a new one after a fork, whose parent may be using it."""
         if self.process is not None and self.owner == os.getpid() and self.process.poll() is not None:
-            close(self.process)  # somebody has ended it
-            self.process = None
+            self.close()  # somebody has ended it
         if self.process is None or self.owner != os.getpid():
             if importlib.util.find_spec("jinja2") is None:
                 raise ImportError("chat templates need jinja2, which is not installed: pip install 'regard[serve]'")
@@ -126,14 +130,18 @@ class Worker:
         return self.process
 
 
-def close(process: Any) -> None:
-    """Close the pipes of a process that has ended."""
+def end(process: Any) -> int:
+    """The exit code of a process that is ended now, unless it has ended already."""
+    process.kill()
+    code = process.wait()
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
             pipe.close()
+    return code
 
 
 _worker = Worker()
+atexit.register(_worker.close)
 
 
 def find_chat_template(directory: Path | str) -> ChatTemplate | None:

@@ -7,7 +7,10 @@ that, such as a filter, ends with this process. Nothing of the package is import
 
 import json
 import math
+import os
+import signal
 import sys
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -132,24 +135,30 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"kind": kind, "name": type(error).__name__, "message": message, "line": getattr(error, "lineno", 0)}
 
 
+def limit_memory() -> None:
+    """Bound the memory of this process, where the system has such a limit; one that is lower already stays."""
+    if os.name == "posix":
+        import resource
+
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def limit_time(seconds: float) -> None:
+    """End this process after so many seconds of processor time, where the system has such a timer; 0 is never."""
+    if os.name == "posix":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def serve() -> None:
     """Answer requests until there are no more; a request that takes more than its seconds of processor time ends the
     process."""
-    try:
-        import resource
-        import signal
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        limit: Any = signal.setitimer
-    except (ImportError, ValueError, OSError):  # Windows, which has no such limits
-        limit = None
+    limit_memory()
     for line in sys.stdin:
         request = json.loads(line)
-        if limit is not None:
-            limit(signal.ITIMER_PROF, request["seconds"])
+        limit_time(request["seconds"])
         text = json.dumps(answer(request))
-        if limit is not None:
-            limit(signal.ITIMER_PROF, 0)
+        limit_time(0)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 

@@ -11,26 +11,41 @@ from torch import Tensor, nn
 import regard.models  # noqa: F401  registers the families
 from regard.config import check_sizes, nearest, one_line, override, reading, to_dict
 from regard.files import own_tensors
+from regard.hub import ctranslate2
 from regard.hub.adapter import HEAD, find_base, load_adapter, read_adapter
 from regard.hub.files import CONFIG, INDEX, WEIGHTS, check_finite, read_json, read_tensors, write_json, write_tensors
 from regard.hub.generation import load_generation, save_generation
 from regard.hub.llama2c import read_llama2c
 from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
+from regard.hub.maps.elmo import elmo_files, read_elmo
 from regard.hub.skeleton import Unsampled, check_tables, skeleton
 from regard.native.quantized import refuse_quantized
 from regard.registry import models
 
 __all__ = ["export_model", "load_generation", "load_model", "peek_model", "save_generation", "save_model"]
 
+KINDS = ("none", "int8", "int4")
 
-def save_model(model: Any, directory: str | Path) -> None:
-    """Write our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError)."""
+
+def save_model(model: Any, directory: str | Path, *, quantize: str = "none") -> None:
+    """Write our own layout. Each file is replaced whole or, when the disk is full, not at all (OSError). With
+    `quantize`, the model is quantised in this way whenever it is loaded to be used; its file has the float weights."""
     refuse_quantized(model)
     directory = Path(directory)
     head = {"model_type": "regard", "family": models.name_of(type(model)), "regard_version": _version()}
     write_tensors(directory / WEIGHTS, own_tensors(model))
-    write_json(directory / CONFIG, head | to_dict(model.config))
+    write_json(
+        directory / CONFIG, head | ({} if quantize == "none" else {"quantize": quantize}) | to_dict(model.config)
+    )
+
+
+def stored_quantize(directory: Path) -> Any:
+    """The quantisation that a run asks for: none, unless its `config.json` names another."""
+    kind = read_json(directory / CONFIG).get("quantize", "none") if (directory / CONFIG).is_file() else "none"
+    if kind not in KINDS:
+        raise ValueError(f"{directory / CONFIG}: quantize={one_line(repr(kind), 80)} is none of {', '.join(KINDS)}")
+    return kind
 
 
 def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn.Module:
@@ -41,10 +56,8 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
     path = Path(directory)
     if not path.exists():
         raise ValueError(f"no such directory: {path}; give the directory that holds {CONFIG} and {WEIGHTS}")
-    alone = path.is_file()
-    config_path = path if alone else path / CONFIG
-    weights_path = path if alone else path / (WEIGHTS if (path / WEIGHTS).is_file() else INDEX)
-    fields, stored = read_llama2c(path) if alone else (read_json(config_path), None)
+    config_path, weights_path = _files(path)
+    fields, stored = _read(path)
     if "adapter" in fields:
         with reading(config_path):
             model = load_adapter(path, load_model(find_base(path, read_adapter(fields))), fields)
@@ -71,13 +84,33 @@ def load_model(directory: str | Path, *, dtype: torch.dtype | None = None) -> nn
 def peek_model(directory: str | Path) -> nn.Module:
     """The model of a directory on the meta device, without its weights."""
     path = Path(directory)
-    fields, stored = read_llama2c(path) if path.is_file() else (read_json(path / CONFIG), None)
-    return _build(path, fields, _known(fields, path / CONFIG), stored)
+    fields, stored = _read(path)
+    return _build(path, fields, _known(fields, _files(path)[0]), stored)
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    """The files of the config and of the weights, for errors."""
+    if path.is_file():
+        return path, path
+    if ctranslate2.is_ctranslate2(weights := path / ctranslate2.WEIGHTS):
+        return weights, weights
+    return elmo_files(path) or (path / CONFIG, path / (WEIGHTS if (path / WEIGHTS).is_file() else INDEX))
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+    """The fields of a config, and the tensors where they come with it: of a llama2.c file, or of the layouts of
+    CTranslate2 and of ELMo."""
+    if path.is_file():
+        return read_llama2c(path)
+    if ctranslate2.is_ctranslate2(weights := path / ctranslate2.WEIGHTS):
+        return ctranslate2.read_ctranslate2(weights)
+    files = elmo_files(path)
+    return (read_json(path / CONFIG), None) if files is None else read_elmo(*files)
 
 
 def _build(path: Path, fields: Mapping[str, Any], known: Map | None, stored: Mapping[str, Tensor] | None) -> Any:
     """Return the model of a `config.json` on the meta device; for foreign ones the tensors may determine fields."""
-    with reading(path if path.is_file() else path / CONFIG):
+    with reading(_files(path)[0]):
         values = sum(tensor.numel() for tensor in (stored or {}).values())
         if known is None:
             family = models[fields.get("family", "missing")]

@@ -1,6 +1,7 @@
 """Reading and writing the files of a model directory, whole or not at all."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,22 +32,32 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(path, lambda draft: files.write_tensors(draft, tensors))
 
 
-def read_tensors(directory: Path) -> dict[str, Tensor]:
-    """All tensors of a directory in their stored types, from `model.safetensors` or the shards of its index."""
+def weight_files(directory: Path) -> dict[Path, list[str]]:
+    """The files that hold the tensors of a directory: `model.safetensors`, or the shards of its index, each with the
+    names of the tensors that the index places there."""
     if (path := directory / WEIGHTS).is_file():
-        return read_shard(path)
+        return {path: []}
     if not (path := directory / INDEX).is_file():
         raise ValueError(_no_weights(directory))
     weight_map = read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(Path(str(shard)).name == shard for shard in weight_map.values()):
         raise ValueError(f"{path} has no weight_map of tensors to files beside it; {AGAIN}")
+    names: dict[Path, list[str]] = {directory / shard: [] for shard in sorted(set(weight_map.values()))}
+    for name, shard in weight_map.items():
+        names[directory / shard].append(name)
+    return names
+
+
+def read_tensors(directory: Path) -> dict[str, Tensor]:
+    """All tensors of a directory in their stored types."""
     tensors: dict[str, Tensor] = {}
-    for number, shard in enumerate(shards := sorted(set(weight_map.values())), 1):
-        if not (directory / shard).is_file():
-            raise ValueError(f"no such file: {directory / shard}, shard {number} of {len(shards)}; {AGAIN}")
-        shard_tensors = read_shard(directory / shard)
-        for name in [name for name in weight_map if weight_map[name] == shard and name not in shard_tensors]:
-            raise ValueError(f"{directory / shard} has no tensor {name}, which {INDEX} places there; {AGAIN}")
+    for number, (path, names) in enumerate((shards := weight_files(directory)).items(), 1):
+        if not os.path.isfile(path):  # Path.is_file raises an error for a name that is too long
+            raise ValueError(f"no such file: {one_line(path, 300)}, shard {number} of {len(shards)}; {AGAIN}")
+        shard_tensors = read_shard(path)
+        for name in names:
+            if name not in shard_tensors:
+                raise ValueError(f"{path} has no tensor {name}, which {INDEX} places there; {AGAIN}")
         tensors |= shard_tensors
     return tensors
 

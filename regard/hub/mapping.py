@@ -44,6 +44,9 @@ TRANSFORMS = {
         lambda theirs: [torch.cat([torch.zeros_like(theirs[0]), theirs[0]])], lambda ours, count: [ours[0].chunk(2)[1]]
     ),
     "heads": Transform(lambda theirs: [theirs[0][:, 0, 0]], lambda ours, count: [ours[0][:, None, None]]),  # H 1 1 ↔ H
+    "by-head": Transform(lambda theirs: [theirs[0][:, None]], lambda ours, count: [ours[0][:, 0]]),  # H K ↔ H 1 K
+    # a convolution of size 1 ↔ a matrix
+    "size-1": Transform(lambda theirs: [theirs[0][..., 0]], lambda ours, count: [ours[0][..., None]]),
     # their first two rows stand for no position
     "behind-two": Transform(
         lambda theirs: [theirs[0][2:]], lambda ours, count: [torch.cat([torch.zeros_like(ours[0][:2]), ours[0]])]
@@ -323,10 +326,16 @@ def built_as(theirs: Mapping[str, Any], known: Iterable[str]) -> str:
     return built
 
 
+MOST_LABELS = 1 << 17
+"""Most labels of a foreign config.json: they are named before the weights, which may hold fewer, are looked at."""
+
+
 def read_labels(theirs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the labels by their numbers."""
-    check_sizes({"num_labels": theirs.get("num_labels")})
-    names = theirs.get("id2label") or {i: f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    names, number = theirs.get("id2label"), theirs.get("num_labels", 2)
+    if (number := len(names) if names else number) > MOST_LABELS:
+        raise ValueError(f"num_labels={number} is too large, at most {MOST_LABELS:,} can be read")
+    names = names or {i: f"LABEL_{i}" for i in range(number)}
     return tuple(label for _, label in sorted(names.items(), key=lambda item: int(item[0])))
 
 

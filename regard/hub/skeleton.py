@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_module_registration_hook as 
 from torch.nn.modules.module import register_module_parameter_registration_hook as on_parameter
 from torch.overrides import TorchFunctionMode
 
-from regard.config import flatten, one_line
+from regard.config import flatten, one_line, plugin_line
 
 INITIALISERS = {nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, Tensor.uniform_, Tensor.normal_}
 PARTS = 2000
@@ -53,7 +53,9 @@ def skeleton(build: Callable[[], Any], stored: Mapping[str, Tensor] | None, fiel
         held = "" if stored is None else f", but there are only {len(stored):,} tensors"
         raise ValueError(f"more than {most:,} layers and other parts are asked for{held} ({depths})") from None
     except RuntimeError as error:
-        raise ValueError(f"no model of such sizes can be built on the meta device ({one_line(error)})") from None
+        line = plugin_line(error)
+        fact = f"the model cannot be built on the meta device ({one_line(error)}{f', {line}' if line else ''})"
+        raise ValueError(f"{fact}; correct its sizes, or a constructor that computes with values") from None
 
 
 class Unsampled(TorchFunctionMode):

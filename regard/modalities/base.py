@@ -31,12 +31,16 @@ class Modality:
     pixels: Callable[[bytes], int] = lambda data: 0
     """Function from the bytes of a file to the number of pixels, or the like, that reading it makes; it looks at the
     header alone."""
+    pixel: str = "pixel"
+    """The noun for what `pixels` counts: "sample" for audio."""
     value: Any = str
     """The type of the JSON value in a request, as an annotation."""
     unit: str
     """The unit of counts, in the plural."""
     field: str
     """The field of a request, and of JSON output, that holds an item."""
+    item: str = ""
+    """The noun for an item, where that is not the field: "recording"."""
     widget: str = "file"
     """The control of the page that takes an item: "text", or "file" for one that is a file; the command line takes
     texts, or names of files."""
@@ -91,12 +95,14 @@ class Modality:
     @property
     def plural(self) -> str:
         """Several items: "images"."""
-        return self.field if self.field.endswith("s") else f"{self.field}s"
+        item = self.item or self.field
+        return item if item.endswith("s") else f"{item}s"
 
     @property
     def noun(self) -> str:
         """An item with its article: "an image"."""
-        return f"{'an' if self.field[0] in 'aeiou' else 'a'} {self.field}"
+        item = self.item or self.field
+        return f"{'an' if item[0] in 'aeiou' else 'a'} {item}"
 
 
 def modality_of(item: Any, names: Sequence[str]) -> Modality:

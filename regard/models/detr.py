@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.config import check_positive
 from regard.models.towers import FeatureMap, Tower
 from regard.nn.block import Activation, BlockConfig, NormPlace
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.grids import PatchGrid
 from regard.nn.heads import BoxHead, LabelHead
 from regard.nn.masks import valid_keys
@@ -129,7 +129,7 @@ class DETR(nn.Module):
         super().__init__()
         self.config, dim = config, config.dim
         options: dict[str, Any] = dict(bottleneck=config.bottleneck, frozen=config.frozen)
-        pre = config.norm_place == "pre"
+        self.dropout, pre = Dropout(config.dropout), config.norm_place == "pre"
         self.encoder = PositionedStack(config.layers, depth=config.depth, cross=False, final_norm=pre)
         self.decoder = PositionedStack(config.layers, depth=config.decoder_depth, cross=True, final_norm=True)
         self.head = LabelHead(dim, len(config.labels) + 1, dropout=0.0)  # the last is "no object"
@@ -168,8 +168,8 @@ class DETR(nn.Module):
     ) -> tuple[Float[Tensor, "B S D"], Bool[Tensor, "#B N M"]]:
         """Return a vector for each cell of the feature map, and which cells belong to the image."""
         x = self.project(self.backbone(pixels))
-        grid, x = x.shape[2:], dropout(x.flatten(2).mT, self.config.dropout, self.training)
-        everywhere = torch.ones(1, *grid, dtype=torch.bool, device=x.device)
+        grid, x = x.shape[2:], self.dropout(x.flatten(2).mT)
+        everywhere = x.new_ones(1, *grid, dtype=torch.bool)
         real = everywhere if sizes is None else valid_cells(pixels, sizes, grid)
         mask = None if sizes is None else valid_keys(real.flatten(1))
         return self.encoder(x, positions=grid_sinusoids(real, self.config.dim, x.dtype), mask=mask), real

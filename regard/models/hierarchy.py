@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.config import check_fractions, check_positive
 from regard.nn.block import Activation
+from regard.nn.dropout import Dropout
 from regard.nn.grids import PatchGrid
 from regard.nn.heads import LabelHead
 from regard.nn.norm import build_norm
@@ -92,6 +93,7 @@ class Hierarchy(nn.Module):
         super().__init__()
         self.config = config
         self.norm = build_norm("layer", config.width, config.norm_eps)
+        self.dropout = Dropout(config.dropout)
         self.head = LabelHead(config.width, len(config.labels), dropout=0.0) if config.labels else None
 
     @property

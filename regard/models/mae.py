@@ -17,6 +17,7 @@ from regard.config import check_positive
 from regard.models.vit import ImageConfig, ViT, ViTConfig
 from regard.nn.block import BlockConfig
 from regard.nn.patches import cut, grid_of
+from regard.nn.pooling import Grid
 from regard.nn.stack import Stack, build_position, glorot, init_keys_as_queries
 from regard.registry import register_model
 
@@ -141,12 +142,15 @@ class MAE(nn.Module):
 
     def forward(self, pixels: Float[Tensor, "B C Y X"], noise: Float[Tensor, "B T"]) -> Float[Tensor, "B T P"]:
         """Predict every patch's pixels; the encoder reads those with the smallest noise."""
-        x = self.narrow(self.features(pixels, noise))
+        return self.decode(self.features(pixels, noise), noise, grid_of(tuple(pixels.shape[2:]), self.config.patch))
+
+    def decode(self, x: Float[Tensor, "B S D"], noise: Float[Tensor, "B T"], grid: Grid) -> Float[Tensor, "B T P"]:
+        """Predict every patch's pixels from `features` with the same noise; `grid` are rows and columns of patches."""
+        x = self.narrow(x)
         B, T = noise.shape
         blanks = self.blank.expand(B, T + 1 - x.shape[1], -1)
         back = self.order(noise)[0].argsort(dim=1)
         x = torch.cat([x[:, :1], gather_tokens(torch.cat([x[:, 1:], blanks], dim=1), back)], dim=1)
-        grid = grid_of(tuple(pixels.shape[2:]), self.config.patch)
         x = self.decoder.position.embed_grid(x, grid, trained=self.vit.grid, first=1)
         return self.head(self.decoder(x)[:, 1:])
 

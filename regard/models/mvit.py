@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig
-from regard.nn.dropout import dropout
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.patches import resample, sides
 from regard.nn.pooling import Grid, PooledBlock, pooled, stretch
@@ -122,7 +121,7 @@ class MViT(Hierarchy):
         grid, x = (x.shape[2], x.shape[3]), x.flatten(2).mT
         if self.table is not None:
             x = x + resample(self.table, self.grid, grid)
-        return dropout(x, self.config.dropout, self.training), grid
+        return self.dropout(x), grid
 
     def layer_grids(self, patches: PatchGrid) -> Iterator[LayerGrids]:
         """The grids of each block's pooled queries and keys."""

@@ -12,6 +12,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.feedforward import FeedForward
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.kernels import Kernel
 from regard.nn.pooling import Grid
@@ -71,6 +72,15 @@ def stacks(model: nn.Module) -> dict[str, Stack]:
     return {name: part for name, part in model.named_modules() if isinstance(part, Stack)}
 
 
+def feedforward_blocks(model: nn.Module) -> dict[str, nn.Module]:
+    """The blocks of a model that have a feed-forward layer, by name."""
+    return {
+        name: part
+        for name, part in model.named_modules()
+        if isinstance(getattr(part, "feedforward", None), FeedForward)
+    }
+
+
 def patch_grid(model: Any, size: Grid) -> PatchGrid:
     """The patches of an image of that size; by default what fills no patch of the config's size is left out."""
     if hasattr(model, "patch_grid"):
@@ -95,6 +105,12 @@ def layer_grids(model: Any, patches: PatchGrid) -> list[LayerGrids]:
 def attention_layers(model: nn.Module) -> dict[str, Kernel]:
     """The attention kernels of a model by the names of their layers; none for a model without attention."""
     return find_kernels(model) if any(isinstance(part, Kernel) for part in model.modules()) else {}
+
+
+def layer_vectors(model: Any, inputs: dict[str, Tensor]) -> list[Float[Tensor, "B T D"]] | None:
+    """Return the vectors of tokens behind each layer, the first ones without context; None for a family without this
+    method, such as a stack of blocks."""
+    return model.layer_vectors(**inputs) if hasattr(model, "layer_vectors") else None
 
 
 def patch_vectors(

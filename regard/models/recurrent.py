@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_fractions, check_positive
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.positions import Position
 from regard.nn.recurrent import Recurrent
@@ -82,6 +82,7 @@ class RecurrentLM(nn.Module):
         self.embedding = Embedding(config.vocab_size, D, no_position, dropout=config.dropout)
         self.layers = Recurrent(config.cell, D, D, depth=config.depth, dropout=config.dropout)
         self.readout = nn.Linear(D, D)
+        self.dropout = Dropout(config.dropout)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
     def text_tower(self) -> Recurrent:
@@ -94,7 +95,7 @@ class RecurrentLM(nn.Module):
         x, state = self.layers(self.embedding(ids), state)
         if cache is not None:
             cache.state, cache.length = state, cache.length + ids.shape[1]
-        return dropout(self.readout(x).tanh(), self.config.dropout, self.training)
+        return self.dropout(self.readout(x).tanh())
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         return self.head(self.features(ids))

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_fractions, check_positive
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.kernels import build_kernel
 from regard.nn.masks import Mask, padding
@@ -88,6 +88,7 @@ class RecurrentDecoder(nn.Module):
         inputs = 2 * D if self.feeds_context else D
         self.decoder = Recurrent(config.cell, inputs, D, depth=config.depth, dropout=dropout)
         self.readout = nn.Linear(2 * D, D)
+        self.dropout = Dropout(config.dropout)
         self.head = Head(config.vocab_size, D, tied=self.embedding)
 
     @property
@@ -116,7 +117,7 @@ class RecurrentDecoder(nn.Module):
             z, cache.state = self.decoder(torch.cat([y, c], dim=-1), cache.state)
             joined = torch.cat([z, c], dim=-1)
         cache.length += ids.shape[1]
-        return dropout(self.readout(joined).tanh(), self.config.dropout, self.training)
+        return self.dropout(self.readout(joined).tanh())
 
     def attend(self, z: Float[Tensor, "B T D"], cache: RecurrentCache) -> Float[Tensor, "B T D"]:
         """Return the context vector of each decoder state. Beams of a sentence are further queries to its one

@@ -15,15 +15,18 @@ from regard.nn.patches import sides
 
 
 class SimCLR(nn.Module):
-    """An image encoder and a projection head."""
+    """An image encoder and a projection head of two linear layers, each followed by a batch norm if `norm`: these keep
+    the vectors of images that look alike from becoming the same."""
 
-    def __init__(self, encoder: Any, projection: int) -> None:
+    def __init__(self, encoder: Any, projection: int, *, norm: bool = False) -> None:
         super().__init__()
         self.config, self.encoder = encoder.config, encoder
         blank = next(encoder.parameters()).new_zeros(1, encoder.config.channels, *sides(encoder.config.image))
         with torch.no_grad():
             width = encoder.eval().embed(blank).shape[1]
-        self.project = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, projection))
+        wide, narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, projection)
+        layers = [wide, nn.BatchNorm1d(2 * width), nn.GELU(), narrow, nn.BatchNorm1d(projection)]
+        self.project = nn.Sequential(*(layers if norm else (wide, nn.GELU(), narrow)))
 
     def embed(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
         """Return one vector for each image: the encoder's own."""

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from regard.config import check_positive
 from regard.models.hierarchy import Hierarchy, HierarchyConfig
 from regard.nn.block import BlockConfig, NormPlace
-from regard.nn.dropout import dropout
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.norm import build_norm
 from regard.nn.patches import PatchEmbedding, Side, grid_of, resample, sides
@@ -166,7 +165,7 @@ class Swin(Hierarchy):
         patch = self.config.patch
         x = self.patches(F.pad(pixels, (0, -pixels.shape[3] % patch, 0, -pixels.shape[2] % patch)))
         grid = (x.shape[2], x.shape[3])
-        return dropout(self.patch_norm(x.flatten(2).mT), self.config.dropout, self.training), grid
+        return self.dropout(self.patch_norm(x.flatten(2).mT)), grid
 
     def cells(self, pixels: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         x, grid = self.tokens(pixels)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.config import check_positive
 from regard.nn.block import Activation, BlockConfig
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.heads import LabelHead, Pooler
 from regard.nn.patches import PatchEmbedding, Side, grid_of, resample
 from regard.nn.positions import with_columns
@@ -133,6 +133,7 @@ class ViT(nn.Module):
         self.config, self.grid, sized = config, grid_of(config.image, config.patch), config.sized
         final = config.norm_place == "pre"
         self.encoder = Stack(sized, build_position(sized), depth=config.depth, causal=False, final_norm=final)
+        self.dropout = Dropout(config.dropout)
         labels = len(config.labels)
         self.pooler = Pooler(config.dim, activation="tanh") if config.pooler else None
         self.head = LabelHead(config.dim, labels, dropout=config.dropout) if labels else None
@@ -161,7 +162,7 @@ class ViT(nn.Module):
         if self.first is not None:
             x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], dim=1)
         x = self.encoder.position.embed_grid(x, (rows, columns), trained=self.grid, first=self.config.first)
-        return dropout(x, self.config.dropout, self.training)
+        return self.dropout(x)
 
     def patch_vectors(self, pixels: Float[Tensor, "B C Y X"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
         """The vectors of tokens without their positions, and with them."""

@@ -125,7 +125,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes keys and values into the pages of a layer, at the row's position: of its sequence, or of its source."""
+    """Writes each row's key and value into a layer's pages, at its position in the sequence or in the source."""
 
     k: Columns
     v: Columns

@@ -22,6 +22,7 @@ from regard.nn.heads import MaskHead
 from regard.nn.lora import merge_low_rank
 from regard.nn.positions import Position
 from regard.nn.recurrent import Recurrent
+from regard.nn.relative_attention import DistanceMatrix
 from regard.nn.stack import Stack
 
 Kind = Literal["int8", "int4", "bytes"]
@@ -42,6 +43,8 @@ ROWS = 512
 SENSITIVE = ("key_value", "up")
 """Matrices that stay int8 in an encoder: most of the damage of int4 is done there, and nothing is gained, as each is
 read once for many rows."""
+NARROW = 10
+"""Columns from which on a row padded to GROUP bytes, with its scale, is smaller than its floats."""
 CURE = "quantised weights cannot be trained; load without --quantize"
 
 
@@ -344,10 +347,12 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
         """Replace each child after its own children, freeing its matrix first. `causal` is None outside of stacks."""
         for name in list(parent._modules):
             child = parent._modules[name]
-            if child is None or isinstance(child, Position | Quantized):
+            if child is None or isinstance(child, Position | DistanceMatrix | Quantized):
                 continue
             own = inside(child, bool(causal)) if isinstance(child, Block | Recurrent) else inner
             replace(child, own, child.causal if isinstance(child, Stack) else causal)
+            if isinstance(child, nn.Linear) and child.in_features < NARROW:
+                continue
             if isinstance(child, nn.Linear | Head | MaskHead | Embedding | Recurrent):
                 spared = own == "int4" and causal is False and name in SENSITIVE
                 setattr(parent, name, replacement(child, "int8" if spared else own))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.config import check_positive
 from regard.nn.cache import KeyValues
+from regard.nn.cut import Cut
 from regard.nn.kernels import Need, build_kernel
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias, Position
@@ -53,8 +54,8 @@ class AttentionConfig:
 class Attention(nn.Module):
     """Multi-head attention, self or cross, causal or not, with grouped heads: `mask` and `kernel` decide."""
 
-    separate_keys: ClassVar[bool] = True
-    """Whether keys have a matrix of their own, unless the kernel's keys are the queries."""
+    matrices: ClassVar[int] = 3
+    """The number of matrices for queries, keys and values; of two, the first is for queries and keys."""
 
     def __init__(self, config: AttentionConfig, position: Position | None = None) -> None:
         super().__init__()
@@ -68,11 +69,18 @@ class Attention(nn.Module):
         self.kernel = build_kernel(config.kernel, needs=config.needs | drops, **sizes)
         if self.kernel.shares and self.kv_heads != self.heads:
             raise ValueError(f"kernel {config.kernel!r} has a key for each query head; leave kv_heads unset")
-        self.fused = self.separate_keys and not self.kernel.shares  # `key_value` holds both matrices
-        self.key_value = nn.Linear(context_dim, (1 + self.fused) * self.kv_heads * self.head_dim, bias=config.bias)
+        self.fused = self.matrices == 3 and not self.kernel.shares  # `key_value` holds both matrices
+        if self.matrices > 1:
+            self.key_value = nn.Linear(context_dim, (1 + self.fused) * self.kv_heads * self.head_dim, bias=config.bias)
         self.out = nn.Linear(inner, config.dim, bias=config.bias)
         self.position = position if position is not None and position.rotates else None
         self.scale: float | None = None  # None: the kernel's own
+
+    def cut(self) -> Cut:
+        """Return how its heads may be divided among processes."""
+        columns = {"query": 1} | ({"key_value": 1 + self.fused} if self.matrices > 1 else {})
+        sizes = {"heads": self.heads, "kv_heads": self.kv_heads}
+        return Cut(columns, "out", sizes, (self.kernel.drop, 1), inner=("position",))
 
     def forward(
         self,

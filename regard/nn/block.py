@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.config import check_fractions, check_positive
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.cache import KeyValues
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.kernels import Need
 from regard.nn.masks import Mask
@@ -103,7 +103,7 @@ class Block(nn.Module):
 
     def __init__(self, config: BlockConfig, position: Position, *, causal: bool, cross: bool) -> None:
         super().__init__()
-        self.pre, self.dropout, self.residual = config.norm_place == "pre", config.dropout, config.residual
+        self.pre, self.residual = config.norm_place == "pre", config.residual
         if config.qkv != "three" and self.layer is not Attention:
             raise ValueError(
                 f"qkv={config.qkv} is for plain attention, this block has {self.layer.__name__}; use three"
@@ -126,6 +126,7 @@ class Block(nn.Module):
         )
         parts = ["attention", "cross", "feedforward"] if cross else ["attention", "feedforward"]
         self.norms = nn.ModuleDict({part: build_norm(config.norm, config.dim, config.norm_eps) for part in parts})
+        self.drops = nn.ModuleDict({part: Dropout(config.dropout) for part in parts})
 
     def forward(
         self,
@@ -147,10 +148,10 @@ class Block(nn.Module):
         self, x: Float[Tensor, "B T D"] | Streams, part: str, layer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "B T D"] | Streams:
         """Apply one part with its residual connection, if there is one, and the norm before or after it."""
-        norm = self.norms[part]
+        norm, drop = self.norms[part], self.drops[part]
         if isinstance(x, Streams):
-            return x.add(lambda y: dropout(layer(norm(y)), self.dropout, self.training), norm, self.get_submodule(part))
-        y = dropout(layer(norm(x) if self.pre else x), self.dropout, self.training)
+            return x.add(lambda y: drop(layer(norm(y))), norm, self.get_submodule(part))
+        y = drop(layer(norm(x) if self.pre else x))
         if self.residual:
             y = x + y
         return y if self.pre else norm(y)

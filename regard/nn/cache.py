@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -67,6 +68,36 @@ class KeyValues:
         kept = old if len(rows) == len(old) else old.new_empty((len(rows), *old.shape[1:]))
         kept[:, :, : self.length] = old[:, :, : self.length].index_select(0, rows)
         return kept
+
+
+class RecentKeyValues(KeyValues):
+    """Keys and values of the last `memory` positions alone: segments with memory (Transformer-XL: Dai et al., 2019).
+
+    Positions must count distances, as rotary ones and biases do: a segment sees itself and what is kept, and no more.
+    """
+
+    constant = True
+
+    def __init__(self, memory: int) -> None:
+        super().__init__(memory)
+
+    def attend(
+        self, kernel: Callable, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"],
+        **options: Any,
+    ) -> Float[Tensor, "B H T K"]:  # fmt: skip
+        kept = 0 if self.k is None else self.k.shape[2]
+        self.length += k.shape[2]
+        if self.k is not None and self.v is not None:
+            k, v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+        for name in ("mask", "bias"):  # both count from the first key that is left
+            if options.get(name) is not None:
+                options[name] = options[name].at(kept)
+        first = max(0, k.shape[2] - self.room)
+        self.k, self.v = k[:, :, first:].detach().clone(), v[:, :, first:].detach().clone()
+        return kernel(q, k, v, **options)[0]
+
+    def _pick(self, old: Float[Tensor, "B G S K"], rows: Int[Tensor, "N"]) -> Float[Tensor, "N G S K"]:
+        return old.index_select(0, rows)
 
 
 class Cache:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.config import at_least
 from regard.nn.attention import Attention, AttentionConfig
-from regard.nn.dropout import drop_rows, dropout
+from regard.nn.dropout import Dropout, DropPath
 from regard.nn.feedforward import ACTIVATIONS, FeedForward
 from regard.nn.kernels import attend
 from regard.nn.norm import build_norm
@@ -34,7 +34,7 @@ class Pointwise(nn.Module):
             hidden = self.activation(gate) * value
         else:
             hidden = self.activation(hidden)
-        return self.down(dropout(hidden, self.dropout, self.training)).view_as(x)
+        return self.down(self.dropout(hidden)).view_as(x)
 
 
 def as_convolution(linear: nn.Linear) -> nn.Conv1d:
@@ -84,7 +84,7 @@ class ResidualBlock(nn.Module):
         dropout: float = 0.0, path_dropout: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.activation, self.dropout, self.path_dropout = ACTIVATIONS[activation], dropout, path_dropout
+        self.activation, self.dropout, self.path = ACTIVATIONS[activation], Dropout(dropout), DropPath(path_dropout)
         widths = (channels, out_channels)
         self.norms = nn.ModuleList(ChannelNorm(width, eps=eps) for width in widths)
         self.convolutions = nn.ModuleList(
@@ -98,7 +98,7 @@ class ResidualBlock(nn.Module):
         y = x
         for norm, convolve in zip(self.norms, self.convolutions, strict=True):
             y = convolve(self.activation(norm(y)))
-        y = drop_rows(dropout(y, self.dropout, self.training), self.path_dropout, self.training)
+        y = self.path(self.dropout(y))
         return y + (x if self.skip is None else self.skip(x))
 
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.positions import Position
 
 
@@ -32,7 +32,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocab_size, dim) * dim**-0.5) if tied is None else tied.weight
         self.scale = dim**0.5 if scaled else 1.0
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.position = position
         self.types = nn.Parameter(torch.randn(types, dim) * 0.02) if types else None
         self.norm = norm
@@ -46,7 +46,7 @@ class Embedding(nn.Module):
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
         if self.norm is not None:
             x = self.norm(x)
-        return dropout(x, self.dropout, self.training)
+        return self.dropout(x)
 
     def vectors(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
         """Return the token vectors alone, without scale, positions, types or norm."""

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.nn.dropout import dropout
+from regard.nn.cut import Cut
+from regard.nn.dropout import Dropout
 
 BEND = 2 * math.sqrt(2 / math.pi)
 CUBE = 0.044715
@@ -47,7 +48,8 @@ def relu_squared(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
 
 def gelu(x: Float[Tensor, "*N F"]) -> Float[Tensor, "*N F"]:
     """x · Φ(x). In inference mode it overwrites x, because new memory costs more than arithmetic."""
-    return torch.ops.aten.gelu_(x) if torch.is_inference_mode_enabled() else F.gelu(x)
+    inference = not torch.is_grad_enabled() and torch.is_inference_mode_enabled()  # the second breaks a graph
+    return torch.ops.aten.gelu_(x) if inference else F.gelu(x)
 
 
 def _gelu_tanh(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,9 +103,13 @@ class FeedForward(nn.Module):
         super().__init__()
         self.kind, self.gated = activation, activation in GATED
         self.activation = (GATED | ACTIVATIONS)[activation]
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.up = nn.Linear(dim, ffn_dim * (2 if self.gated else 1), bias=bias)
         self.down = nn.Linear(ffn_dim, dim, bias=bias)
+
+    def cut(self) -> Cut:
+        """Return how its hidden units may be divided among processes."""
+        return Cut({"up": 1 + self.gated}, "down", {"ffn_dim": self.down.in_features}, (self.dropout, -1))
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         hidden = self.up(x)
@@ -112,4 +118,4 @@ class FeedForward(nn.Module):
             hidden = self.activation(gate) * value
         else:
             hidden = self.activation(hidden)
-        return self.down(dropout(hidden, self.dropout, self.training))
+        return self.down(self.dropout(hidden))

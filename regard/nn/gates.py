@@ -37,9 +37,10 @@ def gate_weights(gates: Float[Tensor, "B T D"]) -> Float[Tensor, "B T T D"]:
     with one new entry, so the ratio of two candidates never changes.
     """
     T = gates.shape[1]
-    t, i = torch.arange(T)[:, None, None], torch.arange(T)[None, :, None]
-    faded = torch.where((t > i).to(gates.device), gates.unsqueeze(2), 1.0).cumprod(dim=1)
-    return torch.where((t >= i).to(gates.device), faded * (1 - gates).unsqueeze(1), 0.0)
+    time = torch.arange(T, device=gates.device)
+    t, i = time[:, None, None], time[None, :, None]
+    faded = torch.where(t > i, gates.unsqueeze(2), 1.0).cumprod(dim=1)
+    return torch.where(t >= i, faded * (1 - gates).unsqueeze(1), 0.0)
 
 
 def weighted_sum(weights: Float[Tensor, "B T S D"], candidates: Float[Tensor, "B S D"]) -> Float[Tensor, "B T D"]:
@@ -50,7 +51,7 @@ def weighted_sum(weights: Float[Tensor, "B T S D"], candidates: Float[Tensor, "B
 def mix(scores: Float[Tensor, "B T S"], values: Float[Tensor, "B S D"]) -> Mixed:
     """h_t = Σ_i α_ti v_i with α ∝ exp(score) over the past; the last query is aligned with the last value."""
     T, S = scores.shape[1:]
-    past = causal().at(S - T).dense(T, S).to(scores.device)
+    past = causal().at(S - T).dense(T, S, scores.device)
     mixed, weights = attend(scores.unsqueeze(1), values.unsqueeze(1), mask=past)
     return mixed.squeeze(1), weights.squeeze(1)
 

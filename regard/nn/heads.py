@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout
 from regard.nn.embeddings import Embedding
 from regard.nn.feedforward import ACTIVATIONS
 from regard.nn.norm import build_norm
@@ -54,11 +54,11 @@ class LabelHead(nn.Module):
 
     def __init__(self, dim: int, labels: int, *, dropout: float) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.out = nn.Linear(dim, labels)
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N L"]:
-        return self.out(dropout(x, self.dropout, self.training))
+        return self.out(self.dropout(x))
 
 
 def mean_pool(x: Float[Tensor, "B T D"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B D"]:

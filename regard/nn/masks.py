@@ -26,10 +26,13 @@ class Rule:
     start = 0
     """Absolute position of the first query: not 0 where a cache holds what came before."""
 
-    def positions(self, T: int, S: int) -> tuple[Int[Tensor, "T 1"], Int[Tensor, "1 S"]]:
-        """Return the positions of queries start … start+T and of keys 0 … S."""
-        i = torch.arange(self.start, self.start + T, device=self.device)
-        return i[:, None], torch.arange(S, device=self.device)[None, :]
+    def positions(
+        self, T: int, S: int, device: torch.device | None = None
+    ) -> tuple[Int[Tensor, "T 1"], Int[Tensor, "1 S"]]:
+        """Return the positions of queries start … start+T and of keys 0 … S, on a device or else the rule's own."""
+        device = device or self.device
+        i = torch.arange(self.start, self.start + T, device=device)
+        return i[:, None], torch.arange(S, device=device)[None, :]
 
     @property
     def known(self) -> dict[Any, Tensor]:
@@ -87,23 +90,25 @@ class Mask(Rule):
         """
         raise NotImplementedError
 
-    def dense(self, T: int, S: int) -> Bool[Tensor, "#B 1 T S"]:
-        """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S."""
+    def dense(self, T: int, S: int, device: torch.device | None = None) -> Bool[Tensor, "#B 1 T S"]:
+        """Return the rule for queries start … start+T and keys 0 … S, ready to broadcast over B H T S. A rule without
+        tensors, as `causal()`, is on no device: give it that of the scores."""
 
         def evaluate() -> Tensor:
-            block = self.allowed(*self.positions(T, S))
+            block = self.allowed(*self.positions(T, S, device))
             return block.unsqueeze(-3) if block.dim() == 3 else block[None, None]
 
-        return self.kept((T, S), evaluate)
+        return self.kept((T, S, device), evaluate)
 
-    def added(self, T: int, S: int, dtype: torch.dtype) -> Float[Tensor, "#B 1 T S"]:
-        """Return the dense mask as numbers to add to attention scores: 0 where it allows, −∞ elsewhere."""
+    def added(self, T: int, S: int, like: Tensor) -> Float[Tensor, "#B 1 T S"]:
+        """Return the dense mask as numbers to add to attention scores, of the type and device of `like`: 0 where it
+        allows, −∞ elsewhere."""
 
         def evaluate() -> Tensor:
-            dense = self.dense(T, S)
-            return torch.zeros_like(dense, dtype=dtype).masked_fill_(~dense, -math.inf)
+            dense = self.dense(T, S, like.device)
+            return torch.zeros_like(dense, dtype=like.dtype).masked_fill_(~dense, -math.inf)
 
-        return self.kept((T, S, dtype), evaluate)
+        return self.kept((T, S, like.dtype, like.device), evaluate)
 
     def select(self, rows: Int[Tensor, "N"]) -> "Mask":
         """Return this rule for a selection of rows of the batch, which is the first axis of its tensors."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, AttentionConfig
 from regard.nn.block import BlockConfig
-from regard.nn.dropout import drop_rows, dropout
+from regard.nn.dropout import Dropout, DropPath
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import build_norm
 
@@ -121,7 +121,9 @@ class PooledBlock(nn.Module):
         path_dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.stride, self.dropout, self.path_dropout = strides[0], config.dropout, path_dropout
+        self.stride = strides[0]
+        self.drops = nn.ModuleDict({part: Dropout(config.dropout) for part in ("attention", "feedforward")})
+        self.paths = nn.ModuleDict({part: DropPath(path_dropout) for part in self.drops})
         attention = AttentionConfig(
             dim=config.dim, heads=config.heads, context_dim=inputs, dropout=config.attention_dropout,
             kernel=config.kernel, needs=frozenset({"crosses"}),
@@ -137,8 +139,9 @@ class PooledBlock(nn.Module):
         """Return the block's output and its grid."""
         y = self.norms["attention"](x)
         x = self.skip(x if self.widen is None else self.widen(y), grid)
-        x = x + self.drop(self.attention(y, grid=grid))
-        return x + self.drop(self.feedforward(self.norms["feedforward"](x))), pooled(grid, self.stride)
+        x = x + self.drop(self.attention(y, grid=grid), "attention")
+        x = x + self.drop(self.feedforward(self.norms["feedforward"](x)), "feedforward")
+        return x, pooled(grid, self.stride)
 
     def skip(self, x: Float[Tensor, "B T D"], grid: Grid) -> Float[Tensor, "B N D"]:
         """Max-pool the residual stream to the grid of the pooled queries."""
@@ -147,5 +150,5 @@ class PooledBlock(nn.Module):
         size = self.stride + 1
         return F.max_pool2d(x.mT.unflatten(2, grid), size, self.stride, padding=size // 2).flatten(2).mT
 
-    def drop(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
-        return drop_rows(dropout(x, self.dropout, self.training), self.path_dropout, self.training)
+    def drop(self, x: Float[Tensor, "B N D"], part: str) -> Float[Tensor, "B N D"]:
+        return self.paths[part](self.drops[part](x))

@@ -152,7 +152,7 @@ class Grid(Position):
         self.columns = columns or max(1, math.isqrt(self.max_len))
 
     def embed(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B T D"]:
-        pos = torch.arange(start, start + x.shape[1])
+        pos = torch.arange(start, start + x.shape[1], device=x.device)
         side = (start + x.shape[1] - 1) // self.columns + 1 + self.columns
         waves = sinusoids(side, self.dim // 2).to(x)
         return x + torch.cat([waves[pos // self.columns], waves[pos % self.columns]], dim=1)

@@ -3,24 +3,19 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.nn.attention import Attention, AttentionConfig
-from regard.nn.positions import Position
+from regard.nn.attention import Attention
 
 
 class TwoMatrices(Attention):
     """One matrix for queries and keys, another for values: without positions, i scores j as j scores i."""
 
-    separate_keys = False
+    matrices = 2
 
 
 class OneMatrix(Attention):
     """One matrix for queries, keys and values: a token is looked up by exactly what it contributes."""
 
-    separate_keys = False
-
-    def __init__(self, config: AttentionConfig, position: Position | None = None) -> None:
-        super().__init__(config, position)
-        del self.key_value
+    matrices = 1
 
     def project(
         self, x: Float[Tensor, "B T D"], context: Float[Tensor, "B S C"] | None = None, *, start: int = 0

@@ -1,6 +1,6 @@
 """A stack of blocks, and how its weights are initialised."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import cast
@@ -28,8 +28,20 @@ def build_position(config: BlockConfig, dim: int | None = None) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """The encoder of inputs that are no tokens, such as frames of sound."""
+
+    encode: Callable[..., Float[Tensor, "B S D"]]
+    """Function from a batch of what the model `reads` to the vectors that the decoder cross-attends to."""
+    length: Callable[[Mapping[str, Tensor]], int]
+    """Function from the inputs of one request to the number of those vectors."""
+    longest: int
+    """The most of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a generative Transformer; `source` are the embedding and stack of its encoder.
+    """The parts of a generative Transformer; `source` are the embedding and stack of an encoder of tokens.
 
     The head's input is multiplied by `scale`.
     """
@@ -39,6 +51,7 @@ class Parts:
     head: Head
     source: "tuple[Embedding, Stack] | None" = None
     scale: float = 1.0
+    encoder: Encoder | None = None
 
 
 class Stack(nn.Module):
@@ -63,6 +76,8 @@ class Stack(nn.Module):
         blocks = [Block(config, position, causal=causal, cross=cross) for _ in range(1 if shared else depth)]
         self.blocks = nn.ModuleList(repeat(blocks[0], depth) if shared else blocks)
         self.norm = build_norm(config.norm, config.dim, config.norm_eps) if final_norm else nn.Identity()
+        self.line: Callable[..., Tensor] | None = None
+        """Runs the blocks where other processes have some of them."""
 
     def cost_note(self, training: bool) -> str:
         """Return a remark on this stack's cost, printed below the figures."""
@@ -82,20 +97,35 @@ class Stack(nn.Module):
         context_mask: Mask | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        start = cache.length if cache is not None else 0
         if self.causal and mask is None:
             raise ValueError("a causal stack got no mask and would see the future; pass mask=causal()")
+        if self.line is not None and cache is None:
+            return self.norm(self.line(x, context, mask, context_mask))
+        return self.norm(self.through(self.blocks, x, context, mask=mask, context_mask=context_mask, cache=cache))
+
+    def through(
+        self,
+        blocks: nn.ModuleList | list[nn.Module],
+        x: Float[Tensor, "B T D"],
+        context: Float[Tensor, "B S D"] | None,
+        *,
+        mask: Mask | None,
+        context_mask: Mask | None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Return the output of some of the blocks, one after the other."""
+        start = cache.length if cache is not None else 0
         mask = mask.at(start) if mask is not None else None
         bias = self.position.bias(causal=mask is not None and mask.hides_future)
         bias = bias.at(start) if bias is not None else None
-        own = cache.own if cache is not None else [None] * len(self.blocks)
-        source = cache.source if cache is not None and cache.source else [None] * len(self.blocks)
+        own = cache.own if cache is not None else [None] * len(blocks)
+        source = cache.source if cache is not None and cache.source else [None] * len(blocks)
         y = x if not self.reversible else self.streams(x, context, bias, taped=cache is None)
-        for block, keys, context_keys in zip(self.blocks, own, source, strict=True):
+        for block, keys, context_keys in zip(blocks, own, source, strict=True):
             y = block(
                 y, context, mask=mask, bias=bias, context_mask=context_mask, cache=keys, context_cache=context_keys
             )
-        return self.norm(y.join() if isinstance(y, Streams) else y)
+        return y.join() if isinstance(y, Streams) else y
 
     def streams(self, x: Float[Tensor, "B T D"], context: Tensor | None, bias: Bias | None, *, taped: bool) -> Streams:
         """Return the input as two streams; with gradients, parts may read the context and the bias's parameters."""

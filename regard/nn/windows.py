@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.nn.block import Block, BlockConfig
-from regard.nn.dropout import drop_rows, dropout
+from regard.nn.dropout import DropPath
 from regard.nn.masks import Mask, segments
 from regard.nn.norm import build_norm
 from regard.nn.pooling import Grid, pooled
@@ -170,7 +170,8 @@ class WindowBlock(Block):
 
     def __init__(self, config: BlockConfig, position: WindowPosition, *, path_dropout: float = 0.0) -> None:
         super().__init__(config, position, causal=False, cross=False)
-        self.position, self.path_dropout = position, path_dropout
+        self.position = position
+        self.paths = nn.ModuleDict({part: DropPath(path_dropout) for part in self.drops})
         if self.attention.kernel.plain_keys:
             self.attention.key_value = KeysUnbiased(config.dim, self.attention.key_value.out_features)
 
@@ -181,8 +182,8 @@ class WindowBlock(Block):
 
     def add(self, x: Float[Tensor, "B T D"], part: str, layer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
         norm = self.norms[part]
-        y = dropout(layer(norm(x)) if self.pre else norm(layer(x)), self.dropout, self.training)
-        return x + drop_rows(y, self.path_dropout, self.training)
+        y = self.drops[part](layer(norm(x)) if self.pre else norm(layer(x)))
+        return x + self.paths[part](y)
 
 
 class Merge(nn.Module):

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
+from regard.nn.rows import everyone, total
 
 TEMPERATURE = 0.05
 """Temperature of the softmax over the other texts of a batch."""
@@ -48,7 +49,8 @@ def similarity(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Flo
     first, second = vectors.chunk(2)
     loss = F.mse_loss((first * second).sum(-1), batch.targets, reduction="sum")
     same = batch.targets > 0.99
-    if same.any():
+    second, rows = everyone(second)
+    if total(int(same.sum())):
         others = first[same] @ second.T / TEMPERATURE
-        loss = loss + F.cross_entropy(others, same.nonzero()[:, 0], reduction="sum")
+        loss = loss + F.cross_entropy(others, rows[same], reduction="sum")
     return loss, len(first)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
+from regard.nn.rows import total
 from regard.objectives.next_token import head_cross_entropy
 
 
@@ -18,5 +19,6 @@ def masked_tokens(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[
     targets, head = batch.targets[hidden], model.head
     loss = head_cross_entropy(head, head.transform(x[hidden]), targets, smoothing)
     if batch.labels is not None:
-        loss = loss + F.cross_entropy(model.follows(x), batch.labels) * len(targets)
+        share = len(x) / total(len(x))
+        loss = loss + F.cross_entropy(model.follows(x), batch.labels) * (share * total(len(targets)))
     return loss, len(targets)

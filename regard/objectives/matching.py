@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.data.sets.batches import IGNORE, Batch
 from regard.nn.heads import split_predictions
+from regard.nn.rows import total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +49,7 @@ def best_objects(
     logits, boxes = split_predictions(answers)
     best = logits.softmax(-1)[:, :-1].max(-1)  # the last column is for nothing
     rows, columns = size
-    return best.values, best.indices, corners(boxes).clamp(0, 1) * torch.tensor([columns, rows, columns, rows])
+    return best.values, best.indices, corners(boxes).clamp(0, 1) * boxes.new_tensor([columns, rows, columns, rows])
 
 
 def generalized_iou(first: Float[Tensor, "*#N 4"], other: Float[Tensor, "*#N 4"]) -> Float[Tensor, "*#N"]:
@@ -108,15 +109,17 @@ def set_loss(
     balance[-1] = weights.nothing
     loss = scores.new_zeros(())
     for logits, targets_ in zip(scores, labels, strict=True):  # the mean of each block by itself
-        loss = loss + F.cross_entropy(logits.flatten(0, 1), targets_.flatten(), balance, label_smoothing=smoothing)
+        weight = balance[targets_].sum()
+        mean = F.cross_entropy(logits.flatten(0, 1), targets_.flatten(), balance, label_smoothing=smoothing)
+        loss = loss + mean * (weight / total(weight))
     predicted, wanted = boxes[layer, row, prediction], targets[row, target, 1:]
     distance = (predicted - wanted).abs().sum()
     overlap = (1 - generalized_iou(corners(predicted), corners(wanted))).sum()
-    count = max(1, int((targets[..., 0] != IGNORE).sum()))
+    count = max(1, total(int((targets[..., 0] != IGNORE).sum())))
     return weights.label * loss + (weights.box * distance + weights.overlap * overlap) / count
 
 
 def matched_boxes(model: Any, batch: Batch, *, smoothing: float = 0.0) -> tuple[Float[Tensor, ""], int]:
     """Return the loss of all decoder blocks, summed over images."""
     answers = model.answers(model.states(**batch.inputs))
-    return set_loss(answers, batch.targets, smoothing=smoothing) * len(batch.targets), len(batch.targets)
+    return set_loss(answers, batch.targets, smoothing=smoothing) * total(len(batch.targets)), len(batch.targets)

@@ -4,6 +4,7 @@ In a small model most of the time goes into logits over the vocabulary. Here pad
 through the output layer in chunks whose logits fit the cache; their gradient is computed at once.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,23 +23,33 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
-        vocab = len(weight)
+        vocab, kind = len(weight), x.device.type
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        total = x.new_zeros((), dtype=torch.float64)
-        x_grad, weight_grad = torch.empty_like(x), torch.zeros_like(weight)
-        bias_grad = None if bias is None else torch.zeros_like(bias)
+        half = torch.is_autocast_enabled(kind)  # products in half precision, all else in float32
+        total = x.new_zeros((), dtype=sum_dtype(x))
+        weight_grad, bias_grad = torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)
+        if half:
+            x, weight = (tensor.to(torch.get_autocast_dtype(kind)) for tensor in (x, weight))
+        x_grad = torch.empty_like(x)
         rows = max(64, CHUNK_BYTES // (4 * vocab))
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            logits = F.linear(x[part], weight, bias)
-            total += _entropy_(logits, targets[part], smoothing)  # `logits` now holds its own gradient
-            if wanted:
-                torch.mm(logits, weight, out=x_grad[part])
-                weight_grad.addmm_(logits.t(), x[part])
-                if bias_grad is not None:
-                    bias_grad += logits.sum(0)
+        with torch.autocast(kind, enabled=False) if half else nullcontext():
+            for start in range(0, len(x), rows):
+                part = slice(start, start + rows)
+                logits = F.linear(x[part], weight, bias) if not half else (x[part] @ weight.t()).float()
+                if half and bias is not None:
+                    logits += bias
+                total += _entropy_(logits, targets[part], smoothing)  # `logits` now holds its own gradient
+                if wanted:
+                    if bias_grad is not None:
+                        bias_grad += logits.sum(0)
+                    logits = logits.to(x.dtype)
+                    torch.mm(logits, weight, out=x_grad[part])
+                    if half:
+                        weight_grad += logits.t() @ x[part]
+                    else:
+                        weight_grad.addmm_(logits.t(), x[part])
         ctx.grads = x_grad, weight_grad, bias_grad
-        return total.to(x.dtype)
+        return total.to(torch.promote_types(x.dtype, torch.float32))
 
     @staticmethod
     @once_differentiable
@@ -47,14 +58,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return x, weight, bias, None, None
 
 
+def sum_dtype(x: Tensor) -> torch.dtype:
+    """The type of sums over many tokens: float64, which Apple's GPUs have not, on the CPU alone."""
+    return torch.float64 if x.device.type in ("cpu", "meta") else torch.promote_types(x.dtype, torch.float32)
+
+
 def _entropy_(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float) -> Tensor:
     """Return the summed loss; `logits` is overwritten by its gradient, softmax − (1 − ε)·target − ε/V."""
-    column = targets[:, None]
+    column, exact = targets[:, None], sum_dtype(logits)
     logits -= logits.amax(1, keepdim=True)
-    right = logits.gather(1, column).sum(dtype=torch.float64)
-    mean = logits.mean(1).sum(dtype=torch.float64) if smoothing else 0.0
+    right = logits.gather(1, column).sum(dtype=exact)
+    mean = logits.mean(1).sum(dtype=exact) if smoothing else 0.0
     total = logits.exp_().sum(1, keepdim=True)
-    loss = total.log().sum(dtype=torch.float64) - (1 - smoothing) * right - smoothing * mean
+    loss = total.log().sum(dtype=exact) - (1 - smoothing) * right - smoothing * mean
     logits /= total
     logits.scatter_add_(1, column, torch.full_like(column, smoothing - 1, dtype=logits.dtype))
     if smoothing:
@@ -79,7 +95,7 @@ def head_cross_entropy(
     """Return the summed cross-entropy of a head's logits; for a quantised head without gradients."""
     if not hasattr(head, "packed"):
         return linear_cross_entropy(x, head.weight, head.bias, targets, smoothing)
-    total = x.new_zeros((), dtype=torch.float64)
+    total = x.new_zeros((), dtype=sum_dtype(x))
     rows = max(64, CHUNK_BYTES // (4 * head.rows))
     for part, right in zip(x.split(rows), targets.split(rows), strict=True):
         total += _entropy_(head.product(part), right, smoothing)

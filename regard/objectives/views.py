@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.sets.batches import Batch
+from regard.nn.rows import everyone
 from regard.objectives.contrastive import contrastive
 
 
@@ -17,6 +18,7 @@ def two_views(
 
     Each view must identify the other view of its image among all views but itself.
     """
-    views = model(**batch.inputs)
-    others, itself = (x.roll(len(views) // 2, 0) for x in (views, torch.eye(len(views), dtype=torch.bool)))
-    return contrastive(views, others, temperature, itself.to(views.device)), len(views)
+    views, rows = everyone(model(**batch.inputs), parts=2)
+    diagonal = torch.eye(len(views), dtype=torch.bool, device=views.device)
+    others, itself = (x.roll(len(views) // 2, 0) for x in (views, diagonal))
+    return contrastive(views, others, temperature, itself, rows), len(rows)

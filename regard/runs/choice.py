@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
-from regard.config import one_line, read_json
+from regard.config import parse, read_json
 from regard.data.sets.base import Data
 from regard.data.sets.batches import Batch, Stream
 from regard.files import same_file, write_text
@@ -25,6 +25,7 @@ from regard.hub.files import CONFIG
 from regard.runs.linear_probe import clearly_better
 from regard.tasks.base import Task
 from regard.train.config import TrainConfig
+from regard.train.device import device_of
 from regard.train.loop import Fitted, Objective, evaluate
 from regard.train.loop import fit as train
 from regard.train.progress import Line
@@ -67,14 +68,13 @@ def load_choice(out: Path) -> Choice | None:
     path = out / CHOICE
     if not path.exists():
         return None
-    stored = read_json(path)
-    if stored.keys() != (types := {"probe": bool, "loss": int | float | None, "finished": bool}).keys():
-        problem = f"has the fields {', '.join(stored) or 'none'}, not {', '.join(types)}"
-    elif wrong := [name for name, value in stored.items() if not isinstance(value, types[name])]:
-        problem = f"has {wrong[0]}={one_line(repr(stored[wrong[0]]), 80)}"
-    else:
-        return Choice(**stored)
-    raise ValueError(f"{path} {problem}; restore it from a copy, or train anew with another --out")
+    stored, kinds = read_json(path), get_type_hints(Choice)
+    try:
+        if stored.keys() != kinds.keys():
+            raise ValueError(f"has the fields {', '.join(stored) or 'none'}, not {', '.join(kinds)}")
+        return Choice(**{name: parse(value, kinds[name], name) for name, value in stored.items()})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; restore it from a copy, or train anew with another --out") from None
 
 
 def is_validated(run: Path) -> bool:
@@ -104,7 +104,9 @@ def choose(
         return Choice(), None
     tuned, other = load_model(out), rival()
     with torch.no_grad():
-        scores, others = (task.load(out, model).validate(valid()) for model in (tuned, other))
+        scores, others = (
+            task.load(out, model).validate(batch.to(device_of(model)) for batch in valid()) for model in (tuned, other)
+        )
         loss = evaluate(other, valid(), objective)
     name, score = next(iter(scores.items()))
     count = sum(len(batch.targets) for batch in valid())

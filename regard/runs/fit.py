@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.config import nearest
+from regard.config import dump_toml, nearest, to_dict
 from regard.data.notices import listening
 from regard.data.readers.hub_sets import HUB
 from regard.data.readers.preprocessing import Preprocessing
@@ -33,6 +33,9 @@ from regard.runs.recipe import recipe as named_recipe
 from regard.tasks.base import Task
 from regard.tasks.loading import task_of
 from regard.tokens import Tokenizer
+from regard.train import processes
+from regard.train.compute import Placed
+from regard.train.device import pick
 from regard.train.loop import Fitted, Objective, Stream
 from regard.train.loop import fit as train
 from regard.train.progress import Line
@@ -93,7 +96,9 @@ def fit(
     elif fields:
         recipe = configure(recipe, dotted_fields(recipe, fields))
     out = Path("runs") / recipe.name if out is None else out
+    resume, quiet = resume or processes.goes_on(Path(out)), quiet or processes.rank() > 0
     check_free(Path(out), resume)  # before anything is read
+    processes.join(pick(recipe.train.device, "--train.device").type)
     test = recipe.data.test
     # Otherwise it would be noticed only after the training.
     if test is not None and not test.startswith(HUB) and not Path(test).exists():
@@ -147,8 +152,10 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
     check_free(out, resume)
     job = started(job)
     recipe, line, begin = pin_base(with_steps(job.recipe, job.stream)), Line(quiet), job.build or build_new
+    processes.check_alike(dump_toml(to_dict(recipe)))
     torch.manual_seed(recipe.train.seed)
-    model = begin(recipe)
+    model, device = begin(recipe), pick(recipe.train.device, "--train.device")
+    model.to(device)
     task: type[Task] | None = None
     if type(model) is models[recipe.family]:
         task = task_of(out, model)
@@ -162,7 +169,7 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         if not (out / CONFIG).exists():  # a task reads it, and the first validation is the best one yet
             job.publish(model, out)
         with contextlib.suppress(ImportError):
-            return task.load(out, model).validate(job.valid())
+            return task.load(out, model).validate(batch.to(device) for batch in job.valid())
         return {}
 
     def publish() -> None:
@@ -171,23 +178,20 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
         forget(out)
         job.publish(model, out)
 
-    watch = Watch(model, job.objective, recipe.train)
+    watch = Watch(model, Placed(job.objective, recipe.train.precision), recipe.train)
     out.mkdir(parents=True, exist_ok=True)
-    with held(out):
-        check_data(recipe.data, out, resume)
-        check_place(recipe, out, resume)
-        for name, reader in job.readers.items():
-            modalities[name].save(reader, out)
-        recipe.save(out / "recipe.toml")
-        save_checksums(recipe.data, out)
-        if job.generation:
-            save_generation(out, **job.generation)
+    with held(out) if processes.rank() == 0 else contextlib.nullcontext():
+        if processes.rank() == 0:
+            prepare_place(job, recipe, out, resume)
         announce(job, recipe, model, line)
         fitted = train(
             model, job.stream, job.valid, job.objective, recipe.train, out,
             publish=publish, metrics=metrics,
             observer=watch, again=0.0 if job.whole is None else 1.0, resume=resume, quiet=quiet,
         )  # fmt: skip
+        processes.leave()
+        if processes.rank():  # what follows is for one process
+            return fitted
         whole, rival = job.whole, job.rival if metrics() else None
         if task is None or (whole is None and rival is None):
             return fitted
@@ -197,6 +201,18 @@ def fit_job(job: Job, out: Path, *, resume: bool = False, quiet: bool = False) -
             valid=job.valid, objective=job.objective, config=replace(recipe.train, steps=steps), resume=resume,
             quiet=quiet,
         )  # fmt: skip
+
+
+def prepare_place(job: Job, recipe: Recipe, out: Path, resume: bool) -> None:
+    """Write what belongs to a run before its training, unless something there speaks against it."""
+    check_data(recipe.data, out, resume)
+    check_place(recipe, out, resume)
+    for name, reader in job.readers.items():
+        modalities[name].save(reader, out)
+    recipe.save(out / "recipe.toml")
+    save_checksums(recipe.data, out)
+    if job.generation:
+        save_generation(out, **job.generation)
 
 
 def check_task(recipe: Recipe, task: type[Task], readers: Mapping[str, Any]) -> None:
@@ -305,9 +321,11 @@ def base_preprocessing(data: Any, config: Any, line: Line) -> Preprocessing | No
 
 
 def get_tokenizer(
-    data: Any, texts: Callable[[], Iterable[str]], out: Path, resume: bool, specials: tuple[str, ...] = ()
-) -> Tokenizer:
-    """The run's own tokenizer on resuming, the one that the data name, their base's, or one trained on the texts."""
+    data: Any, texts: Callable[[], Iterable[str]], out: Path, resume: bool, specials: tuple[str, ...] = (),
+    learn: Callable[[Iterable[str]], Tokenizer] | None = None,
+) -> Tokenizer:  # fmt: skip
+    """The run's own tokenizer on resuming, the one that the data name, their base's, or one trained on the texts, by
+    `learn` where a recipe has a kind of its own."""
     if resume and TEXT.beside(out):
         return Tokenizer.load(out)
     base = TEXT.load(find(data.base), None) if data.base is not None and reads_text(data.base) else None
@@ -318,6 +336,8 @@ def get_tokenizer(
         return named
     if base is not None:
         return base
+    if learn is not None:
+        return learn(texts())
     return Tokenizer.train(
         texts=texts(), kind=data.kind, vocab_size=data.vocab_size, lowercase=data.lowercase, specials=specials
     )

@@ -54,7 +54,9 @@ class Recipe:
             raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
         with reading(path, "correct it"):
             base = recipes[tree.pop("name")]({})
-            return configure(base, {f"data.{name}": value for name, value in base.data.absent.items()} | dotted(tree))
+            before = {f"data.{name}": value for name, value in base.data.absent.items()}
+            before["train.noise"] = "generator"  # of a run that does not say so
+            return configure(base, before | dotted(tree))
 
 
 def columns_of(run: Path) -> dict[str, str]:
@@ -151,7 +153,7 @@ def check_family(family: str) -> None:
 
 
 def configure(base: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """A recipe with fields overridden. `model` (or `family`) swaps the family, `model.preset` its size, first."""
+    """A recipe with fields overridden; `model` (or `family`) and `model.preset` come first: the architecture."""
     changes, tokens = dict(changes), getattr(base.model, "tokens", None)
     images = None if tokens is None else base.train.batch_tokens // tokens  # of a batch, whatever the model's size
     family, _, named = (changes.pop("model", None) or changes.pop("family", None) or base.family).partition(":")

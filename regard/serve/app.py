@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from regard.serve import completions, images, looks, replies, text_routes
+from regard.serve import audio, completions, images, looks, replies, text_routes
 from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
@@ -45,7 +45,7 @@ def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = 
     for name, (verb, read) in verbs_without_route(store, NEEDS.values()).items():
         add_route(others, verb, read)
         needs[f"/v1/{name}"] = name
-    for router in (completions.router, text_routes.router, images.router, others, looks.router):
+    for router in (completions.router, text_routes.router, images.router, audio.router, others, looks.router):
         app.include_router(router)
     add_models(app)
     add_operations(app)

@@ -17,8 +17,8 @@ from regard.serve.settings import Settings
 
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; "
+        "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -36,6 +36,9 @@ AFTER = "regard.after"
 """The key of a request's scope for functions that are called when its response was sent, or nobody waits for it."""
 MOST_NESTED = 2**14
 """Lists and objects in a body: a megabyte of brackets takes seconds to parse and validate, one of text does not."""
+UPLOADS, FORM = "/v1/audio/", "multipart/form-data"
+LARGER = 8
+"""The upload of a recording may be larger than any other request by this factor."""
 HELD = 32
 """Bodies of the largest size whose bytes may be held for all requests together."""
 DRAINED = 16
@@ -69,9 +72,11 @@ class Guard:
             headers = Headers(scope=scope)
             self.check_name(headers)
             self.check_key(scope, headers)
-            if await self.read(headers, receive, pieces):
+            form = is_form(scope, headers)
+            if await self.read(headers, receive, pieces, form):
                 body = b"".join(pieces)
-                check_nesting(body)
+                if not form:
+                    check_nesting(body)
                 await self.app(scope, replay(body, receive), send_sealed)
         except Refused as error:
             await shared(error.response, self.settings)(scope, receive, send_sealed)
@@ -100,10 +105,10 @@ class Guard:
             raise Refused(401, f"{fact}; send Authorization: Bearer KEY", code="invalid_api_key",
                           www_authenticate="Bearer")  # fmt: skip
 
-    async def read(self, headers: Headers, receive: Receive, pieces: list[bytes]) -> bool:
+    async def read(self, headers: Headers, receive: Receive, pieces: list[bytes], form: bool) -> bool:
         """Collect the body in `pieces`; return whether the client is still there. A body that is too large, late or not
         JSON is refused, and any while those of other requests take all the memory that bodies may."""
-        limit = self.settings.max_body
+        held, limit = HELD * self.settings.max_body, self.settings.max_body * (LARGER if form else 1)
         declared = int(length) if re.fullmatch("[0-9]{1,18}", length := headers.get("content-length", "")) else 0
         size = 0
         try:
@@ -116,7 +121,7 @@ class Guard:
                     piece = message.get("body", b"")
                     size += len(piece)
                     if size <= limit:
-                        if self.held + len(piece) > HELD * limit:
+                        if self.held + len(piece) > held:
                             raise full()
                         pieces.append(piece)
                         self.held += len(piece)
@@ -128,9 +133,14 @@ class Guard:
             raise Refused(413, f"the request has more than {limit:,} bytes; send less at once", code="too_large",
                           connection="close")  # fmt: skip
         type_ = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if size and type_ != "application/json":
+        if size and not form and type_ != "application/json":
             raise Refused(415, f"the body is {type_ or 'of no type'}; send Content-Type: application/json")
         return True
+
+
+def is_form(scope: Scope, headers: Headers) -> bool:
+    """Whether a request uploads a recording: the only body that is no JSON."""
+    return scope["path"].startswith(UPLOADS) and headers.get("content-type", "").lower().startswith(FORM)
 
 
 def check_nesting(body: bytes) -> None:

@@ -19,7 +19,8 @@ AT_ONCE = MOST_IMAGES
 CHARACTERS_AT_ONCE = 2**16
 """Characters of texts after which others get their turn, too."""
 MOST_PIXELS = 2**26
-"""Pixels of all images of one request: a few kilobytes can claim more than the memory holds."""
+"""Pixels of all images, or samples of all recordings, of one request: a few kilobytes can claim more
+than the memory holds."""
 
 
 def receive(record: Modality, values: Sequence[Any], field: str) -> list[Any]:
@@ -32,7 +33,7 @@ def receive(record: Modality, values: Sequence[Any], field: str) -> list[Any]:
         if pixels > MOST_PIXELS:
             counted = f"{len(files)} {record.plural} have" if len(files) > 1 else f"the {record.field} has"
             limit = f"one request may have {MOST_PIXELS:,}"
-            raise ValueError(f"{counted} {pixels:,} pixels, {limit}; make them smaller, or send fewer at once")
+            raise ValueError(f"{counted} {pixels:,} {record.pixel}s, {limit}; make them smaller, or send fewer at once")
         return [record.read(file) for file in files]
     except ValueError as error:
         raise Refused(400, f"{field}: {error}", param=field) from None
@@ -50,6 +51,16 @@ def check_inputs(served: ServedModel, values: str | Sequence[str]) -> list[str]:
     elif len(inputs) > MOST_IMAGES:
         raise Refused(400, f"{len(inputs)} {record.unit} in one request; send at most {MOST_IMAGES}", param="input")
     return inputs
+
+
+def check_words(served: ServedModel, verb: str, values: Sequence[Any], field: str = "input") -> None:
+    """Raise an error for a text of nothing but space, unless the verb has an answer to one."""
+    if served.modality.files or served.verbs[verb].blank:
+        return
+    for number, value in enumerate(values, 1):
+        if isinstance(value, str) and not value.strip():
+            which = f"text {number} of {len(values):,}" if len(values) > 1 else "the text"
+            raise Refused(400, f"{which} is empty, and there is nothing to {verb}; leave it out", param=field)
 
 
 def groups(columns: Sequence[Sequence[Any]], characters: int) -> Iterator[slice]:
@@ -90,6 +101,7 @@ async def answer(
 ) -> dict[str, Any]:  # fmt: skip
     """The body of a response with the task's answer for each input, from the values in a field of the request; `fields`
     are those of every row."""
+    check_words(served, verb, values, field)
 
     def work(group: Sequence[Any], **pairs: Sequence[Any]) -> list[dict[str, Any]]:
         return served.task.answers(verb, receive(served.modality, group, field), **options, **pairs)

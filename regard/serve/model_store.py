@@ -18,16 +18,17 @@ from regard.config import nearest
 from regard.cost.report import decimal_size
 from regard.decode.engine import Engine
 from regard.decode.requests import Request
-from regard.hub.checkpoint import peek_model
+from regard.hub.checkpoint import peek_model, stored_quantize
+from regard.hub.files import weight_files
 from regard.hub.remote import find
 from regard.inside.capture.alignments import twin_of
 from regard.modalities import Modality
 from regard.registry import modalities
+from regard.serve.allocator import return_freed
 from regard.serve.errors import Refused, timed_out
 from regard.serve.guard import AFTER
 from regard.serve.pools import Pools
 from regard.serve.settings import Settings
-from regard.tasks.engine_task import EngineTask
 from regard.tasks.loading import load, task_of
 from regard.tasks.page_examples import examples_of
 
@@ -38,6 +39,10 @@ SHRINKS = {"none": 1, "int8": 4, "int4": 8}
 """The factor by which quantization shrinks weights, at most."""
 SPACES = 8
 """Characters of a text for each that its tokens can hold: a tokenizer may drop spaces, but this many are no text."""
+
+
+MOST_TOKENS = 1 << 14
+"""Tokens of a text for a model that has no limit of its own."""
 
 
 class ServedModel:
@@ -52,7 +57,7 @@ class ServedModel:
         self.inputs, self.verbs = kind.inputs, {verb.name: verb for verb in kind.verbs}
         self.does = [*kind.abilities(self.path, model), "look"]
         self.summary = ", ".join(dict.fromkeys(verb.does for verb in kind.verbs if self.can(verb.ability or verb.name)))
-        self.context: int | None = getattr(model.config, "max_len", None) if self.can("tokenize") else None
+        self.context: int | None = getattr(model.config, "max_len", MOST_TOKENS) if self.can("tokenize") else None
         self.created = int(time.time())
         self.error: str | None = None
         self.task: Any = None
@@ -113,16 +118,22 @@ class ServedModel:
         for name in ("twin", "watched", "longest_token"):
             self.__dict__.pop(name, None)
         gc.collect()  # an engine and its thread refer to each other
+        return_freed()
 
     @property
     def cache(self) -> int:
-        return self.settings.memory if issubclass(self.kind, EngineTask) else 0
+        return self.settings.memory if self.kind.generates else 0
 
     @cached_property
     def least_memory(self) -> int:
-        """Bytes that it takes at least, from the sizes of its files."""
-        files = self.path.glob("*.safetensors") if self.path.is_dir() else [self.path]
-        return self.cache + sum(file.stat().st_size for file in files) // SHRINKS[self.settings.quantize]
+        """Bytes that it takes at least, from the sizes of the files that its weights are read from."""
+        try:
+            files = weight_files(self.path) if self.path.is_dir() else [self.path]
+            kind = self.settings.quantize or stored_quantize(self.path)
+            size = sum(file.stat().st_size for file in files) // SHRINKS[kind]
+        except (ValueError, OSError):  # an adapter without weights of its own; of a damaged model, loading says it
+            size = 0
+        return self.cache + size
 
     @cached_property
     def twin(self) -> Any:
@@ -139,13 +150,13 @@ class ServedModel:
     @cached_property
     def longest_token(self) -> int:
         """The number of characters of the longest token."""
-        return max(map(len, self.task.tokenizer.inner.get_vocab()))
+        return self.task.longest_token
 
     def room(self, request: Request) -> int:
         """The number of tokens that fit behind a prompt if the request had all cache pages."""
         assert self.engine is not None
-        pages = self.engine.pages
-        return (pages.count - pages.pages_for(request.source_length)) * pages.size - len(request.prompt)
+        pages, source = self.engine.pages, self.engine.runner.source_length(request)
+        return (pages.count - pages.pages_for(source)) * pages.size - len(request.prompt)
 
     def check(self, request: Request, prompt: str | Sequence[int]) -> None:
         """Raise `ValueError` for a request that the engine would refuse, or for ids outside the vocabulary."""

@@ -11,6 +11,9 @@ Result = TypeVar("Result")
 LONG_TEXT = 2**16
 """Characters of texts from which on they are tokenized apart from shorter ones."""
 
+LISTENERS = 4
+"""Recordings that are transcribed at once."""
+
 
 class Pool:
     """A few threads, and a queue of at most `queue` calls."""
@@ -36,6 +39,7 @@ class Pools:
         self.worker = Pool("worker", 1, queue)
         self.short, self.long = Pool("short", 2, queue), Pool("long", 1, queue)
         self.chat = Pool("chat", 1, queue)
+        self.audio = Pool("audio", LISTENERS, queue)
         self.closed = False
 
     async def run(self, work: Callable[..., Result], *args: Any) -> Result:
@@ -49,6 +53,10 @@ class Pools:
     async def render(self, work: Callable[..., Result], *args: Any) -> Result:
         """The result of a function call that renders a template, which may be slow; only other chats wait for it."""
         return await self._run(self.chat, work, *args)
+
+    async def listen(self, work: Callable[..., Result], *args: Any) -> Result:
+        """The result of a function call that transcribes a recording, whose windows an engine decodes with others'."""
+        return await self._run(self.audio, work, *args)
 
     @property
     def tokenizing(self) -> int:

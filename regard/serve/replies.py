@@ -190,6 +190,18 @@ class Answer(BaseModel):
     index: int
 
 
+class Seconds(Reply):
+    type: Literal["duration"]
+    seconds: float
+
+
+class Transcription(BaseModel):
+    """The transcript of a recording; verbose_json adds task, language, duration and segments."""
+
+    text: str
+    usage: Seconds
+
+
 class Alignment(Reply):
     """The cross-attention of each target token to the source tokens: a row each, which sums to 1."""
 

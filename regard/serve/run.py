@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.data.terminal import printable
+from regard.serve.allocator import share_arenas
 from regard.serve.answers import ABORT
 from regard.serve.app import build_app
 from regard.serve.errors import Refused
@@ -135,6 +136,7 @@ def serve(
 
     `opening` is the input that the page shows first; the tasks in `loaded` are not loaded again.
     """
+    share_arenas()
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(message)s"))
     logging.basicConfig(handlers=[handler])

@@ -310,7 +310,7 @@ class ProbabilitiesRequest(LookedRequest):
 
 
 class ViewRequest(LookedRequest):
-    view: Literal["rollout", "gradient", "ablation", "lens", "patch", "agreement"]
+    view: Literal["rollout", "gradient", "ablation", "lens", "patch", "agreement", "beam", "ffn"]
     at: Annotated[int, Field(ge=0)] | None = None
     """The index of one output; the default is all."""
     against: Text | None = None

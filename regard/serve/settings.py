@@ -20,8 +20,8 @@ class Settings:
     """Origins of other sites whose pages may use the API."""
     hosts: tuple[str, ...] = ()
     """Host names that requests may use, beside this machine's own."""
-    quantize: Literal["none", "int8", "int4"] = "none"
-    """Quantization of the weights."""
+    quantize: Literal["none", "int8", "int4"] | None = None
+    """Quantization of the weights (none: as each run says)."""
     max_batch: int = 256
     """Texts that a model generates at once."""
     memory: int = 2**30

@@ -12,7 +12,7 @@ from regard.serve import replies, schemas
 from regard.serve.answers import reply, unless_gone, usage, within_limit, write
 from regard.serve.errors import Refused
 from regard.serve.generate import search
-from regard.serve.inputs import in_groups, listed, listing
+from regard.serve.inputs import check_words, in_groups, listed, listing
 from regard.serve.model_store import ServedModel
 from regard.serve.state import State, state_of
 
@@ -29,7 +29,7 @@ async def embeddings(body: schemas.EmbeddingRequest, request: Request) -> Respon
         as_text = body.encoding_format == "base64"
         return [base64.b64encode(vector.tobytes()).decode() if as_text else vector.tolist() for vector in vectors]
 
-    vectors, counts = await read_texts(request, served, embed, body)
+    vectors, counts = await read_texts(request, served, "embed", embed, body)
     rows = [{"embedding": vector} for vector in vectors]
     return await reply(lambda: listing(served, rows, object="embedding") | {"usage": counts})
 
@@ -43,13 +43,13 @@ async def classifications(body: schemas.ClassificationRequest, request: Request)
         return served.task.answers("classify", texts, **({} if second is None else {"seconds": second}))
 
     paired = {} if body.second is None else {"second": listed(body.second)}
-    rows, counts = await read_texts(request, served, classify, body, paired)
+    rows, counts = await read_texts(request, served, "classify", classify, body, paired)
     best = [row["labels"][0] | row for row in rows]
     return await reply(lambda: listing(served, best, object="classification") | {"usage": counts})
 
 
 async def read_texts(
-    request: Request, served: ServedModel, work: Callable[..., Sequence[Any]], body: Any,
+    request: Request, served: ServedModel, verb: str, work: Callable[..., Sequence[Any]], body: Any,
     paired: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """The results of `work` for texts or pairs of texts, and the usage. Texts beyond the context are refused or cut."""
@@ -58,9 +58,10 @@ async def read_texts(
         texts, paired = cut(served, texts), {name: cut(served, values) for name, values in paired.items()}
     else:
         served.check_length([text for values in (texts, *paired.values()) for text in values], "input")
+    check_words(served, verb, texts)
 
     def count(group: Sequence[str], second: Sequence[str] | None = None) -> list[int]:
-        return [len(frame) for frame in served.task.frame(group, second, cut=body.truncate)]
+        return served.task.lengths(group, second, cut=body.truncate)
 
     async def count_and_work() -> tuple[list[Any], dict[str, Any]]:
         context, longest = (
@@ -145,7 +146,8 @@ async def tokenize(body: schemas.TokenizationRequest, request: Request) -> Respo
     store = state_of(request).store
     served = await store.take(request.scope, body.model, "tokenize")
     served.check_length([body.text], "text")
-    tokenizer = served.task.tokenizer
+    if (tokenizer := served.task.tokenizer) is None:
+        raise Refused(400, f"model {served.name!r} reads characters and has no vocabulary of tokens", param="model")
 
     def tokens() -> bytes:
         ids = tokenizer.encode(body.text)

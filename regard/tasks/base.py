@@ -88,12 +88,40 @@ class EvalSet:
     """The fields of `data` that the user named."""
     limit: int | None = None
     """Score at most this many examples."""
+    part: tuple[int, int] = (0, 1)
+    """Score only this part, and how many parts there are: (0, 1) is everything."""
     run: str = ""
     """The model's path, for errors."""
     recipe: str = ""
     """The name of the recipe that the model was trained by."""
     kept: dict[Any, Any] = field(default_factory=dict, compare=False)
-    """Held-out examples that were read already; copies with another limit share them."""
+    """Held-out examples that were read already; copies with another limit or part share them."""
+
+    def share(self, examples: Any) -> Any:
+        """Return the examples of this part: every n-th of a list or of images, the n-th piece of a text."""
+        index, count = self.part
+        if count == 1:
+            return examples
+        if isinstance(examples, str):
+            return examples[len(examples) * index // count : len(examples) * (index + 1) // count]
+        chosen = slice(index, None, count)
+        return examples.take(chosen) if hasattr(examples, "take") else examples[chosen]
+
+    def read(self, name: str, reader: Callable[[], Any]) -> Any:
+        """Return this part of what `reader` returns, which is called once for all parts."""
+        if name not in self.kept:
+            self.kept[name] = reader()
+        return self.share(self.kept[name])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """The main verb on held-out inputs: what the cost of a model is measured by."""
+
+    run: Callable[[], Any]
+    count: int
+    """The number of inputs, or of what `unit` names."""
+    unit: str = "example"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +185,8 @@ class Task:
     """The kinds of training data that it can be scored on; the first is the default."""
     learns: ClassVar[tuple[str, ...]] = ()
     """Verbs that a model of this task gains by fine-tuning with another head."""
+    generates: ClassVar[bool] = False
+    """Whether an engine generates its outputs, with memory of its own for keys and values."""
     streams: ClassVar[bool] = False
     """Whether a server passes its requests to the task's engine, and sends texts while they are generated."""
     trial: ClassVar[int] = 16
@@ -179,6 +209,11 @@ class Task:
                 does, owner = " and ".join(verb.does for verb in self.verbs), self.path or type(self).__name__
                 raise AttributeError(f"{owner} {does or 'has no verbs'}, it does not {name}; load another model")
             return object.__getattribute__(self, name)  # raises the error that led here
+
+    @property
+    def longest_token(self) -> int:
+        """The number of characters of the longest token."""
+        return max(map(len, self.tokenizer.inner.get_vocab()))  # type: ignore[attr-defined]
 
     def facts(self) -> dict[str, str]:
         """Return the model's family, parameters, labels, context, image size, quantisation and path by name."""
@@ -291,6 +326,14 @@ class Task:
         if not scored.expected or metric not in ("accuracy", "exact_match"):
             return {}
         return {"most frequent output": {metric: best_constant(scored.expected)}}
+
+    def learned(self, test: EvalSet) -> int:
+        """The number of examples in a file for the test that the model was trained on, too; here unknown, hence 0."""
+        return 0
+
+    def work(self, test: EvalSet) -> Work:
+        """The main verb on the inputs of a test set; here the whole evaluation, where it does little else."""
+        return Work(run=lambda: self.evaluate(test), count=self.evaluate(test).total or 1)
 
     def is_scored(self, test: EvalSet) -> bool:
         """Whether a model trained on such data has metrics of its own."""

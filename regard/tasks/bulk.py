@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.readers.arrow import SUFFIXES as ARROW
+from regard.data.readers.packed import PACKED, check_packer, create, kind_of
 from regard.data.readers.tables import CELLS, LINES
 from regard.data.readers.text_files import has_mark
-from regard.files import write_atomically
+from regard.files import sync, write_atomically
 
 NOT_WRITTEN = (*ARROW, ".json", ".xlsx", ".xls", ".ods")
 """Formats that would be taken for what they are not."""
@@ -22,7 +24,8 @@ class Answers:
 
     Until all are there it is called OUT.part, and OUT.part.json says what it answers. Answers may come in any order;
     they are written in that of the texts. An older file of that name is replaced when all are there. The records of a
-    table are lines of JSON until then. `separator` stands between its columns.
+    table are lines of JSON until then, and what is to be packed (.csv.gz) is plain. `separator` stands between its
+    columns.
     """
 
     def __init__(
@@ -30,11 +33,13 @@ class Answers:
         separator: str = ",",
     ) -> None:  # fmt: skip
         self.out, self.part, self.about = out, Path(f"{out}.part"), Path(f"{out}.part.json")
-        self.table, self.separator = out.suffix.lower() in CELLS, separator if out.suffix.lower() == ".csv" else "\t"
-        self.plain = is_plain(out)
+        kind = kind_of(out)
+        self.table, self.separator = kind in CELLS, separator if kind == ".csv" else "\t"
+        self.plain, self.packed = is_plain(out), out.suffix.lower() in PACKED
+        check_packer(out)
         if out.is_dir() or not out.parent.is_dir():
             raise ValueError(f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'no such directory'}")
-        if out.suffix.lower() in NOT_WRITTEN:
+        if kind in NOT_WRITTEN:
             raise ValueError(f"{out}: answers are written as .csv, .tsv, .jsonl or lines (.txt); choose one of these")
         if source is not None and out.resolve() == source.resolve():
             raise ValueError(f"{out} is the file of the texts; choose another --out")
@@ -69,27 +74,31 @@ class Answers:
         self.file.close()
         if self.done < self.total:
             return
-        if self.table:
-            write_atomically(self.out, self.write_table)
+        if self.table or self.packed:
+            write_atomically(self.out, self.write)
             self.part.unlink()
         else:
+            sync(self.part)
             self.part.replace(self.out)
         self.about.unlink()
 
-    def write_table(self, path: Path) -> None:
-        """Write the records as a table; a record without a field has an empty cell there."""
-        with self.part.open(encoding="utf-8", newline="\n") as lines:
-            records = list(map(json.loads, lines))
-        names = list(dict.fromkeys(name for record in records for name in record))
-        with path.open("w", encoding=self.encoding, newline="") as file:
-            writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")
-            writer.writerow(names)
-            writer.writerows([cell(record.get(name)) for name in names] for record in records)
+    def write(self, path: Path) -> None:
+        """Write all lines, or the records as a table; a record without a field has an empty cell there."""
+        with self.part.open(encoding="utf-8", newline="\n") as lines, create(path) as file:
+            with io.TextIOWrapper(file, encoding=self.encoding if self.table else "utf-8", newline="") as text:
+                if not self.table:
+                    text.writelines(lines)
+                    return
+                records = list(map(json.loads, lines))
+                names = list(dict.fromkeys(name for record in records for name in record))
+                writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
+                writer.writerow(names)
+                writer.writerows([cell(record.get(name)) for name in names] for record in records)
 
 
 def is_plain(out: Path) -> bool:
     """Whether answers go to a file as plain lines: it is neither a table nor lines of JSON."""
-    return out.suffix.lower() not in (*CELLS, *LINES)
+    return kind_of(out) not in (*CELLS, *LINES)
 
 
 def cell(value: Any) -> str:

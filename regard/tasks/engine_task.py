@@ -54,6 +54,7 @@ def render_texts(rows: Sequence[dict[str, Any]]) -> str:
 class EngineTask(Task):
     """A generative model with an engine of its own."""
 
+    generates = True
     tokenizer: Any
     request: Callable[..., Request]
     _engine: Engine | None = None

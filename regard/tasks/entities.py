@@ -27,7 +27,7 @@ def first_tokens(framed: Framed) -> dict[int, list[int]]:
 
 
 def entities(text: str, framed: Framed, names: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """Words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) joined to spans; O is outside of any."""
+    """Join words with tags B-X, I-X (or E-, L-, S-, U-, or plain X) to entities; a word with O belongs to none."""
     spans: list[Entity] = []
     open_label = ""  # the label that the next word may go on with
     for tokens in first_tokens(framed).values():

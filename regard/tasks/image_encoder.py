@@ -25,7 +25,7 @@ from regard.hub.checkpoint import export_model
 from regard.hub.preprocessor import save_preprocessing
 from regard.modalities.image import IMAGE
 from regard.nn.patches import sides
-from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, register_task
+from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, Work, register_task
 from regard.tasks.baselines import IMAGES, labels_by_pixels, most_frequent
 from regard.tasks.metrics import accuracy, label_scores, label_table
 from regard.tasks.prepared_image import read_images
@@ -79,7 +79,7 @@ class ImageEncoder(Task):
         groups = [same[first : first + BATCH] for same in sizes.values() for first in range(0, len(same), BATCH)]
         for group in track(groups, "images:", len(pixels), len):
             batch = torch.from_numpy(np.stack([pixels[i] for i in group])).to(like)
-            for index, row in zip(group, function(batch), strict=True):
+            for index, row in zip(group, function(batch).cpu(), strict=True):
                 results[index] = row
         return results
 
@@ -224,6 +224,10 @@ class ImageClassifier(ImageEncoder):
             scores=scores, outputs=labels, expected=expected, details=images.pixels, total=len(whole), **table
         )
 
+    def work(self, test: EvalSet) -> Work:
+        pixels = self.test_images(test, part="test").pixels
+        return Work(run=lambda: self.classify_arrays(pixels), count=len(pixels), unit="image")
+
     def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
         """The most frequent label, and a linear classifier on the raw pixels of some of the training images."""
         expected = list(scored.expected)
@@ -276,7 +280,7 @@ def images_of(test: EvalSet, preprocessing: Preprocessing, **options: Any) -> An
             test.kept[key] = data.read(source, preprocessing=preprocessing, **options)
         else:
             test.kept[key] = data.held_out(preprocessing)
-    return at_most(test.kept[key], test.limit)
+    return at_most(test.share(test.kept[key]), test.limit)
 
 
 def at_most(images: Any, limit: int | None) -> Any:

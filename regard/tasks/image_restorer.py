@@ -64,12 +64,48 @@ class ImageRestorer(ImageEncoder):
         patch, like = self.model.config.patch, next(self.model.parameters())
         x = torch.from_numpy(pixels).to(like).expand(count, *pixels.shape)
         patches = cut(x, patch)
-        noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed))
+        noise = torch.rand(patches.shape[:2], generator=torch.Generator().manual_seed(seed)).to(like)
         hidden = self.model.order(noise)[1][:, :, None]
         guessed = torch.where(hidden, self.model.in_pixels(self.model(x, noise), x), patches)
-        blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).numpy() > 0
+        blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).cpu().numpy() > 0
         seen, whole = (self.preprocessing.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
+
+    def masks(self, patches: int) -> Float[Tensor, "K T"]:
+        """Noise of masks that show each patch once, so that all latent vectors together stand for a whole image; if
+        patches do not divide, some are shown twice."""
+        seen = self.model.config.seen(patches)
+        order = torch.randperm(patches, generator=torch.Generator().manual_seed(0))
+        noise = torch.ones(-(-patches // seen), patches)
+        for number, row in enumerate(noise):
+            row[order[torch.arange(number * seen, (number + 1) * seen) % patches]] = 0.0
+        return noise
+
+    @torch.inference_mode()
+    def latents(self, images: Sequence[ImageInput]) -> Float[Tensor, "N L"]:
+        """One long vector for each image: the encoder's outputs under masks that together show all patches."""
+        rows, like = [], next(self.model.parameters())
+        for pixels in self.pixels(images):
+            x = torch.from_numpy(pixels).to(like)[None]
+            noise = self.masks(cut(x, self.model.config.patch).shape[1])
+            rows.append(self.model.features(x.expand(len(noise), *x.shape[1:]), noise.to(like)).flatten())
+        return torch.stack(rows).float()
+
+    @torch.inference_mode()
+    def decoded(self, latents: Float[Tensor, "N L"], image: ImageInput) -> np.ndarray:
+        """Images from vectors as `latents` gives them, uint8 (number, rows, columns, channels): each patch is the mean
+        of what the decoder predicts where it is masked. Of `image` come the size and whatever is not predicted."""
+        like = next(self.model.parameters())
+        x = torch.from_numpy(self.pixels([image])[0]).to(like)[None]
+        grid = grid_of(tuple(x.shape[2:]), self.model.config.patch)
+        noise = self.masks(grid[0] * grid[1]).to(like)
+        hidden = self.model.order(noise)[1][:, :, None].to(like)
+        images = []
+        for row in latents.to(like).unflatten(1, (len(noise), -1, self.model.config.dim)):
+            guesses = self.model.in_pixels(self.model.decode(row, noise, grid), x.expand(len(noise), *x.shape[1:]))
+            images.append((guesses * hidden).sum(0) / hidden.sum(0))
+        whole = self.pasted(x.expand(len(images), *x.shape[1:]), torch.stack(images))
+        return self.preprocessing.bytes_of(whole.float().numpy())
 
     def pasted(self, x: Float[Tensor, "B C Y X"], patches: Float[Tensor, "B T P"]) -> Float[Tensor, "B C Y X"]:
         """Images with these patches pasted in; rows and columns beyond the last whole patch stay as they are."""

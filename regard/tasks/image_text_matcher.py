@@ -30,6 +30,7 @@ from regard.tasks.text_encoder import BATCH_TOKENS
 from regard.tasks.text_heads import Label, best_label, labels_as_json, ranked, render_labels
 from regard.tokens import Tokenizer
 from regard.tokens.export import export_tokenizer
+from regard.train.device import device_of
 
 
 @register_task("match")
@@ -64,8 +65,9 @@ class ImageTextMatcher(ImageEncoder):
         vectors = torch.empty(len(rows), self.width, dtype=next(self.model.parameters()).dtype)
         for group in bucket(np.array([[len(row)] for row in rows]), BATCH_TOKENS, None) if rows else ():
             batch = [rows[i] for i in group]
-            lengths = torch.tensor([len(row) for row in batch])
-            vectors[group] = self.model.embed_text(pad(batch, self.tokenizer.pad or 0), lengths)
+            lengths, device = torch.tensor([len(row) for row in batch]), device_of(self.model)
+            ids = pad(batch, self.tokenizer.pad or 0).to(device)
+            vectors[group] = self.model.embed_text(ids, lengths.to(device)).cpu()
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
     @one_or_many
@@ -88,7 +90,7 @@ class ImageTextMatcher(ImageEncoder):
             raise ValueError('this model has no labels of its own; name some texts: --zero-shot "a cat" "a dog"')
         if len(set(labels)) < len(labels):
             raise ValueError(f"labels must differ; got {', '.join(map(repr, labels))}")
-        logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature
+        logits = self.embed(images) @ self.embed_texts(labels).T / self.model.temperature.cpu()
         return [ranked(row, labels) for row in logits]
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:

@@ -9,18 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.notices import Count, track
-from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.running_text import TextConfig
 from regard.data.sets.toy_tasks import ToyConfig
 from regard.decode.requests import Propose, Request, Ticket
-from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
+from regard.decode.sample import Sampling, SamplingOptions, advance, ends_of, sampling_of, until
 from regard.hub.chat import ChatTemplate, find_chat_template
 from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
-from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, Work, quoted, register_task
 from regard.tasks.default_texts import DOCUMENTATION, PROMPTS, beginnings
 from regard.tasks.engine_task import BEAMS, GENERATE, Continuation, EngineTask, count_or
 from regard.tasks.metrics import exact_match, text_scores
@@ -36,8 +35,8 @@ NEW_TOKENS = 200
 
 PROMPTED = (ExamplesConfig, ToyConfig)
 """Data of prompts with their answers, in place of running text."""
-TEST_EXAMPLES = 1000
-"""Instructions that are scored, by default."""
+TEST_EXAMPLES, TIMED = 1000, 16
+"""Instructions that are scored, by default, and prompts whose continuations are timed."""
 NEAR = 16
 """Tokens before a text that its first characters may depend on."""
 UNSETTLED = ("�", "")
@@ -344,7 +343,7 @@ class LanguageModel(EngineTask, TextTask):
         """Bits per byte of held-out text; for instructions, the share of answers that are exactly right."""
         data = test.data
         if isinstance(data, PROMPTED):
-            held_out = data.held_out()
+            held_out = test.read("examples", data.held_out)
             examples = held_out[: test.limit or TEST_EXAMPLES]
             expected = [example.answer for example in examples]
             most = max([63, *map(len, self.tokenizer.encode_batch(expected))]) + 1
@@ -352,7 +351,7 @@ class LanguageModel(EngineTask, TextTask):
             scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2), "examples": len(examples)}
             total = min(len(held_out), TEST_EXAMPLES)
             return Scored(scores=scores, outputs=texts, expected=expected, total=total)
-        text = read_text(data.text) if test.named and data.text else data.held_out()
+        text = self.held_out_text(test)
         scores = text_scores(self.model, self.tokenizer, self.context, text[: test.limit])
         summary = (
             f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
@@ -362,6 +361,14 @@ class LanguageModel(EngineTask, TextTask):
             scores=scores, outputs=[], summary=summary, lower=True, total=len(text), unit="characters",
             baselines={name: {"bits_per_byte": scores[name]} for name in ("xz", "bz2")},
         )  # fmt: skip
+
+    def work(self, test: EvalSet) -> Work:
+        if isinstance(test.data, PROMPTED):
+            return super().work(test)
+        half, ids = max(1, self.context // 2), self.tokenizer.encode(self.held_out_text(test))
+        prompts = [ids[first : first + half] for first in range(0, len(ids), 2 * half)][: test.limit or TIMED]
+        requests = [self.request(prompt, max_new_tokens=half) for prompt in prompts]
+        return Work(run=lambda: self.engine.serve(requests), count=half * len(prompts), unit="new token")
 
     def samples(self, test: EvalSet, run: Path) -> Samples:
         if isinstance(test.data, PROMPTED):
@@ -391,8 +398,3 @@ def front_of(tokenizer: Tokenizer) -> list[int]:
         return []
     framed = tokenizer.frame(["a"])[0]
     return framed.ids[: framed.side.index(0)]
-
-
-def advance(sampling: Sampling | None, steps_done: int) -> Sampling | None:
-    """Sampling settings with another seed, for a text that goes on in a new window."""
-    return sampling if sampling is None or not steps_done else replace(sampling, seed=sampling.seed + steps_done)

@@ -13,7 +13,9 @@ from regard.tasks.object_detector import ObjectDetector
 from regard.tasks.single import Verbal
 from regard.tasks.text_encoder import Match
 from regard.tasks.text_heads import EntityTagger, Label, MaskFiller, QuestionAnswerer
+from regard.tasks.transcriber import Transcript
 from regard.tasks.translator import Translator
+from regard.tasks.word_vectors import WordVectors
 
 if TYPE_CHECKING:
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
         answer = QuestionAnswerer.answer
         caption = ImageCaptioner.caption
         detect = ObjectDetector.detect
+        nearest = WordVectors.nearest
+        transcribe: Verbal[Any, ..., Transcript, list[Transcript]]
         complete: Callable[..., Any]
 
         def __getattr__(self, name: str) -> Any:

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from regard.hub.checkpoint import load_model
+from regard.hub.checkpoint import load_model, stored_quantize
 from regard.hub.remote import find, revision_of
 from regard.native import quantized
 from regard.registry import models, tasks
 from regard.tasks.base import Task
 from regard.tasks.loaded import Loaded
+from regard.train.device import loading_device
 
 Quantize = Literal["none", "int8", "int4"]
 TaskType = TypeVar("TaskType", bound=Task)
@@ -24,26 +25,33 @@ def task_of(path: Path, model: Any) -> type[Task]:
 
 
 @overload
-def load(directory: str | Path, quantize: Quantize | None = None, *, as_: type[TaskType]) -> TaskType: ...
+def load(
+    directory: str | Path, quantize: Quantize | None = None, *, device: str | None = None, as_: type[TaskType]
+) -> TaskType: ...
 @overload
-def load(directory: str | Path, quantize: Quantize | None = None, *, as_: None = None) -> Loaded: ...
-def load(directory: str | Path, quantize: Quantize | None = None, *, as_: Any = None) -> Any:
+def load(
+    directory: str | Path, quantize: Quantize | None = None, *, device: str | None = None, as_: None = None
+) -> Loaded: ...
+def load(directory: str | Path, quantize: Quantize | None = None, *, device: str | None = None, as_: Any = None) -> Any:
     """A run, a checkpoint in the Hugging Face layout, or hf:owner/name[@revision] of the Hub, ready to use.
 
     The result is a task with its verbs as methods: a `Translator` translates, a `LanguageModel` continues texts, a
     `TextEncoder` embeds them, an `ImageClassifier` labels images, and so on. `as_` names the class that is expected:
-    editors then know its methods, and another model is an error. `quantize` turns weight matrices into integers.
+    editors then know its methods, and another model is an error. `quantize` turns weight matrices into integers;
+    None: as the run itself says, which is "none" for most. `device` is "cpu", "cuda", "cuda:1", "mps" or "auto"; None:
+    that of the environment variable REGARD_DEVICE, or the CPU.
     """
-    path = find(directory)
+    place, path = loading_device(device), find(directory)
     model: Any = load_model(path)
     cls, size = task_of(path, model), sum(p.numel() for p in model.parameters())
     if as_ is not None and not issubclass(cls, as_):
         does = " and ".join(verb.does for verb in cls.verbs) or "has no verbs"
         raise ValueError(f"{directory} {does}: it is a {cls.__name__}, no {as_.__name__}; load another model")
-    if quantize is not None and quantize != "none":
+    quantize = quantize or stored_quantize(path)
+    if quantize != "none":
         model = quantized.quantize(model, quantize)
-    task = cls.load(path, model)
-    task.path, task.size, task.quantization = Path(directory), size, quantize or "none"
+    task = cls.load(path, model.to(place))
+    task.path, task.size, task.quantization = Path(directory), size, quantize
     task.revision = revision_of(path)
     return task
 

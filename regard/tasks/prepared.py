@@ -16,9 +16,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.config import nearest
+from regard.decode.requests import Request
 from regard.models import parts
 from regard.nn.grids import LayerGrids, PatchGrid
 from regard.nn.stack import Stack
+from regard.train.device import device_of
 
 MOST_OUTPUTS = 64
 """The most outputs that are explained; of a longer sequence, the last ones."""
@@ -79,6 +81,8 @@ class Generation:
     """The inputs of the model's `prefill` beside the prefix: a source, or pixels."""
     decode: Callable[[list[int]], str] = str
     """The text of the tokens that were written, without the ends."""
+    search: Callable[[], Request] | None = None
+    """Function that returns the engine's request for a continuation by beam search, where there is room for one."""
 
     @torch.inference_mode()
     def write(self, model: Any, most: int | None = None) -> list[int]:
@@ -87,14 +91,15 @@ class Generation:
         ids: list[int] = []
         if most < 1:
             return ids
-        cache = model.new_cache(len(self.prefix) + most)
-        logits = model.prefill(torch.tensor([self.prefix]), cache, **self.inputs)
+        cache, device = model.new_cache(len(self.prefix) + most), device_of(model)
+        inputs = {name: values.to(device) for name, values in self.inputs.items()}
+        logits = model.prefill(torch.tensor([self.prefix], device=device), cache, **inputs)
         while True:
             logits[:, list(self.forbidden)] = -torch.inf
             ids.append(int(logits.argmax(-1)))
             if ids[-1] in self.ends or len(ids) == most:
                 return ids
-            logits = model.step(torch.tensor(ids[-1:]), cache)
+            logits = model.step(torch.tensor(ids[-1:], device=device), cache)
 
 
 @dataclass(kw_only=True)
@@ -138,11 +143,16 @@ class Prepared:
     """The input as it was given, for JSON."""
     details: Callable[[Float[Tensor, "P V"]], dict[str, Any]] = lambda logits: {}
     """Function from logits to further data of the answer, such as boxes."""
+    own_views: tuple[str, ...] = ()
+    """The names of views that only inputs of this kind have; the first is shown unless another is asked for."""
     traceable: bool = True
     """Whether the outputs can be traced back to tokens; otherwise only heads are ablated."""
     chosen: Outputs | None = None
     ablated: frozenset[tuple[str, int]] = frozenset()
     """Heads that are switched off, by layer and number."""
+
+    def __post_init__(self) -> None:
+        self.inputs = {name: values.to(device_of(self.model)) for name, values in self.inputs.items()}
 
     # ---- tokens and layers ---------------------------------------------------------------------------------------
 
@@ -192,15 +202,24 @@ class Prepared:
         return [name for name, there in possible.items() if there]
 
     @property
+    def mechanisms(self) -> list[str]:
+        """The names of the views of parts other than attention that this model has."""
+        searches = self.generation is not None and self.generation.search is not None
+        there = {"beam": searches, "ffn": bool(parts.feedforward_blocks(self.model))}
+        return [name for name, has in there.items() if has]
+
+    @property
     def views(self) -> list[str]:
         """The names of all views of this model and input; the first is shown unless another is asked for."""
         if self.image is None:
             alignment = ["alignment"] if self.row_sequence else []
-            return ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
+            shown = ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
+            return [*self.own_views, *shown, *self.mechanisms]
         boxes = ["queries", "boxes"] if self.answers == "boxes" else []
         own = boxes or (["words"] if self.generation and self.row_sequence else [])
         windows = ["windows"] if any(layer.windows is not None for layer in self.grids.values()) else []
-        return list(dict.fromkeys([*own, *(["heads", "rollout"] if self.grids else []), *windows, *self.explanations]))
+        on_grid = ["heads", "rollout"] if self.grids else []
+        return list(dict.fromkeys([*own, *on_grid, *windows, *self.explanations, *self.mechanisms]))
 
     # ---- outputs -------------------------------------------------------------------------------------------------
 
@@ -208,13 +227,13 @@ class Prepared:
     def direction(self) -> Float[Tensor, "D"]:
         """The encoder's vector for this input, normalised to length 1."""
         with torch.no_grad():
-            vector = self.run(self.inputs)[0, 0]
+            vector = self.run(self.inputs)[0, 0].cpu()
         return vector / vector.norm()
 
     def logits(self, inputs: dict[str, Tensor] | None = None) -> Float[Tensor, "B P V"]:
         """Return rows of logits; for an encoder one number, the product of its vector with the direction of the
         unchanged input's."""
-        rows = self.run(self.inputs if inputs is None else inputs)
+        rows = self.run(self.inputs if inputs is None else inputs).cpu()  # all that follows is on the CPU
         return (rows @ self.direction)[..., None] if self.answers == "vector" else rows
 
     @cached_property
@@ -286,7 +305,7 @@ class Prepared:
     def without_ablated(self, layer: str, weights: Float[Tensor, "H T S"]) -> Float[Tensor, "H T S"]:
         """The weights of a layer with zeros for its ablated heads."""
         heads = [head for name, head in self.ablated if name == layer]
-        return weights.index_fill(0, torch.tensor(heads), 0.0) if heads else weights
+        return weights.index_fill(0, torch.tensor(heads, device=weights.device), 0.0) if heads else weights
 
 
 def best_columns(prepared: Prepared) -> Outputs:

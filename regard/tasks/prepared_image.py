@@ -25,6 +25,7 @@ from regard.tasks.prepared import (
     first_token,
 )
 from regard.tasks.prepared_text import Target, continued
+from regard.train.device import device_of
 
 MOST_CELLS = 8192
 """The most tokens of an image, its special tokens included."""
@@ -106,7 +107,7 @@ def read_scene(task: Any, *images: Any, **options: Any) -> Prepared:
         return Outputs(sure, best.indices[sure].tolist(), torch.eye(len(best.values))[sure])
 
     def details(logits: Tensor) -> dict[str, Any]:
-        scores, indices, boxes = best_objects(model(**prepared.inputs)[0].float(), size)
+        scores, indices, boxes = best_objects(model(**prepared.inputs)[0].float().cpu(), size)
         names = prepared.names(indices.tolist())
         queries.tokens = [
             f"{i} {names[i]} {probability:.2f}" if probability >= SURE else f"{i} nothing"
@@ -134,8 +135,8 @@ def read_captioned(
     return continued(
         task, {"pixels": pixels}, fields.pop("sequences")[0], TokenSequence("caption", "Caption", [], prefix=1),
         [task.generation["decoder_start"]], target, most=model.config.max_len, request={}, image=bytes_,
-        original=images[0], **fields,
-        own=None if greedy else lambda: task.caption_pixels(list(pixels.numpy()))[0][0].ids,
+        original=images[0], **fields, search=lambda: task.request(pixels[0].float().cpu().numpy()),
+        own=None if greedy else lambda: task.caption_pixels(list(pixels.cpu().numpy()))[0][0].ids,
     )  # fmt: skip
 
 
@@ -195,7 +196,8 @@ def read_matched(
     prepared = read_images(task, *(images or inputs[:1]), target=target, kept=kept)
     prepared.traceable, prepared.request = False, {"texts": texts}
     if texts:
-        prepared.answers, prepared.labels, prepared.inputs = "match", texts, prepared.inputs | tokens
+        placed = {name: values.to(device_of(model)) for name, values in tokens.items()}
+        prepared.answers, prepared.labels, prepared.inputs = "match", texts, prepared.inputs | placed
         prepared.run, prepared.choose = lambda inputs: model(**inputs)[:, None], best_columns
         prepared.sequences.append(text)
     return prepared

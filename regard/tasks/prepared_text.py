@@ -1,14 +1,17 @@
 """Prepared texts for encoders, language models and translators."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.decode.requests import Request
 from regard.decode.sample import ends_of
 from regard.models import parts
+from regard.tasks.engine_task import BEAMS
 from regard.tasks.prepared import (
     AHEAD,
     Generation,
@@ -21,6 +24,7 @@ from regard.tasks.prepared import (
     check_tokens,
     first_token,
 )
+from regard.train.device import device_of
 
 LONGEST = 2048
 """The most tokens of a source text, for a model without a limit of its own."""
@@ -67,7 +71,8 @@ def read_encoder(
 
     if answers == "vector" and not hasattr(model, "embed"):
         with torch.inference_mode():
-            answers = "number" if model(**inputs).numel() == 1 else "vector"
+            placed = {name: values.to(device_of(model)) for name, values in inputs.items()}
+            answers = "number" if model(**placed).numel() == 1 else "vector"
 
     def embed(inputs: dict[str, Tensor]) -> Float[Tensor, "B D"]:
         if hasattr(model, "embed"):
@@ -149,14 +154,15 @@ def read_prompt(
         last = int(prepared.logits()[0, -1].argmax())
         return Outputs(list(range(len(ids))), [*ids[1:], last], torch.eye(len(ids)))
 
-    forbidden = task.generation["forbidden"]
+    forbidden, room = task.generation["forbidden"], (model.config.max_len or LONGEST) - len(ids)
     return Prepared(
         model=model, inputs={"ids": torch.tensor([ids])}, run=lambda inputs: model(**inputs), sequences=[sequence],
         choose=choose, tokenizer=tokenizer, forbidden=forbidden, fixed=first, tower=parts.text_tower(model),
         request={"text": text, "target": target, "kept": kept, "read": read},
         generation=Generation(
-            prefix=ids, room=(model.config.max_len or LONGEST) - len(ids), ahead=AHEAD, ends=task.ends,
-            forbidden=forbidden, decode=lambda new: task.continuation(ids, [id for id in new if id not in task.ends]),
+            prefix=ids, room=room, ahead=AHEAD, ends=task.ends, forbidden=forbidden,
+            decode=lambda new: task.continuation(ids, [id for id in new if id not in task.ends]),
+            search=(lambda: task.request(ids, max_new_tokens=AHEAD, beams=BEAMS)) if room > 0 else None,
         ),
     )  # fmt: skip
 
@@ -177,14 +183,15 @@ def read_source(
         task, context, TokenSequence("source", "Source", tokenizer.pieces(source), source, text=text),
         TokenSequence("target", "Target", [], prefix=len(task.start)), task.start, target,
         most=min(2 * len(source) + 16, task.generation.get("max_length", LONGEST), limit),
-        own=None if greedy else lambda: task.translate([text])[0][0].ids,
+        own=None if greedy else lambda: task.translate([text])[0][0].ids, search=lambda: task.request(source),
         request={"text": text}, tower=parts.text_tower(model),
     )  # fmt: skip
 
 
 def continued(
     task: Any, context: dict[str, Tensor], read: TokenSequence, written: TokenSequence, start: Sequence[int],
-    target: Target, *, most: int, own: Any, request: dict[str, Any], **fields: Any,
+    target: Target, *, most: int, own: Any, search: Callable[[], Request], request: dict[str, Any],
+    **fields: Any,
 ) -> Prepared:  # fmt: skip
     """Prepare a context and a decoder's output after `start`: the `target`, else its own output, greedy or from
     `own()`."""
@@ -193,8 +200,16 @@ def continued(
     output = tokenizer.encode(target) if isinstance(target, str) else target
     prefix = [*start, *check_tokens(model, output or ())]
     check_length(model, len(prefix))
+    room = most - len(prefix)
+
+    def searched() -> Request:
+        whole = search()
+        left = max(1, whole.max_len - (len(prefix) - len(start)))
+        return replace(whole, prompt=prefix, max_len=left, beams=whole.beams if whole.beams > 1 else BEAMS)
+
     generation = Generation(
-        prefix=prefix, room=most - len(prefix), ends=ends, forbidden=forbidden, inputs=context,
+        prefix=prefix, room=room, ends=ends, forbidden=forbidden, inputs=context,
+        search=searched if room > 0 else None,
         decode=lambda new: tokenizer.decode([id for id in new if id not in ends]),
     )  # fmt: skip
     if output is None:

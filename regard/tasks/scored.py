@@ -15,6 +15,7 @@ NOT_SHARES = ("rouge", "bits_per", "bleu", "chrf")
 """Beginnings or parts of the names of metrics that are no percentages."""
 SPELLED = {
     "f1": "F1", "ap": "AP", "ap50": "AP50", "ap75": "AP75", "bleu": "BLEU", "chrf": "chrF", "rouge-l": "ROUGE-L",
+    "wer": "WER", "cer": "CER",
 }  # fmt: skip
 """Words in the names of metrics that are abbreviations."""
 RIGHT_OR_WRONG = ("accuracy", "exact_match")
@@ -73,6 +74,8 @@ class Scored:
     """The most examples that were scored, where there was a limit."""
     unseen: dict[str, int] = field(default_factory=dict)
     """Labels of examples that the model was never trained on, with the number of such examples: always wrong."""
+    learned: int = 0
+    """Examples that the model was trained on, too."""
     more: str = ""
     """The options that give more held-out examples; named where these are few."""
 
@@ -107,12 +110,14 @@ class Scored:
             more["interval"] = self.interval
         if self.unseen:
             more["unseen_labels"] = self.unseen
+        if self.learned:
+            more["in_training"] = self.learned
         return self.scores | more
 
     def render(self) -> str:
         """Return the scores as percentages (or their `summary`), the baselines, and the table of classes."""
         lines = [self.line(), self.few_line(), self.baseline_line(), *self.table(), self.confusion_line()]
-        return "\n".join(filter(None, [*lines, self.unseen_line()]))
+        return "\n".join(filter(None, [*lines, self.unseen_line(), self.learned_line()]))
 
     def line(self) -> str:
         """Return the scores in one line, as percentages unless there is a `summary`."""
@@ -139,6 +144,10 @@ class Scored:
         names = sorted(self.unseen, key=lambda name: -self.unseen[name])
         rows = [f"{name!r} ({self.unseen[name]:,})" for name in names[:FEWER_ROWS]] + ["…"] * (len(names) > FEWER_ROWS)
         return f"never trained on, so always wrong: {', '.join(rows)}" if rows else ""
+
+    def learned_line(self) -> str:
+        """Return how many of the examples are no test of the model."""
+        return f"{self.learned:,} of {self.count()} in training too: the score is too good" if self.learned else ""
 
     def baseline_line(self) -> str:
         """Return the baselines in one line, without those that the summary names."""

@@ -12,10 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.notices import track
+from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.text_overview import key_of
 from regard.hub.checkpoint import export_model
-from regard.hub.maps.bert import longest_text
+from regard.hub.sentence_transformers import longest_text
 from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, check_list, quoted, register_task
 from regard.tasks.baselines import overlap
 from regard.tasks.default_texts import SENTENCES
@@ -24,6 +26,7 @@ from regard.tasks.prepared_text import read_encoder
 from regard.tasks.single import one_or_many
 from regard.tokens import Framed, Tokenizer
 from regard.tokens.export import Frame, export_tokenizer
+from regard.train.device import device_of
 
 BATCH_TOKENS = 8192
 EMBED = Verb(
@@ -69,7 +72,12 @@ class TextTask(Task):
             raise ValueError(
                 f"{test.run} was trained to {self.examples}; leave out --data.task {other}, or give another model"
             )
-        return test.data.held_out()[: test.limit]
+        return test.read("examples", test.data.held_out)[: test.limit]
+
+    def held_out_text(self, test: EvalSet) -> str:
+        """The running text of a test set."""
+        data = test.data
+        return test.read("text", lambda: read_text(data.text) if test.named and data.text else data.held_out())
 
     def count(self, test: EvalSet) -> int:
         """The number of held-out examples, whatever the limit."""
@@ -77,7 +85,15 @@ class TextTask(Task):
 
     def known(self, test: EvalSet) -> list[Any]:
         """The examples that the model was trained on, for baselines."""
-        return test.own.split()[0]
+        if "known" not in test.kept:
+            test.kept["known"] = test.own.split()[0]
+        return test.kept["known"]
+
+    def learned(self, test: EvalSet) -> int:
+        if test.data.test is None or getattr(test.own, "task", None) != self.examples:
+            return 0
+        known = {key_of(self.examples, example) for example in self.known(test)}
+        return sum(key_of(self.examples, example) in known for example in self.held_out(test))
 
     def export(self, out: Path) -> None:
         export_model(self.model, out, **self.generation_to_export())
@@ -93,7 +109,7 @@ class TextEncoder(TextTask):
     """A text encoder; its subclasses use the head that it was trained with."""
 
     verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
-    learns = ("classify", "tag", "answer")
+    learns: ClassVar[tuple[str, ...]] = ("classify", "tag", "answer")
     data: ClassVar[tuple[type, ...]] = (ExamplesConfig,)
     examples = "embed"
 
@@ -121,20 +137,25 @@ class TextEncoder(TextTask):
         check_list("texts", texts)
         return self.tokenizer.frame(texts, seconds, max_len=self.context if cut else None, **options)
 
+    def lengths(self, texts: Sequence[str], seconds: Sequence[str] | None = None, *, cut: bool = True) -> list[int]:
+        """The number of tokens of each text, or pair of texts."""
+        return [len(framed) for framed in self.frame(texts, seconds, cut=cut)]
+
     def batches(self, framed: Sequence[Framed]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Batches of texts of similar length: their indices, and the inputs of the model."""
         if not framed:
             return
         groups = bucket(np.array([[len(text)] for text in framed]), BATCH_TOKENS, None)
         for group in track(groups, "texts:", len(framed), len):
-            yield group.tolist(), text_inputs([framed[i] for i in group], self.tokenizer, self.model.config)
+            inputs = text_inputs([framed[i] for i in group], self.tokenizer, self.model.config)
+            yield group.tolist(), {name: values.to(device_of(self.model)) for name, values in inputs.items()}
 
     @torch.inference_mode()
     def logits(self, framed: Sequence[Framed]) -> list[Tensor]:
         """The output of the model's head for each text, without padding where there is a row for each token."""
         results: list[Tensor] = [torch.empty(0)] * len(framed)
         for indices, inputs in self.batches(framed):
-            for index, row in zip(indices, self.model(**inputs), strict=True):
+            for index, row in zip(indices, self.model(**inputs).cpu(), strict=True):
                 results[index] = row[: len(framed[index])] if row.dim() == 2 else row
         return results
 
@@ -145,7 +166,7 @@ class TextEncoder(TextTask):
         framed = self.frame(texts)
         vectors = torch.empty(len(framed), self.model.config.dim, dtype=next(self.model.parameters()).dtype)
         for indices, inputs in self.batches(framed):
-            vectors[indices] = self.model.embed(**inputs)
+            vectors[indices] = self.model.embed(**inputs).cpu()
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
     @one_or_many

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.data.notices import track
-from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import IGNORE, Batch
 from regard.data.sets.labelled_texts import sides_of, tag_of
 from regard.data.sets.masked_text import MaskedConfig
 from regard.objectives.labels import hide_padding
-from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Verb, Work, quoted, register_task
 from regard.tasks.baselines import TEXTS, best_constant, first_name, labels_by_words, most_frequent, tags_by_word
 from regard.tasks.default_texts import HIDDEN_WORDS, NAMES, QUESTIONS, REVIEWS
 from regard.tasks.entities import Entity, entities, first_tokens
@@ -123,7 +122,7 @@ class MaskFiller(TextEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The share of masked tokens of held-out text that the model predicts first."""
         data = test.data
-        text = read_text(data.text) if test.named and data.text else data.held_out()
+        text = self.held_out_text(test)
         room = min(data.max_len, self.context)
         windows = cut_text(self.tokenizer, text, room - 3)
         parts = windows[: test.limit or MASKED_TEXTS]
@@ -186,6 +185,10 @@ class TextClassifier(TextEncoder):
         labels, expected = [best[0].label for best in self.classify(*sides_of(examples))], [e.label for e in examples]
         scores, table = label_scores(labels, expected), label_table(labels, expected, self.model.config.labels)
         return Scored(scores=scores, outputs=labels, expected=expected, total=self.count(test), **table)
+
+    def work(self, test: EvalSet) -> Work:
+        texts, seconds = sides_of(self.held_out(test))
+        return Work(run=lambda: self.classify(texts, seconds), count=len(texts), unit="text")
 
     def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
         expected = list(scored.expected)

@@ -19,7 +19,7 @@ from regard.data.sets.text_pairs import PairsConfig, TasksConfig
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling, SamplingOptions, ends_of, sampling_of, until
 from regard.hub.checkpoint import load_generation
-from regard.tasks.base import EvalSet, Samples, Scored, Verb, quoted, register_task
+from regard.tasks.base import EvalSet, Samples, Scored, Verb, Work, quoted, register_task
 from regard.tasks.baselines import best_constant, most_frequent
 from regard.tasks.default_texts import GREETINGS, PREFIXED
 from regard.tasks.engine_task import (
@@ -226,11 +226,15 @@ class Translator(EngineTask, TextTask):
             raise ValueError(
                 f"{test.run} was only pre-trained; train it for tasks: regard train t5 --data.base {test.run}"
             )
-        if data.embedded:
-            return PairsConfig().generated("test", TEST_EXAMPLES)[: test.limit]
-        if test.named:
-            return read_pairs(data.source, data.target, data.pairs, data.keys)[: test.limit]
-        return data.split()[1][: test.limit]
+
+        def read() -> Pairs:
+            if data.embedded:
+                return PairsConfig().generated("test", TEST_EXAMPLES)
+            if test.named:
+                return read_pairs(data.source, data.target, data.pairs, data.keys)
+            return data.split()[1]
+
+        return test.read("pairs", read)[: test.limit]
 
     def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
         """BLEU of greedy outputs for some of the validation pairs."""
@@ -244,7 +248,7 @@ class Translator(EngineTask, TextTask):
 
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         if isinstance(test.data, TasksConfig) and test.data.embedded:
-            return self.evaluate_tasks(test.limit, test.data.summaries)
+            return self.evaluate_tasks(test, test.data.summaries)
         pairs = self.test_pairs(replace(test, limit=None))
         return replace(self.evaluate_pairs(pairs[: test.limit], **options), total=len(pairs), unit="sentences")
 
@@ -280,10 +284,16 @@ class Translator(EngineTask, TextTask):
             baselines={name: {metric: row[metric] for metric in kept if metric in row} for name, row in rows.items()},
         )  # fmt: skip
 
-    def evaluate_tasks(self, limit: int | None, summaries: Summaries) -> Scored:
+    def work(self, test: EvalSet) -> Work:
+        if isinstance(test.data, TasksConfig):
+            return super().work(test)
+        sources = [source for source, _ in self.test_pairs(test)]
+        return Work(run=lambda: self.translate(sources), count=len(sources), unit="sentence")
+
+    def evaluate_tasks(self, test: EvalSet, summaries: Summaries) -> Scored:
         """Each embedded task by itself: exact match, and ROUGE-L for summaries; the baselines are the source without
         its prefix, the first sentence of a text, and the most frequent answer."""
-        examples = tasks("test", limit or 2 * TEST_EXAMPLES, summaries=summaries)
+        examples = test.share(tasks("test", test.limit or 2 * TEST_EXAMPLES, summaries=summaries))
         texts = [best[0].text for best in self.translate([example.source for example in examples], beams=1)]
         groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
         for example, text in zip(examples, texts, strict=True):

@@ -67,6 +67,24 @@ def muted() -> Iterator[None]:
             os.close(kept)
 
 
+def parse(data: bytes) -> tokenizers.Tokenizer:
+    """The tokenizer of a tokenizer.json.
+
+    The library cuts a prefix from the second part of every merge without a look at it. In the middle of a character
+    that makes a text that is none, and an error about it ends the process.
+    """
+    try:
+        model = json.loads(data)["model"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a tokenizer.json ({one_line(error)}); save or download it again") from None
+    prefix = model.get("continuing_subword_prefix")
+    for merge in model.get("merges") or () if prefix else ():
+        second = merge.split(" ")[-1] if isinstance(merge, str) else merge[1]
+        if not second.startswith(prefix):
+            raise ValueError(f"the merge {merge!r} does not go on with the prefix {prefix!r}; download it again")
+    return tokenizers.Tokenizer.from_buffer(data)
+
+
 def check_bounds(inner: tokenizers.Tokenizer, path: Path, known: tuple[str, ...]) -> None:
     """Raise an error if a tokenizer makes texts much longer, or if one of its patterns, but for those that are known,
     takes a time that grows faster than the square of a text's length."""

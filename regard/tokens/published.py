@@ -126,7 +126,7 @@ def read_files(directory: Path, *, target: bool = False) -> tuple[tokenizers.Tok
 
 
 def _family(directory: Path, settings: Settings) -> Family:
-    """The family of a directory, by the tokenizer's class, the model's type, or a file that only one kind has."""
+    """The kind of tokenizer in a directory, by its stated class, the model's type, or a file that only one kind has."""
     written = re.sub("(Tokenizer(Fast|sBackend)?|PreTrained)", "", settings.get("tokenizer_class") or "")
     name = written or parse(_read_json(directory / "config.json").get("model_type"), str | None, "model_type")
     if not name:

@@ -21,7 +21,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.config import nearest, one_line, reading
 from regard.files import check_regular, write_text
-from regard.tokens.bounds import MOST_BYTES, check_bounds, is_panic, library_errors
+from regard.tokens.bounds import MOST_BYTES, check_bounds, is_panic, library_errors, parse
 from regard.tokens.corpus import check_text, corpus
 from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
 from regard.tokens.published import has_files, open_words, read_files, read_settings
@@ -128,7 +128,7 @@ class Tokenizer:
                 inner, settings = read_files(path.parent, target=target)
             else:
                 check_regular(path, MOST_BYTES)
-                inner, settings = tokenizers.Tokenizer.from_file(str(path)), read_settings(path.parent)
+                inner, settings = parse(path.read_bytes()), read_settings(path.parent)
             check_bounds(inner, path.parent if files else path, (SUBWORDS, WORDS))
             open_words(inner)
             keep_names_apart(inner)
@@ -154,7 +154,7 @@ class Tokenizer:
         return path
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
-        """The ids of a text, without special tokens; `parse_special` turns their names in it into them."""
+        """The ids of a text, none added; with `parse_special`, names such as [MASK] in it become special tokens."""
         if parse_special:
             return _encode(self._reader.encode_batch_fast, [text])[0].ids
         return self.encode_batch([text])[0]

@@ -17,10 +17,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import at_least, one_line, override, parse, read_json, reading
 from regard.files import check_regular, sync, trained_tensors, write_tensors
+from regard.train.device import device_of, random_states, set_random_states
+from regard.train.parallel import Parallel
 
 WEIGHTS, OPTIMIZER, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 MANIFEST = "manifest.json"
@@ -48,6 +50,19 @@ class Progress:
     """Validations since the best one."""
     best_step: int = 0
     """The step of the best weights so far; 0 before the first validation."""
+    scale: float | None = None
+    """The factor on the loss in float16."""
+    scale_steps: int = 0
+    """Updates since it last changed."""
+
+    def scaled(self, state: dict[str, Any]) -> "Progress":
+        """The progress with the state of a gradient scaler, which is empty where none is in use."""
+        return replace(self, scale=state.get("scale"), scale_steps=state.get("_growth_tracker", 0))
+
+    def scaling(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state of a new gradient scaler as that of this progress, which may have been another precision's."""
+        own = {"scale": self.scale, "_growth_tracker": self.scale_steps}
+        return state | own if state and self.scale is not None else state
 
     def validated(self, loss: float, metrics: dict[str, float], select: str) -> tuple["Progress", bool]:
         """The progress after a validation, and whether it is the best: by the first metric if `select` says so, then
@@ -61,15 +76,18 @@ class Progress:
         return replace(self, waited=self.waited + 1), False
 
 
-def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], progress: Progress) -> Path:
-    """Writes `directory/step-N`; after a crash at any moment it is either complete or absent."""
+def save(directory: Path, parallel: Parallel, optimizers: list[torch.optim.Optimizer], progress: Progress) -> None:
+    """Writes `directory/step-N`; after a crash at any moment it is either complete or absent. It is the same whatever
+    the processes share: the first one writes what all of them have."""
+    weights, (tensors, numbers) = trained(parallel), _flatten(optimizers, parallel)
+    if not parallel.chief:
+        return
     final = directory / f"step-{progress.step:08d}"
     draft = directory / f".draft-{progress.step:08d}-{os.getpid()}"
     try:
         draft.mkdir(parents=True)
-        write_tensors(draft / WEIGHTS, trained_tensors(model))
-        tensors, numbers = _flatten(optimizers)
-        tensors["rng"] = torch.get_rng_state()
+        write_tensors(draft / WEIGHTS, weights)
+        tensors |= random_states(device_of(parallel.model))
         write_tensors(draft / OPTIMIZER, tensors)
         state = {"progress": asdict(progress), "optimizers": numbers}
         (draft / STATE).write_text(json.dumps(state))
@@ -85,22 +103,23 @@ def save(directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimiz
         raise OSError(f"could not save step {progress.step}: {reason}; free some space, then --resume{last}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return final
 
 
 def resume(
-    directory: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], say: Callable[[str], None]
+    directory: Path, parallel: Parallel, optimizers: list[torch.optim.Optimizer], say: Callable[[str], None]
 ) -> Progress:
     """Restores the newest sound checkpoint and returns its progress; damaged ones are named and put aside. Without any
     checkpoint a run is at its start; an error if none of several is sound."""
     problems: list[tuple[Path, Damaged]] = []
     for path in reversed(saved(directory)):
         try:
-            progress = load(path, model, optimizers)
+            progress = load(path, parallel, optimizers)
         except Damaged as error:
             problems.append((path, error))
             continue
         for damaged, problem in problems:
+            if not parallel.chief:
+                continue
             aside = damaged.with_name(f"damaged-{damaged.name}")
             shutil.rmtree(aside, ignore_errors=True)
             damaged.rename(aside)
@@ -112,7 +131,7 @@ def resume(
     return Progress()
 
 
-def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> Progress:
+def load(path: Path, parallel: Parallel, optimizers: list[torch.optim.Optimizer]) -> Progress:
     """Restores model, optimizers and random state from a checkpoint; returns its progress. Nothing is changed if one of
     its files is damaged."""
     weights, tensors = (_read_tensors(path, name) for name in (WEIGHTS, OPTIMIZER))
@@ -124,15 +143,15 @@ def load(path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) 
         numbers = [{name: parse(value, Plain, name) for name, value in own.items()} for own in state["optimizers"]]
     if len(optimizers) != len(numbers):
         raise ValueError(f"{path}: the run was trained with another optimizer; leave out --train.optimizer")
-    check_weights(path, weights, model)
+    check_weights(path, weights, parallel)
     with damages(path / OPTIMIZER):
-        rng, states = tensors.pop("rng"), _states(optimizers, tensors, numbers)
-        if (rng.dtype, rng.shape) != (torch.uint8, torch.get_rng_state().shape):
-            raise ValueError(f"rng has shape {tuple(rng.shape)}")
-    with torch.no_grad():
-        for name, tensor in trained_tensors(model).items():
-            tensor.copy_(weights[name])
-    torch.set_rng_state(rng)
+        stored = {name: tensors.pop(name) for name in [*tensors] if name.partition(".")[0] == "rng"}
+        states, known = _states(optimizers, parallel, tensors, numbers), random_states(device_of(parallel.model))
+        for name in known.keys() & {"rng", *stored}:
+            if (stored[name].dtype, stored[name].shape) != (torch.uint8, known[name].shape):
+                raise ValueError(f"{name} has shape {tuple(stored[name].shape)}")
+    parallel.load(weights)
+    set_random_states(device_of(parallel.model), stored)
     for optimizer, own in zip(optimizers, states, strict=True):
         optimizer.load_state_dict({"state": own, "param_groups": optimizer.state_dict()["param_groups"]})
     return progress
@@ -182,10 +201,16 @@ def _read_tensors(path: Path, name: str) -> dict[str, Tensor]:
         raise Damaged(f"{path / name} cannot be read ({one_line(error)})") from None
 
 
-def check_weights(path: Path, stored: dict[str, Tensor], model: nn.Module) -> None:
+def trained(parallel: Parallel) -> dict[str, Tensor]:
+    """The tensors of the model that are trained, whole."""
+    names = trained_tensors(parallel.model)
+    return {name: tensor for name, tensor in parallel.tensors().items() if name in names}
+
+
+def check_weights(path: Path, stored: dict[str, Tensor], parallel: Parallel) -> None:
     """Raise an error if the weights of a checkpoint are not those of this model."""
-    own = trained_tensors(model)
-    if stored.keys() != own.keys() or any(stored[name].shape != own[name].shape for name in own):
+    own = {name: parallel.shape(tensor) for name, tensor in trained_tensors(parallel.model).items()}
+    if own != {name: tensor.shape for name, tensor in stored.items()}:
         raise ValueError(f"checkpoint {path} is of another model; start anew with another --out")
 
 
@@ -211,7 +236,7 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path.rename(path.with_name(f".draft-{path.name}-{os.getpid()}")))
 
 
-def average(paths: list[Path], model: nn.Module) -> None:
+def average(paths: list[Path], parallel: Parallel) -> None:
     """Sets the model's weights to the mean of several checkpoints; an error if one of them is damaged."""
     sums: dict[str, Tensor] = {}
     for path in paths:
@@ -221,19 +246,20 @@ def average(paths: list[Path], model: nn.Module) -> None:
             raise ValueError(f"{error}; delete {path}, then --resume: the mean is that of the others") from None
         for name, value in weights.items():
             sums[name] = sums.get(name, torch.zeros_like(value, dtype=torch.float64)) + value
-    with torch.no_grad():
-        for name, tensor in trained_tensors(model).items():
-            tensor.copy_(sums[name] / len(paths))
+    parallel.load({name: total / len(paths) for name, total in sums.items()})
 
 
-def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+def _flatten(
+    optimizers: list[torch.optim.Optimizer], parallel: Parallel
+) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """The optimizers' state: tensors by `optimizer/parameter/name`, and the plain numbers of each optimizer."""
     tensors: dict[str, Tensor] = {}
     numbers = []
     for o, optimizer in enumerate(optimizers):
         plain: dict[str, Any] = {}
-        for p, entries in optimizer.state_dict()["state"].items():
-            for name, value in entries.items():
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for p, parameter in enumerate(parameters):
+            for name, value in parallel.state(parameter, optimizer.state.get(parameter, {})).items():
                 if isinstance(value, Tensor):
                     tensors[f"{o}/{p}/{name}"] = value.contiguous()
                 else:
@@ -243,7 +269,10 @@ def _flatten(optimizers: list[torch.optim.Optimizer]) -> tuple[dict[str, Tensor]
 
 
 def _states(
-    optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor], numbers: list[dict[str, Any]]
+    optimizers: list[torch.optim.Optimizer],
+    parallel: Parallel,
+    tensors: dict[str, Tensor],
+    numbers: list[dict[str, Any]],
 ) -> list[dict[int, dict[str, Any]]]:
     """The state of each optimizer from what `_flatten` returned; an error if it is that of other parameters."""
     states = []
@@ -253,9 +282,13 @@ def _states(
         state: dict[int, dict[str, Any]] = {}
         for key, value in (own | plain).items():
             p, name = key.split("/")
-            shape = tuple(parameters[int(p)].shape)
+            parameter = parameters[int(p)]
+            shape = tuple(parallel.shape(parameter))
             if isinstance(value, Tensor) and value.numel() > 1 and tuple(value.shape) != shape:
                 raise ValueError(f"{o}/{key} has shape {tuple(value.shape)}, its parameter {shape}")
-            state.setdefault(int(p), {})[name] = value
+            if isinstance(value, Tensor) and tuple(value.shape) == shape:
+                value = parallel.part(parameter, value)
+            if parameter.numel():  # another process has those of other blocks
+                state.setdefault(int(p), {})[name] = value
         states.append(state)
     return states

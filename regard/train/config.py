@@ -12,10 +12,21 @@ class TrainConfig:
     """Updates of the weights."""
     minutes: float | None = None
     """Time budget instead of `steps`: the schedule then follows the clock, so two runs are not bit for bit equal."""
+    clock: Literal["wall", "cpu"] = "wall"
+    """Seconds that are counted: those that pass, or those of the processor, which other programs do not lengthen."""
     epochs: float | None = None
     """Passes over the data instead of `steps`, where the data has an end."""
     min_steps: int = 0
     """Least number of updates with `epochs`; a small data set is passed over more often."""
+    device: str = "auto"
+    """Device that computes: auto (CUDA if there is any, else the CPU), cpu, cuda, cuda:1, mps …"""
+    precision: Literal["float32", "bfloat16", "float16", "fp8-emulated"] = "float32"
+    """Numbers of matrix products: bfloat16 and float16 by autocast, the latter with a scaled loss; fp8-emulated rounds
+    to what an FP8 GPU would read. Weights and optimizer stay in float32."""
+    checkpoint_blocks: bool = False
+    """Keep only the input of each block, and compute the block once more in the backward pass: less memory."""
+    compile: bool = False
+    """Compile the blocks by torch.compile: a minute or more at the start, faster steps after it."""
     batch_tokens: int = 4096
     """Tokens in a batch, padding included (the longer side of a pair counts)."""
     accumulate: int = 1
@@ -53,6 +64,10 @@ class TrainConfig:
     """Steps between the doctor's measurements of gradients, updates and attention; 0 measures none."""
     seed: int = 0
     """Random seed of the weights, the order of batches and dropout."""
+    parallel: str = "data"
+    """Work that the processes of torchrun share: data, shard, tensor, pipeline, or numbers (shard=4,tensor=2)."""
+    noise: Literal["counted", "generator"] = "counted"
+    """Dropout's random numbers: a function of seed, step, layer and row, or a generator's, as runs had them before."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "average"):

@@ -20,12 +20,16 @@ from regard.files import read_bytes
 from regard.train import checkpoint
 from regard.train.board import Board
 from regard.train.checkpoint import Progress
+from regard.train.compute import Placed, check_computing, computing, overflows, scaler_of
 from regard.train.config import TrainConfig
+from regard.train.device import pick
 from regard.train.memory import memory_errors
 from regard.train.observer import Observer, Row
 from regard.train.optim import build_optimizers
+from regard.train.parallel import Parallel
 from regard.train.progress import Line, clock
 from regard.train.schedule import SCHEDULES, peak_rate, warmup_steps
+from regard.train.spread import spread
 
 
 @runtime_checkable
@@ -78,19 +82,30 @@ def fit(
     task's `metrics`, the first of which `config.select` may choose by. Without `valid`, the last weights are published.
     `observer` reads along; `again` is the length of a second training that follows, as a multiple of this one, for the
     time that is left."""
+    device = pick(config.device, "--train.device")
+    model.to(device)
     torch.manual_seed(config.seed)
-    line, folder, observer = Line(quiet), out / "checkpoints", observer or Observer()
+    objective, scaler = Placed(objective, config.precision), scaler_of(config, device)
+    parallel = spread(model, objective, config.parallel, config.seed if config.noise == "counted" else None)
+    model, quiet = parallel.model, quiet or not parallel.chief
+    line, folder = Line(quiet), out / "checkpoints"
+    if parallel.about:
+        line.say(parallel.about)
+    observer = observer if observer is not None and parallel.alone else Observer()
     peak = peak_rate(config, model)
+    betas = (config.beta1, config.beta2)
     optimizers = build_optimizers(
-        model, name=config.optimizer, lr=peak, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
+        model, name=config.optimizer, lr=peak, betas=betas, weight_decay=config.weight_decay, parallel=parallel
     )
     state = Progress()
     if resume and checkpoint.saved(folder):
-        state = checkpoint.resume(folder, model, optimizers, line.say)
+        state = checkpoint.resume(folder, parallel, optimizers, line.say)
+        scaler.load_state_dict(state.scaling(scaler.state_dict()))
         line.say(f"resuming {out} at step {state.step}")
     batches = stream.batches(state.epoch, state.index)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    started, speed = time.monotonic() - state.seconds, Speed()
+    now = time.process_time if config.clock == "cpu" else time.monotonic
+    started, speed = now() - state.seconds, Speed()
 
     def used() -> float:
         """The share of the budget that is used up."""
@@ -107,7 +122,14 @@ def fit(
     lower = (
         "lower --train.batch-tokens, or the model's sizes in a new run; then --resume: the last checkpoint is untouched"
     )
-    with memory_errors(needy, lower), interrupts() as interrupted, Metrics(out / "metrics.jsonl", state.step) as log:
+    for remark in check_computing(model, config, device):
+        line.say(remark)
+    with (
+        computing(model, config),
+        memory_errors(needy, lower),
+        interrupts() as interrupted,
+        Metrics(out / "metrics.jsonl", state.step, parallel.chief) as log,
+    ):
         observer.resume(log.past)
         while not finished():
             step = state.step + 1
@@ -116,24 +138,30 @@ def fit(
                 group["lr"] = lr * group.get("pace", 1.0)
 
             model.train()
-            loss, counted, tokens = 0.0, 0, 0
+            loss, counted, tokens, rows = 0.0, 0, 0, 0
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
                 observer.on_batch(epoch, index, batch)
-                summed, count = objective(model, batch, smoothing=config.smoothing)
+                summed, count = parallel.loss(batch, smoothing=config.smoothing, step=step, before=rows)
                 check_finite("loss", summed.item(), step, epoch, index, batch, observer, log)
-                summed.backward()
+                scaler.scale(summed).backward()
                 loss, counted, tokens = loss + summed.item(), counted + count, tokens + batch.tokens
-            torch._foreach_div_([p.grad for p in parameters if p.grad is not None], counted)
+                rows += batch.rows
+            loss, counted, asked = parallel.sum(loss, counted, interrupted())
             loss /= counted
-            observer.on_gradients(step)
-            norm = nn.utils.clip_grad_norm_(parameters, config.clip or math.inf).item()
-            check_finite("gradient norm", norm, step, epoch, index, batch, observer, log)
             for optimizer in optimizers:
-                optimizer.step()
+                scaler.unscale_(optimizer)
+            parallel.gradients(parameters, counted)
+            observer.on_gradients(step)
+            norm = parallel.clip(parameters, config.clip or math.inf)
+            if not overflows(scaler):
+                check_finite("gradient norm", norm, step, epoch, index, batch, observer, log)
+            for optimizer in optimizers:
+                scaler.step(optimizer)
                 optimizer.zero_grad(set_to_none=True)
+            scaler.update()
 
-            state = replace(state, step=step, epoch=epoch, index=index, seconds=time.monotonic() - started)
+            state = replace(state, step=step, epoch=epoch, index=index, seconds=parallel.agree(now() - started))
             speed.add(tokens)
             seconds = round(state.seconds, 3)
             log.add({"step": step, "loss": loss, "lr": lr, "norm": norm, "tokens": tokens, "seconds": seconds})
@@ -149,36 +177,43 @@ def fit(
             late = config.minutes is not None and used() - checked >= SHARE
             if valid is not None and (step % config.eval_every == 0 or late or finished()):
                 checked = used()
-                value, scores = evaluate(model, valid(), objective), metrics()
+                value = evaluate(model, valid(), objective, parallel)
+                scores = parallel.agree(parallel.score(metrics))
                 log.add({"step": step, "valid_loss": value, "seconds": seconds} | scores)
                 shown = "".join(f"  {name.replace('_', ' ')} {score:.1f}" for name, score in scores.items())
                 line.say(f"step {step:>6}  validation loss {value:.4f}{shown}  {clock(state.seconds)}")
                 state, better = state.validated(value, scores, config.select)
                 if better:
-                    publish()
-            if step % config.save_every == 0 or finished() or interrupted():
-                checkpoint.save(folder, model, optimizers, state)
-                checkpoint.prune(folder, keep=max(2, config.average))
-            if interrupted() and not finished():
+                    parallel.publish(publish)
+            if step % config.save_every == 0 or finished() or asked:
+                state = state.scaled(scaler.state_dict())
+                checkpoint.save(folder, parallel, optimizers, state)
+                if parallel.chief:
+                    checkpoint.prune(folder, keep=max(2, config.average))
+            if asked and not finished():
                 raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
     with memory_errors(lambda: "the last validation", lower):
         if config.average > 1:
-            checkpoint.average(checkpoint.saved(folder)[-config.average :], model)
+            checkpoint.average(checkpoint.saved(folder)[-config.average :], parallel)
         if config.average > 1 or valid is None:
-            publish()
+            parallel.publish(publish)
         if config.average > 1 and valid is not None:
-            return Fitted(state.step, state.seconds, evaluate(model, valid(), objective), state.step)
+            return Fitted(state.step, state.seconds, evaluate(model, valid(), objective, parallel), state.step)
     return Fitted(state.step, state.seconds, state.best if state.best is not None else math.nan, state.best_step)
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, batches: Iterable[Batch], objective: Objective) -> float:
+def evaluate(
+    model: nn.Module, batches: Iterable[Batch], objective: Objective, parallel: Parallel | None = None
+) -> float:
     """The mean loss per token in evaluation mode, without label smoothing."""
+    parallel = parallel or Parallel(model, objective)
     model.eval()
     loss, tokens = 0.0, 0
     for batch in batches:
-        summed, count = objective(model, batch)
+        summed, count = parallel.loss(batch)
         loss, tokens = loss + summed.item(), tokens + count
+    loss, tokens = parallel.sum(loss, tokens)
     return loss / max(1, tokens)
 
 
@@ -216,14 +251,19 @@ class Metrics:
     """`metrics.jsonl`: a row per step, and those of the observer. On resuming, rows past the checkpoint are dropped,
     since their steps are repeated."""
 
-    def __init__(self, path: Path, step: int) -> None:
+    def __init__(self, path: Path, step: int, writes: bool = True) -> None:
         self.past = [row for row in read_metrics(path) if row["step"] <= step] if step and path.exists() else []
+        self.writes = writes
+        if not writes:
+            return
         draft = path.with_suffix(".draft")
         draft.write_text("".join(json.dumps(row) + "\n" for row in self.past))
         draft.replace(path)
         self.file, self.board = path.open("a", buffering=1), Board(path.parent)
 
     def add(self, row: Row, message: str = "") -> None:
+        if not self.writes:
+            return
         try:
             self.file.write(json.dumps(row) + "\n")
         except OSError as error:
@@ -236,8 +276,9 @@ class Metrics:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.file.close()
-        self.board.close()
+        if self.writes:
+            self.file.close()
+            self.board.close()
 
 
 MOST_METRICS = 1 << 30

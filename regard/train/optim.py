@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.train.parallel import Parallel
+
 
 class Muon(torch.optim.Muon):
     """`torch.optim.Muon` with matrices of one shape orthogonalised together, in float32.
@@ -14,7 +16,11 @@ class Muon(torch.optim.Muon):
     The kernel of a convolution is a matrix, too: a row for each output, over the inputs and their neighbourhood.
     """
 
-    def __init__(self, params: list[nn.Parameter], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self, params: list[nn.Parameter], *, lr: float, weight_decay: float, momentum: float = 0.95,
+        parallel: Parallel | None = None,
+    ) -> None:  # fmt: skip
+        self.parallel = parallel or Parallel(nn.Module())
         matrices = [p for p in params if p.dim() == 2]
         super().__init__([{"params": matrices}], lr=lr, weight_decay=weight_decay, momentum=momentum)
         if kernels := [p for p in params if p.dim() > 2]:
@@ -24,24 +30,31 @@ class Muon(torch.optim.Muon):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         assert closure is None
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            # Matrices of which each process has a part come together for the orthogonalisation alone.
+            by_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
-                    by_shape[p.shape].append(p)
+                    by_shape[self.parallel.shape(p)].append(p)
             for shape, params in by_shape.items():
                 self._step_together(group, shape, params)
 
-    def _step_together(self, group: dict[str, Any], shape: torch.Size, params: list[Tensor]) -> None:
-        momentum, grads = group["momentum"], [p.grad for p in params if p.grad is not None]
-        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
+    def _step_together(self, group: dict[str, Any], shape: torch.Size, params: list[nn.Parameter]) -> None:
+        local, momentum = self.parallel.local, group["momentum"]
+        grads = [local(p.grad) for p in params]
+        buffers = [local(self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))) for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
         updates = torch._foreach_lerp(grads, buffers, momentum) if group["nesterov"] else buffers
-        matrices = torch.stack(updates).flatten(2)
+        whole = [self.parallel.matrix(p, update) for p, update in zip(params, updates, strict=True)]
+        matrices = torch.stack(whole).flatten(2)
         orthogonal = orthogonalize(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        steps = [
+            local(self.parallel.part(p, matrix))
+            for p, matrix in zip(params, orthogonal.unflatten(2, shape[1:]).unbind(), strict=True)
+        ]
         # 0.2·√max matches the size of AdamW's updates, so that one learning rate serves both.
-        torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-        largest = max(matrices.shape[1:])
-        torch._foreach_sub_(params, orthogonal.unflatten(2, shape[1:]).unbind(), alpha=group["lr"] * 0.2 * largest**0.5)
+        weights = [local(p) for p in params]
+        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_sub_(weights, steps, alpha=group["lr"] * 0.2 * max(matrices.shape[1:]) ** 0.5)
 
 
 def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
@@ -66,7 +79,13 @@ def orthogonalize(x: Tensor, coefficients: tuple[float, float, float], steps: in
 
 
 def build_optimizers(
-    model: nn.Module, *, name: str, lr: float, betas: tuple[float, float], weight_decay: float
+    model: nn.Module,
+    *,
+    name: str,
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    parallel: Parallel | None = None,
 ) -> list[torch.optim.Optimizer]:
     """AdamW for all parameters, or Muon for the blocks' matrices and AdamW for the rest. Only matrices decay.
 
@@ -87,7 +106,7 @@ def build_optimizers(
     groups += [{"params": [p], "weight_decay": 0.0, "pace": p.pace} for p in rest if hasattr(p, "pace")]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)]
     if inner:
-        optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95))
+        optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95, parallel=parallel))
     return optimizers
 
 

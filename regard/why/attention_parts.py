@@ -65,6 +65,7 @@ register(
             ),
         ),
         also="entropy",
+        steps=150,
     )
 )  # fmt: skip
 
@@ -104,6 +105,7 @@ register(
             ),
         ),
         also="blind_loss",
+        steps=200,
     )
 )  # fmt: skip
 
@@ -232,6 +234,6 @@ register(
         ),
         metric="accuracy",
         also="accuracy_beyond",
-        steps=600,
+        steps=300,
     )
 )  # fmt: skip

@@ -35,7 +35,7 @@ register(
                 terms=higher("gradient_reach", "with", "without"),
             ),
         ),
-        steps=300,
+        steps=150,
     )
 )  # fmt: skip
 
@@ -182,6 +182,6 @@ register(
             ),
         ),
         also="gap",
-        steps=500,
+        steps=300,
     )
 )  # fmt: skip

@@ -60,7 +60,7 @@ def draw_comparison(
         name_lines(panel)
     height = 0.34 * len(result["claims"]) + 0.2
     draw_intervals(sheet, result["claims"], -1.0 - height, height)
-    side = max(1.6, CELL * max(len(by_arm[name][0]["map"]) for name in names))
+    side = min(3.0, max(1.6, CELL * max(len(by_arm[name][0]["map"]) for name in names)))
     for i, name in enumerate(names):
         draw_map(sheet, by_arm[name][0], (i * (side + 0.5), -2.2 - height - side, side, side), name)
     return sheet.save(path)

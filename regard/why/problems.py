@@ -178,7 +178,7 @@ class NextToken(Problem):
     def sample(self, model: Any) -> str:
         """Return a continuation sampled at temperature 0.7, token by token from the text so far alone."""
         text, generator = self.text(), torch.Generator().manual_seed(0)
-        ids = list(text.encode("Return the "))
+        ids = list(text.encode("Return the"))  # where words begin with their space, one at the end was never seen
         for _ in range(60):
             logits = model(torch.tensor([ids[-self.context :]]))[0, -1] / 0.7
             ids.append(int(torch.multinomial(logits.softmax(-1), 1, generator=generator)))

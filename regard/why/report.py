@@ -1,6 +1,5 @@
 """Results in words: for the terminal, as Markdown, and as one HTML file that needs no network."""
 
-import base64
 import html
 import json
 from collections.abc import Mapping
@@ -8,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.files import write_text
-from regard.inside.draw.document import POLICY
+from regard.inside.draw.report_page import grid, report_page, table
 from regard.why.component import COMPONENTS, Component
 from regard.why.measure import RUNS, Store
 
-FIGURE, RESULT = "figure.png", "result.json"
-STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#1f2328}"
-    "img{max-width:100%}table{border-collapse:collapse;margin:1rem 0}td,th{border-bottom:1px solid #e5e7eb;"
-    "padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top}code{white-space:pre-wrap}"
-)
+FIGURE, RESULT, SAME = "figure.png", "result.json", "same.json"
 
 
 def interval_text(found: Mapping[str, Any]) -> str:
@@ -76,35 +70,17 @@ def markdown(result: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def table(rows: list[list[str]]) -> str:
-    """Return rows as a table of Markdown."""
-    cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]])
-
-
 def page(result: Mapping[str, Any], figure: bytes) -> str:
     """Return the report as one HTML file with its figure inside."""
-
-    def grid(rows: list[list[str]]) -> str:
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
-        return f"<table><tr>{head}</tr>{body}</table>"
-
-    title, image = html.escape(result["question"]), base64.b64encode(figure).decode()
     small = result["too_small"]
     verdicts = f"<p>No verdict: {html.escape(small)}.</p>" if small else grid(claim_rows(result))
     samples = "".join(
         f"<p><b>{html.escape(arm['name'])}</b> says: <code>{html.escape(arm['sample'])}</code></p>"
         for arm in result["arms"]
     )
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'
-        f"<h1>{title}</h1><p>{html.escape(heading(result))}.</p>"
-        f'<p><img alt="Curves, gradients, intervals and attention of the arms" src="data:image/png;base64,{image}"></p>'
-        f"{verdicts}{grid(arm_rows(result))}{samples}</body></html>\n"
-    )
+    alt = "Curves, gradients, intervals and attention of the arms"
+    body = verdicts + grid(arm_rows(result)) + samples
+    return report_page(result["question"], f"{heading(result)}.", figure, alt, body)
 
 
 def write_report(component: Component, result: Mapping[str, Any], out: Path) -> None:
@@ -112,7 +88,7 @@ def write_report(component: Component, result: Mapping[str, Any], out: Path) -> 
     from regard.why.figure import draw_comparison
 
     if result["same"]:
-        write_text(out / "same.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        write_text(out / SAME, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         return
     write_text(out / RESULT, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     runs = Store(out / RUNS, component, result["steps"]).runs
@@ -146,34 +122,68 @@ def overview() -> str:
     return "\n".join([*lines, "", "regard why COMPONENT measures one here"])
 
 
+def command_of(name: str, result: Mapping[str, Any]) -> str:
+    """Return the arguments of `regard` that measure a stored result again."""
+    steps = "" if result["steps"] == COMPONENTS[name].steps else f" --steps {result['steps']}"
+    return f"why {name}{steps}"
+
+
 def verdict_table() -> str:
-    """Return the stored verdicts as a table of Markdown, for the documentation."""
+    """Return the stored verdicts as a table of Markdown, for the documentation, and the rate of false alarms."""
     rows = [["command", "claim (lecture)", "difference, 95 %", "unit; smallest that counts", "at equal steps",
              "at equal CPU time", "the same arm twice"]]  # fmt: skip
     for name, result in measured().items():
-        same, command = result.get("same_verdict", "–"), f"`regard why {name} --steps {result['steps']}`"
+        same, command = same_text(result.get("same", {})), f"`regard {command_of(name, result)}`"
         for claim in result["claims"]:
             rows.append([command, f"{claim['text']} ({claim['lecture']})", interval_text(claim["steps"]),
                          f"{claim['unit']}; {claim['least']:g}", claim["steps"]["verdict"], claim["cpu"]["verdict"],
                          same])  # fmt: skip
             command, same = "", ""
-    return table(rows)
+    return f"{table(rows)}\n\n{false_alarms()}"
+
+
+def same_text(same: Mapping[str, Any]) -> str:
+    """Return what the comparison of an arm with itself found, with its steps."""
+    if not same:
+        return "–"
+    alarms = [claim["metric"] for claim in same["claims"] if claim["verdict"] != "no difference"]
+    found = f"a difference of {', '.join(alarms)}" if alarms else "no difference"
+    count = len(same["claims"])
+    return f"{found} ({count} metric{'s' * (count > 1)}, {same['steps']} steps)"
+
+
+def false_alarms() -> str:
+    """Return the number of intervals of an arm against itself that exclude zero, beside the expected one."""
+    every = [claim for result in measured().values() for claim in result.get("same", {}).get("claims", ())]
+    away = [claim for claim in every if claim["low"] > 0 or claim["high"] < 0]
+    alarms = [claim for claim in away if claim["verdict"] != "no difference"]
+    return (
+        f"Of {len(every)} intervals of an arm against itself, {len(away)} exclude zero, where chance lets expect "
+        f"{0.05 * len(every):.1f}; {len(alarms)} of these are as large as the smallest difference that counts."
+    )
 
 
 def keep(out: Path) -> str:
-    """Store the result in a folder as the measured one of its component; return the component's name."""
-    path = out / RESULT
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist; run regard why COMPONENT --out {out} first")
-    result = json.loads(path.read_text(encoding="utf-8"))
-    if result["too_small"]:
-        raise ValueError(f"{path} has no verdict: {result['too_small']}")
-    kept = {name: result[name] for name in ("question", "steps", "seeds", "claims")}
-    same = out / "same.json"
-    if same.is_file():
-        verdicts = {claim["steps"]["verdict"] for claim in json.loads(same.read_text(encoding="utf-8"))["claims"]}
-        kept["same_verdict"] = "no difference" if verdicts == {"no difference"} else "a difference"
-    every = measured() | {result["component"]: kept}
+    """Store what a folder has, a result or a comparison of the first arm with itself; return the component's name."""
+    parts = {name: read_result(out / name) for name in (RESULT, SAME) if (out / name).is_file()}
+    if not parts:
+        raise ValueError(f"{out / RESULT} does not exist; run regard why COMPONENT --out {out} first")
+    every, component = measured(), next(iter(parts.values()))["component"]
+    kept = every.setdefault(component, {})
+    if found := parts.get(RESULT):
+        if found["too_small"]:
+            raise ValueError(f"{out / RESULT} has no verdict: {found['too_small']}")
+        kept |= {name: found[name] for name in ("question", "steps", "seeds", "claims")}
+    if not kept:
+        raise ValueError(f"{out} compares {component} with itself alone; run regard why {component} --out {out} first")
+    if found := parts.get(SAME):
+        claims = [{"metric": claim["text"].partition(":")[0], **claim["steps"]} for claim in found["claims"]]
+        kept["same"] = {"steps": found["steps"], "claims": claims}
     ordered = {name: every[name] for name in COMPONENTS if name in every}
     write_text(MEASURED, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
-    return result["component"]
+    return component
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result

@@ -25,7 +25,7 @@ register(
                 terms=lower("spike", "with", "without"),
             ),
         ),
-        steps=300,
+        steps=200,
     )
 )  # fmt: skip
 
@@ -59,7 +59,7 @@ register(
         ),
         metric="own_accuracy",
         also="loss",
-        steps=400,
+        steps=200,
     )
 )  # fmt: skip
 
@@ -110,5 +110,6 @@ register(
             ),
         ),
         metric="bits_per_byte",
+        steps=300,
     )
 )  # fmt: skip

@@ -69,7 +69,7 @@ def test_ctrl_c_prints_what_there_is():
         first = running.stderr.readline()
         os.killpg(running.pid, signal.SIGINT)
         try:
-            out, rest = running.communicate(timeout=120)
+            out, rest = running.communicate(timeout=240)
         finally:
             running.kill()
     assert first.startswith("full, forward, 64:") and "Traceback" not in rest

@@ -45,6 +45,23 @@ def test_what_is_finished_is_not_trained_again(trained, monkeypatch):
         measure_images(FEW, out, SMALL | {"train.lr": 1e-3})
 
 
+def test_pretraining_on_few_images_with_equal_flops(monkeypatch, tmp_path):
+    """The dearer model takes fewer steps; both are scored by a linear classifier."""
+    monkeypatch.setattr(images, "in_child", lambda work, *arguments: work(*arguments))
+    asked = ImagesBenchConfig(by="pretraining", models=("vit", "cnn"), values=(40,), seeds=1, flops=1e10)
+    found = measure_images(asked, tmp_path, {"train.warmup": 1})
+    vit, cnn = found["cells"]
+    for cell in (vit, cnn):
+        plan = Recipe.load(tmp_path / f"{cell['model']}-40-0" / "recipe.toml")
+        assert (plan.data.examples, plan.train.steps) == (40, cell["steps"]) and 0 <= cell["accuracy"] <= 100
+        step = 2 * images.BATCH * 3 * cell["flops_per_image"]  # two views, forward and backward
+        assert abs(cell["steps"] * step - 1e10) <= step / 2
+    assert cnn["flops_per_image"] < vit["flops_per_image"] and vit["steps"] < cnn["steps"]
+    assert "pre-trained on" in render_images(found) and "1e+10 FLOPs in steps of 64 images" in render_images(found)
+    with pytest.raises(ValueError, match="minutes and flops are two budgets"):
+        ImagesBenchConfig(flops=1e9, minutes=1.0)
+
+
 def made(work, asked, place, threads):
     """What a run might have given: better with more examples and smaller patches, but for a second seed."""
     right = 90 + 2 * asked["train.seed"] + asked.get("data.examples", 0) / 100 - asked.get("model.patch", 0)
@@ -56,9 +73,9 @@ def test_the_table_and_figure_by_examples(monkeypatch, tmp_path):
     monkeypatch.setattr(images, "store", lambda *arguments: None)
     found = measure_images(ImagesBenchConfig(seeds=2), tmp_path)
     shown = render_images(found).splitlines()
-    assert shown[2].split() == ["images", "50", "200", "1,000", "training", "parameters"]
+    assert shown[2].split() == ["images", "50", "200", "1,000", "steps", "training", "FLOPs", "parameters"]
     assert [line.split()[0] for line in shown[3:]] == ["vit", "swin", "cnn"]
-    assert "91.50 ± 1.41" in shown[3] and "101.00 ± 1.41" in shown[3] and "3.00 s  1,234" in shown[3]
+    assert "91.50 ± 1.41" in shown[3] and "101.00 ± 1.41" in shown[3] and "3.00 s" in shown[3] and "1,234" in shown[3]
     figure = draw_images(found, tmp_path / "bias.png")
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear") and axes.get_xlabel() == "labelled images"

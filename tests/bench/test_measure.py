@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -63,6 +65,19 @@ def test_a_child_that_gives_no_answer_says_why(how, text):
     with pytest.raises(Died) as died:
         in_child(end, how, seconds=1.0 if how == "sleeps" else None)
     assert str(died.value) == text
+
+
+def blocked():
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+FIRST_CHILD = "from tests.bench.test_measure import *; print(in_child(blocked), in_child(blocked), blocked())"
+
+
+def test_ctrl_c_reaches_no_child_at_any_moment():
+    """In a fresh process: what starts with the first child (its server, the tracker of resources) inherits it too."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CHILD], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "False"]
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.37, 2.0])

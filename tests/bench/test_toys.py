@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from regard.bench.toys import ladders, measure_toys, rungs
+from regard.bench import toys
+from regard.bench.toys import ladders, measure_toys, render_toys, rungs
 from regard.data.sets.toy_tasks import ToyConfig
+from regard.train.loop import Interrupted
 from tests.cli.calling import call, fails
 
 SMALL = {"data.length": "2", "data.distance": "4", "train.steps": "2", "train.batch_tokens": "256",
@@ -38,6 +40,17 @@ def test_scores_by_length_and_distance_and_a_second_time_from_the_runs(tmp_path)
     assert stamps == [path.stat().st_mtime_ns for path in tmp_path.rglob("model.safetensors")]
     with pytest.raises(ValueError, match="was trained with other settings"):
         measure_toys(("lstm",), tmp_path, examples=4, changes=SMALL)
+
+
+def test_what_was_scored_before_ctrl_c_is_kept(tmp_path, monkeypatch):
+    def scored(run, plan, examples, quiet):
+        if plan.family == "gpt":
+            raise Interrupted
+        return {"length": {"1": 50.0}}
+
+    monkeypatch.setattr(toys, "scored", scored)
+    result = measure_toys(("lstm", "gpt"), tmp_path, examples=3, changes=SMALL)
+    assert result["interrupted"] and list(result["models"]) == ["lstm"] and "lstm" in render_toys(result)
 
 
 def test_the_command(capsys, tmp_path):

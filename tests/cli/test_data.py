@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
+
 from regard.data.sets.base import Data
 from regard.data.sets.overview import Overview
 from regard.registry import tasks
@@ -48,11 +50,28 @@ def test_data_says_what_was_understood(capsys, tmp_path):
 def test_doubt_and_mistakes_are_one_line(capsys, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["v1;v2", *ROWS]))
-    assert "--data.columns text=v1,label=v2 (or --data.header false" in fails(capsys, "data", path)
+    assert "--data.columns text=v1,label=v2 (or --data.header false" in fails(capsys, "data", path, "--json")
+    assert "no such option '--tsak' (did you mean '--task'?)" in fails(capsys, "data", path, "--tsak", "classify")
     assert "did you mean" in fails(capsys, "data", path, "--data.colums", "text=v1")
     assert "no such file or folder" in fails(capsys, "data", tmp_path / "none.csv")
     (tmp_path / "empty.csv").write_text("")
     assert "the file is empty" in fails(capsys, "data", tmp_path / "empty.csv")
+
+
+def test_data_without_a_label_are_shown_as_they_lie(capsys, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["body,verdict,id", *(f"film {i},{'ab'[i % 2]},{i or ''}" for i in range(8))]))
+    with pytest.raises(SystemExit):
+        call("data", path)
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        "task: classify",
+        f"read: {path}, 8 rows (a table separated by commas, with a header)",
+        '  body: 8 values: "film 0", "film 1", "film 2", …',
+        '  verdict: 2 values: "a", "b"',
+        '  id: 7 values, 1 empty: "1", "2", "3", …',
+    ]
+    assert "the header has no 'label', only 'body', 'verdict', 'id'" in printed.err
 
 
 def test_training_shows_its_data_and_a_table_is_an_input(capsys, tmp_path):

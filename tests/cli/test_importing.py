@@ -1,6 +1,7 @@
 """Imports of commands: the garbage collector is off while they last, and on behind them."""
 
 import gc
+import subprocess
 import sys
 
 import pytest
@@ -33,3 +34,10 @@ def test_a_process_with_garbage_of_its_own_does_not_keep_it():
     with importing():
         assert gc.isenabled()
     assert gc.get_freeze_count() == before
+
+
+def test_one_process_loads_nothing_of_many():
+    code = "import sys, regard.train.loop, regard.tasks; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "regard.train.parallel" in loaded
+    assert not {"torch.distributed.fsdp", "torch.distributed.tensor", "sympy", "regard.train.distributed"} & {*loaded}

@@ -56,6 +56,8 @@ def test_a_picture_of_any_size_and_colour_is_looked_at_as_the_model_sees_it(runs
         ("vit", ["image.png", "--at", "3,0"], "no patch 3,0: the image has 3 × 5, 0,0 to 2,4"),
         ("vit", ["image.png", "--at", "up"], "--at takes the row and column of a patch, such as 2,5; got 'up'"),
         ("vit", ["image.png", "--view", "lines"], "a ViT has no view 'lines' of this input; use heads or rollout"),
+        ("vit", ["image.png", "--view", "lines", "--out", "x.html"], "has no view 'lines' of this input; use heads or"),
+        ("vit", ["image.png", "--view", "heads", "--out", "x.html"], "a page shows every kind, layer and head; leave"),
         ("vit", ["image.png", "--view", "rollout", "--head", "0"], "--head goes with --view heads; leave it out"),
         ("vit", ["image.png", "image.png"], "reads one image at a time, got 2"),
         ("vit", ["image.png", "image.png", "--view", "lens"], "reads one image at a time, got 2"),

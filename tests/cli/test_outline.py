@@ -78,6 +78,8 @@ def imported(*words: str) -> tuple[str, str]:
         (["train", "translat"], "unknown recipe 'translat'; did you mean 'translate'?"),
         (["train", "lm", "--train.step", "3"], "unknown key 'train.step'; did you mean 'train.steps'?"),
         (["train", "lm", "--steps", "3"], "unknown key 'steps'; did you mean 'train.steps'?"),
+        (["train", "lm", "--stpes", "3"], "unknown key 'stpes'; did you mean 'train.steps'?"),
+        (["train", "classify", "--tsak", "x"], "unknown key 'tsak'; did you mean 'data.task'?"),
         (["train", "lm", "--data.txt", "a"], "did you mean 'data.text'?"),
         (["train", "lm", "--model.kernel", "windw:radius=3"], "unknown kernel 'windw'; did you mean 'window'?"),
         (["train", "lm", "--model", "lsmt"], "unknown model 'lsmt'; did you mean 'lstm'?"),
@@ -85,6 +87,8 @@ def imported(*words: str) -> tuple[str, str]:
         (["train", "lm", "--train.schedule", "cosin"], "train.schedule takes inverse-sqrt|cosine"),
         (["train", "lm", "--help", "--train.step", "3"], "did you mean 'train.steps'?"),
         (["finetune", "runs/none", "--task", "classify", "--data.trian", "a"], "did you mean 'data.train'?"),
+        (["finetune", "runs/none", "--tsak", "classify", "--data.train", "a"], "'--tsak' (did you mean '--task'?)"),
+        (["train", "lm", "--train.steps", "ten"], "train.steps takes a whole number, got 'ten'"),
         (["translate", "RUN", "--beem", "3"], "'--beam'"),
         (["cost", "gtp:gpt2"], "unknown model 'gtp'; did you mean 'gpt'?"),
         (["cost", "gpt:gpt2", "--dept", "3"], "unknown key 'dept'; did you mean 'depth'?"),
@@ -169,13 +173,14 @@ def test_completion(tmp_path, monkeypatch):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     (tmp_path / "runs" / "mine" / "config.json").write_text("{}")
     (tmp_path / "runs" / "mine" / "recipe.toml").write_text('name = "classify"\n')
-    assert completions("tr") == ["train", "translate"]
+    assert completions("tr") == ["train", "translate", "transcribe"]
     assert completions("train", "tr") == ["translate"]
     assert {"swin", "swinv2", "simclr"} <= set(completions("train", "s"))
     assert completions("train", "lm", "--train.st") == ["--train.steps"]
     assert "--model.kernel" in completions("train", "lm", "--model.")
     assert completions("train", "lm", "--model.kernel", "perf") == ["performer"]
     assert completions("train", "lm", "--model", "ls") == ["lstm"]
+    assert completions("train", "speech", "--model.subsampling", "") == ["2", "4", "8"]
     assert completions("train", "lm", "--model", "lstm", "--model.preset", "t") == ["tiny"]
     assert completions("train", "lm", "--train.schedule", "lin") == ["linear"]
     assert completions("finetune", "x", "--task", "classify", "--data.tune", "l") == ["lora"]

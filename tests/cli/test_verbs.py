@@ -131,7 +131,9 @@ def test_a_table_is_classified_into_a_table(tiny, capsys, tmp_path):
     source.write_text(f'id;sentence;label\n7;"{TEXT}";red\n8;;blue\n9;No mouse.;red\n')
     found = [best[0] for best in load(run).classify([TEXT, "No mouse."])]
     call("classify", run, "--input", source, "--out", tmp_path / "out.csv")
-    assert "1 of 3 texts is empty and gets no answer: line 3" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 3 texts is empty and gets no answer: line 3", f"saved: {tmp_path / 'out.csv'}",
+    ]  # fmt: skip
     with (tmp_path / "out.csv").open(newline="") as file:
         table = list(csv.DictReader(file, delimiter=";"))
     assert list(table[0]) == ["id", "sentence", "label", "predicted_label", "probability"]
@@ -160,6 +162,18 @@ def test_the_columns_of_the_training_are_read_again(tiny, capsys, tmp_path):
     assert row["labels"][0]["probability"] == pytest.approx(best[0].probability, abs=1e-5)
     (scores,) = rows(capsys, "eval", tmp_path / "run", "--data.test", tmp_path / "train.csv")
     assert scores["examples"] == 20
+    words = ["classify", tmp_path / "run", "--input", tmp_path / "new.csv"]
+    assert rows(capsys, *words, "--columns", "text=body")[0]["text"] == "It is red."
+    assert rows(capsys, *words, "--data.columns", "text=text,label=kind")[0]["text"] == "other"
+    assert "no column 'boddy', only 'body', 'text', 'title'; did you" in fails(
+        capsys, *words, "--columns", "text=boddy"
+    )
+    assert "an input has no 'words'; known: label, second, text" in fails(capsys, *words, "--columns", "words=1")
+    for header, wanted in (("words,when,id", "title+body"), ("body,when,id", "title")):
+        (tmp_path / "new.csv").write_text(f"{header}\nIt is red.,now,1\nIt is blue.,then,2\n")
+        found = ", ".join(map(repr, header.split(",")))
+        line = f"no column {wanted!r}, as in training, only {found}; name the one to read: --columns text={header[:5]}"
+        assert line.removesuffix(",") in fails(capsys, *words)
 
 
 def test_second_texts_of_a_file_are_read_for_a_file(tiny, capsys, tmp_path):

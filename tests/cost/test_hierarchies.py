@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.cost import cost
-from regard.models import CNNAttentionConfig, MViTConfig, SwinConfig, ViTConfig, preset
+from regard.models import CNNAttentionConfig, LRNetConfig, MViTConfig, SwinConfig, ViTConfig, preset
 from tests.cost.test_activation_memory import Widest, build, own_storages
 
 NAMES = tuple("abcde")
@@ -27,6 +27,7 @@ CONFIGS = {
     "cnn-attention": CNNAttentionConfig(
         image=(29, 38), channels=2, patch=2, dim=10, depths=(1, 2, 1), attention=2, heads=4, activation="relu"
     ),
+    "lr-net": LRNetConfig(image=(29, 38), channels=2, patch=3, dim=8, depths=(1, 2), window=3, share=3, labels=NAMES),
 }  # fmt: skip
 every_config = pytest.mark.parametrize("name", CONFIGS)
 

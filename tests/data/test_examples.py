@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from regard.data.notices import listening, print_notice
 from regard.data.readers.examples import Entity, Instruction, Labelled, Question, Similar, Tagged, read_examples
 
 
@@ -61,10 +62,14 @@ def test_csv_texts_may_have_lines_and_still_errors_name_theirs(tmp_path):
 
 
 def test_rows_with_an_empty_cell_are_skipped_and_counted(tmp_path, capsys):
-    path = write(tmp_path / "a.csv", "text,label\ngood,1\n,1\nbad,0\nso so,\n")
-    assert read_examples(path, "classify") == [Labelled("good", "1"), Labelled("bad", "0")]
-    assert "skipped 2 of 4 rows" in (said := capsys.readouterr().err) and "line 3: 'text' is empty" in said
-    assert read_examples(path, "classify") and capsys.readouterr().err == "", "read again, it is said no more"
+    path = write(tmp_path / "a.csv", "text,label\ngood,1\n,1\nbad,0\nso so,\nfine,1\nwell,\n")
+    assert read_examples(path, "classify") == [Labelled("good", "1"), Labelled("bad", "0"), Labelled("fine", "1")]
+    causes = "'text' is empty in 1 (line 3), 'label' is empty in 2 (line 5, …)"
+    assert f"skipped 3 of 6 rows: {causes}; --data.strict stops instead" in capsys.readouterr().err
+    for _ in range(2):  # two commands, each of which reads the file twice
+        with listening(print_notice):
+            assert read_examples(path, "classify") == read_examples(path, "classify")
+        assert capsys.readouterr().err.count("skipped 3 of 6 rows") == 1
     with pytest.raises(ValueError, match="line 2: 'label' is empty"):  # nearly all: the column is the wrong one
         read_examples(write(tmp_path / "b.csv", "text,label\na,\nb,\nc,1\n"), "classify")
 

@@ -284,7 +284,7 @@ def test_threads_wait_side_by_side():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
     for number, want in enumerate(wanted):
         assert [one.ids for one in found[number]] == [one.ids for one in want]
     check_empty(engine)
@@ -320,7 +320,7 @@ def test_streams_side_by_side_and_one_is_left():
 
     async def work():
         left = some_of(ask(9, max_len=2000))
-        return await asyncio.wait_for(asyncio.gather(*map(all_of, asked), left), timeout=60)
+        return await asyncio.wait_for(asyncio.gather(*map(all_of, asked), left), timeout=240)
 
     *found, left = asyncio.run(work())
     assert found == [written_by(engine.model, request)[0] for request in asked]
@@ -342,7 +342,7 @@ def test_streams_that_are_cancelled_or_break_leave_the_engine_usable():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(asyncio.wait_for(cancelled(), timeout=60))
+    asyncio.run(asyncio.wait_for(cancelled(), timeout=240))
     check_empty(engine)
     fail_at(engine, 2, RuntimeError("broken"))
 
@@ -351,5 +351,5 @@ def test_streams_that_are_cancelled_or_break_leave_the_engine_usable():
             await all_of(ask())
         return await all_of(ask())
 
-    assert asyncio.run(asyncio.wait_for(broken(), timeout=60)) == written_by(engine.model, ask())[0]
+    assert asyncio.run(asyncio.wait_for(broken(), timeout=240)) == written_by(engine.model, ask())[0]
     check_empty(engine)

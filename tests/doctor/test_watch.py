@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from regard.data.sets.batches import Batch, window_batch
 from regard.doctor.feed import Feed, fingerprint, same_as_input
 from regard.doctor.history import History
-from regard.doctor.vitals import activations, few, layer_of, pick, spread_of
+from regard.doctor.vitals import activations, few, layer_of, spread_of
 from regard.doctor.watch import Watch, classes_of, rounded
 from regard.hub.checkpoint import load_model
 from regard.nn.kernels import Full
@@ -194,13 +194,13 @@ def test_layer_of_a_parameter(name, layer):
 
 def test_examples_are_picked_with_all_their_rows():
     views = Batch({"pixels": torch.arange(6)}, torch.arange(6), (7, 8, 9))
-    assert pick(views, [1]).inputs["pixels"].tolist() == [1, 4] and pick(views, [1]).examples == (8,)
+    assert views.pick([1]).inputs["pixels"].tolist() == [1, 4] and views.pick([1]).examples == (8,)
     pairs = Batch({"pixels": torch.arange(3), "text": torch.arange(3)}, torch.eye(3).bool(), (0, 1, 2))
-    assert torch.equal(pick(pairs, [0, 2]).targets, torch.eye(2).bool())
+    assert torch.equal(pairs.pick([0, 2]).targets, torch.eye(2).bool())
     square = torch.arange(9).view(3, 3)
-    assert pick(Batch({"ids": square}, square, (0, 1, 2)), [0]).targets.tolist() == [[0, 1, 2]]
+    assert Batch({"ids": square}, square, (0, 1, 2)).pick([0]).targets.tolist() == [[0, 1, 2]]
     odd = Batch({"ids": torch.arange(4)}, torch.arange(3), ())
-    assert pick(odd, [0]) is odd
+    assert odd.pick([0]) is odd
     long = Batch({"ids": torch.zeros(64, 1024, dtype=torch.long)}, torch.zeros(64, 1024, dtype=torch.long), ())
     assert len(few(long).targets) == 1
 

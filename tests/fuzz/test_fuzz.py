@@ -1,9 +1,11 @@
 """Every parser of foreign files and requests: its corpus and a few hundred mutations, the same ones every time."""
 
+import json
+
 import pytest
 
 from fuzz.engine import CORPUS
-from fuzz.run import HARNESSES, Child, table
+from fuzz.run import HARNESSES, Child, table, total
 
 FEWER = {"config": 150, "requests": 150, "sentencepiece": 100, "vocabulary": 150}
 """Executions of harnesses that take longer for each."""
@@ -24,6 +26,16 @@ def test_every_input_is_read_or_refused(name, child, tmp_path):
     assert result["executions"] >= known + 100
     assert result["refused"] > 20, "mutations that change nothing find nothing"
     assert result["lines"] > result["of"] / 5
+
+
+def test_rounds_add_up(tmp_path):
+    first = dict(name="a", executions=10, refused=4, kept=2, lines=3, of=9, seconds=1.5, findings={"x at y": "1"})
+    rounds = [first, first | dict(lines=5, kept=3, findings={}), first | dict(name="b", findings={})]
+    (tmp_path / "rounds.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rounds))
+    a, b, both = total(tmp_path / "rounds.jsonl")
+    assert a == first | dict(executions=20, refused=8, kept=3, lines=5, seconds=3.0) and b["executions"] == 10
+    assert both["executions"] == 30 and both["lines"] == 8 and both["findings"] == {"a: x at y": "1"}
+    assert table([a, b, both]).splitlines()[-1] == "| all | 30 | 4 | 12 | 5 | 8 of 18 (44%) | 1 |"
 
 
 def test_the_corpus_is_small_and_of_harnesses_that_there_are():

@@ -3,6 +3,8 @@
 import json
 import os
 import resource
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -157,17 +159,35 @@ def test_a_template_has_little_memory(source):
     with pytest.raises(ValueError, match=r"what a template must not|the chat template failed .(Overflow|Value)Error"):
         ChatTemplate(source=source).render([{"role": "user", "content": "hi"}])
     assert ChatTemplate(source="a{{ messages[0].content }}").render([{"role": "user", "content": "hi"}]) == "ahi"
-    assert resource.prlimit(chat._worker.process.pid, resource.RLIMIT_AS)[0] == chat_worker.MEMORY
+    assert resource.prlimit(chat._worker.process.pid, resource.RLIMIT_AS)[0] == 512 * 1024**2
 
 
 def test_a_template_has_little_time(monkeypatch):
     """Few turns may take long; the time is that of the processor, and the next template gets a new process."""
     monkeypatch.setattr(chat, "SECONDS", 0.2)
-    endless = "{% for i in range(99999) %}{% set x = range(99999) | list | sort | reverse | list %}{% endfor %}"
     with pytest.raises(ValueError, match="what a template must not .it takes more than 0.2 s"):
-        ChatTemplate(source=endless).render([{"role": "user", "content": "hi"}])
+        ChatTemplate(source=ENDLESS).render([{"role": "user", "content": "hi"}])
     monkeypatch.undo()
     assert ChatTemplate(source="{{ 1 + 1 }}").render([{"role": "user", "content": "hi"}]) == "2"
+
+
+ENDLESS = "{% for i in range(99999) %}{% set x = range(99999) | list | sort | reverse | list %}{% endfor %}"
+
+
+@pytest.mark.timeout(300)
+def test_the_time_is_limited_where_the_memory_is_already() -> None:
+    """A system whose limit of memory is lower than ours refuses ours; the limit of time must not go with it."""
+    request = {"source": ENDLESS, "variables": {}, "longest": 99, "seconds": 0.2}
+    command = ["sh", "-c", f"ulimit -v 400000; exec {sys.executable} {chat_worker.__file__}"]
+    done = subprocess.run(command, input=json.dumps(request) + "\n", text=True, capture_output=True, timeout=240)
+    assert done.returncode == -signal.SIGPROF and not done.stdout
+
+
+def test_the_process_ends_with_its_owner() -> None:
+    code = "from regard.hub import chat; chat.ChatTemplate(source='a').render([{}]); print(chat._worker.process.pid)"
+    done = subprocess.run([sys.executable, "-W", "error", "-X", "dev", "-c", code], text=True, capture_output=True)
+    assert done.returncode == 0 and "ResourceWarning" not in done.stderr, done.stderr
+    assert not Path(f"/proc/{done.stdout.strip()}").exists()
 
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)

@@ -134,7 +134,7 @@ def broken(directory, what):
         "unknown family": ({"family": "transfomer"}, ["unknown model", "did you mean 'transformer'"]),
         "unknown field": ({"ffn_dimension": 3}, ["config.json: unknown key 'ffn_dimension'", "did you mean 'ffn_dim'"]),
         "bad value": ({"heads": 4}, ["config.json: heads=4 does not divide dim=15"]),
-        "wrong type": ({"depth": "many"}, ["config.json: depth takes int"]),
+        "wrong type": ({"depth": "many"}, ["config.json: depth takes a whole number"]),
     }[what]
     config.write_text(json.dumps(fields | changes[0]))
     return directory, changes[1]

@@ -81,6 +81,9 @@ def test_damaged_shards_are_named(sharded):
     for bad in ("../elsewhere.safetensors", "/etc/passwd", 3):
         write_index(sharded, PLACES | {"d.bias": bad})
         assert "no weight_map of tensors to files beside it" in message(read_tensors, sharded)
+    for bad in ("..", "", "a\0b", "a" * 5000):
+        write_index(sharded, PLACES | {"d.bias": bad})
+        assert message(read_tensors, sharded).startswith("no such file: ")
     index.write_text("{}")
     assert message(read_tensors, sharded).startswith(f"{index} has no weight_map")
     index.write_text('{"weight_map": ')

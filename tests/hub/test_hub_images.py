@@ -111,12 +111,12 @@ def test_without_a_file_the_model_says_its_size(tmp_path):
         (dict(image_std=[0, 1, 1]), "must be above 0"),
         (dict(size=[64, 48, 3]), "size=.* cannot be read here; give height and width, or shortest_edge"),
         (dict(size="large"), "size=large cannot be read"),
-        (dict(size={"height": "a", "width": 5}), "size.height takes int, got 'a'"),
+        (dict(size={"height": "a", "width": 5}), "size.height takes a whole number, got 'a'"),
         (dict(size={"height": 0, "width": 5}), "size=.* cannot be read here; give .*, above 0"),
         (dict(do_center_crop=True, crop_size={"shortest_edge": 5}), "crop_size=.* give height and width, above 0"),
         (dict(resample=[3]), r"resample=\[3\] is not known"),
-        (dict(rescale_factor="x"), "rescale_factor takes float, got 'x'"),
-        (dict(image_mean=[None] * 3), "image_mean takes float,…, got"),
+        (dict(rescale_factor="x"), "rescale_factor takes a number, got 'x'"),
+        (dict(image_mean=[None] * 3), "image_mean takes a number,…, got"),
     ],
 )
 def test_what_cannot_be_read(tmp_path, fields, message):

@@ -10,6 +10,8 @@ from tests.mutations import Case, apply, cases_of, make_runs, open_run
 
 MOST_KILOBYTES = 600_000
 """Most that the process may grow; the weights of the runs are a few kilobytes."""
+PARTS = 12
+"""Tests that all of the changes are shared by."""
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +38,9 @@ def problem(case: Case, run, backup) -> str | None:
     return None
 
 
-def problems(runs, backup, stride: int) -> list[str]:
-    """The problems of every `stride`-th case."""
-    cases = [case for name, run in runs.items() for case in cases_of(name, run)][::stride]
+def problems(runs, backup, stride: int, first: int = 0) -> list[str]:
+    """The problems of every `stride`-th case, from the first on."""
+    cases = [case for name, run in runs.items() for case in cases_of(name, run)][first::stride]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = [text for case in cases if (text := problem(case, runs[case.run], backup))]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -57,5 +59,7 @@ def test_a_selection_of_single_changes(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_single_changes(runs, tmp_path):
-    assert not problems(runs, tmp_path / "backup", 1)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_single_changes(runs, tmp_path, part):
+    assert not problems(runs, tmp_path / "backup", PARTS, part)

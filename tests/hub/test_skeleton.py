@@ -1,6 +1,9 @@
 """Configs that ask for more than their weights hold: refused on the meta device, before anything is allocated."""
 
+import hashlib
+import importlib.util
 import json
+import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +16,7 @@ from regard.hub import load_model, save_model
 from regard.hub.adapter import begin_from, fingerprint, load_adapter, save_adapter, tune
 from regard.hub.checkpoint import export_model, peek_model
 from regard.hub.llama2c import HEADER, read_llama2c_tokenizer
+from regard.hub.mapping import MOST_LABELS
 from regard.hub.skeleton import TooManyError, at_most, skeleton
 from regard.models import build, preset
 from regard.models.towers import describe_tower
@@ -72,6 +76,7 @@ def refusal(path):
         ("lstm", dict(dim=8, vocab_size=23), "depth", HUGE, ["more than", "parts"]),
         ("vit", IMAGE, "image", HUGE, ["position.table has shape (5, 8)"]),
         ("vit", IMAGE, "channels", HUGE, ["project.weight has shape"]),
+        ("vit", IMAGE, "labels", ["a"] * 5000, ["labels has 5,000 entries, the weights hold 2,"]),
     ],
 )
 def test_sizes_beyond_the_weights(tmp_path, family, sizes, field, value, words):
@@ -96,7 +101,9 @@ def test_sizes_beyond_foreign_weights(tmp_path, kind, family, sizes, fields):
         refusal(change(tmp_path, **{field: HUGE}))
         (tmp_path / "config.json").write_text(whole)
     if kind == "vit":
-        assert "num_labels=" in refusal(change(tmp_path, id2label=None, num_labels=10**12))
+        names = {str(i): "a" for i in range(MOST_LABELS + 1)}
+        for changed in (dict(id2label=None, num_labels=HUGE), dict(id2label=names)):
+            assert "num_labels=" in refusal(change(tmp_path, **changed))
 
 
 @pytest.fixture
@@ -131,9 +138,39 @@ def test_an_adapter_beyond_its_weights(adapter, fields, words):
 def test_an_adapter_that_is_its_own_base(adapter):
     run, _ = adapter
     change(run, adapter__base=str(run), adapter__base_sha256=fingerprint(run))
-    with pytest.raises(ValueError, match="config.json: adapter.base is the run itself; name its base") as caught:
+    with pytest.raises(ValueError, match="config.json: adapter.base is the run itself, or leads to it") as caught:
         load_model(run)
     assert "\n" not in str(caught.value)
+
+
+def test_adapters_that_are_each_other_s_base(adapter, tmp_path):
+    run, _ = adapter
+    other, third = (shutil.copytree(run, tmp_path / name) for name in ("other", "third"))
+    mark = fingerprint(run)  # the same for all of them
+    change(other, adapter__base=str(run), adapter__base_sha256=mark)
+    load_model(other)  # on top of another adapter, as it may be
+    change(run, adapter__base=str(other), adapter__base_sha256=mark)
+    change(third, adapter__base=str(run), adapter__base_sha256=mark)
+    for path, words in ((run, "or leads to it; name its"), (other, "or leads to it"), (third, "more than 16 bases")):
+        assert f"{path / 'config.json'}: " in refusal(path) and words in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        ("x" * 5000, "which is missing; restore it"),
+        ("a\0b", "which is missing; restore it"),
+        ("../..", "has changed since"),
+        ("/dev", "no such file: /dev/config.json"),
+        ("/dev/zero", "config.json"),
+    ],
+)
+def test_the_base_of_an_adapter_is_anything(adapter, base, words):
+    """A base may be anywhere, as runs may be, but only weights that have the stored checksum are used."""
+    run, _ = adapter
+    nothing = hashlib.sha256(b"").hexdigest()  # of the files that a folder without weights has
+    message = refusal(change(run, adapter__base=base, adapter__base_sha256="0" if ".." in base else nothing))
+    assert words in message and len(message) < 1000
 
 
 def test_a_tower_beyond_its_weights(tmp_path):
@@ -182,7 +219,7 @@ def test_the_caller_of_other_threads_is_not_counted(tmp_path):
 @pytest.mark.parametrize("family", list(models))
 def test_shapes_by_hand_are_those_of_the_meta_device(family):
     """Names, shapes and types of all tensors, also of the computed ones."""
-    config = preset(family, "tiny")
+    config = preset(family, "tiny" if "tiny" in models[family].presets else min(models[family].presets))
     with torch.device("meta"):
         plain = models[family](config)
     bones = skeleton(lambda: models[family](config), None, {})
@@ -224,3 +261,16 @@ def test_models_are_built_by_many_threads(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         loaded = list(pool.map(load_model, [tmp_path] * 24))
     assert len({tuple(model.state_dict()) for model in loaded}) == 1
+
+
+def test_a_constructor_that_computes_with_values_is_named(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import regard.config\nimport torch\ndef build():\n    return torch.ones(3).sum().item()"
+    )
+    spec = importlib.util.spec_from_file_location("mine", tmp_path / "mine.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(
+        ValueError, match=r"cannot be built on the meta device .*mine.py, line 4\); correct its sizes, or"
+    ):
+        skeleton(lambda: module.build(), None, {})

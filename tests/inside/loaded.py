@@ -17,7 +17,10 @@ TEXTS = [
     "Grüße vom Ufer an der Bank!",
 ]
 SIZES = dict(dim=24, heads=3, ffn_dim=29, depth=2, max_len=64, dropout=0.0)
-GENERATION = dict(bos=1, eos=2, pad=0, forbidden=[0], decoder_start=1, prompt_end="")
+GENERATION = dict(
+    bos=1, eos=2, pad=0, forbidden=[0], decoder_start=1, prompt_end="", num_beams=3, length_penalty=1.0, max_length=30,
+    force_end=False,
+)  # fmt: skip
 
 
 def word_pieces() -> Tokenizer:

@@ -26,6 +26,9 @@ def test_every_figure_is_drawn_and_documented(tmp_path, name):
 @pytest.mark.parametrize("scheme", [name for name in positions if name != "none"])
 def test_every_position_scheme_can_be_drawn(scheme):
     assert len(draw_figure("positions", scheme=scheme, dim="32", length="20").axes) >= 3
+    figure = draw_figure("positions", scheme=scheme, dim="32", length="20", dimensions="4,5")
+    lines = [axes.lines for axes in figure.axes if axes.get_title(loc="left") == "some dimensions"]
+    assert all([line.get_label() for line in drawn] == ["4", "5"] for drawn in lines)
 
 
 def test_positions_show_the_decay_and_the_slopes():
@@ -50,7 +53,7 @@ def test_wrong_names_and_settings_carry_the_cure(tmp_path):
         draw_figure("positions", shceme="alibi")
     with pytest.raises(ValueError, match="has neither position vectors nor a bias"):
         draw_figure("positions", scheme="none")
-    with pytest.raises(ValueError, match="length takes int, got 'long'"):
+    with pytest.raises(ValueError, match="length takes a whole number, got 'long'"):
         draw_figure("masks", length="long")
     with pytest.raises(ValueError, match="a figure ends in"):
         draw_figure("masks", tmp_path / "x.gif")

@@ -95,6 +95,8 @@ SMALL: dict[str, list[dict[str, Any]]] = {
     "rnn": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
     "gru": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
     "lstm": [dict(RECURRENT, depth=1), dict(RECURRENT, depth=2)],
+    "skipgram": [dict(dim=23)],
+    "bilstm": [dict(RECURRENT), dict(RECURRENT, depth=1, hidden_dim=17), dict(RECURRENT, clip=3.0, residual=False)],
     "seq2seq": [
         dict(dim=14, dropout=0.0),
         dict(dim=14, dropout=0.0, score="none", cell="lstm"),
@@ -111,6 +113,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(IMAGE, dim=6, depths=(1, 2), heads=3),
         dict(IMAGE, dim=10, depths=(1, 1), attention=2, heads=4, activation="relu"),
         dict(IMAGE | dict(labels=()), dim=7, depths=(2,), attention=0, patch=2),
+    ],
+    "lr-net": [
+        dict(IMAGE, dim=10, depths=(1, 2), window=3, share=3, squeeze=2),
+        dict(IMAGE, dim=8, depths=(1,), window=5, share=2, activation="relu"),
+        dict(IMAGE | dict(labels=()), dim=12, depths=(1, 1), window=3, patch=2),
     ],
     "swin": [
         dict(IMAGE, dim=6, depths=(2, 1), heads=(2, 3), window=2),

@@ -2,12 +2,13 @@
 
 import math
 
+import jaxtyping
 import pytest
 import torch
 
 from regard.doctor.laws import close
 from regard.models import Transformer, TransformerConfig
-from regard.nn.dropout import dropout
+from regard.nn.dropout import Dropout, Noise
 from regard.nn.embeddings import Embedding, Head
 from regard.nn.positions import Position, Sinusoidal, sinusoids
 
@@ -87,19 +88,19 @@ def test_tied_matrices_are_one_storage(tie, matrices):
 def test_dropout_keeps_the_mean_and_drops_its_share():
     x = torch.ones(101, 1003)
     for p in (0.1, 0.5, 0.9):
-        got = dropout(x, p, True)
+        got = Dropout(p)(x)
         assert math.isclose((got == 0).float().mean().item(), p, abs_tol=0.01)
         kept = got[got != 0]
         assert math.isclose(kept.mean().item(), 1 / (1 - p), rel_tol=1e-3) and kept.std() < 1e-6
-    assert torch.equal(dropout(x, 0.5, False), x) and torch.equal(dropout(x, 0.0, True), x)
+    assert Dropout(0.5).eval()(x) is x and Dropout(0.0)(x) is x
 
 
 def test_dropout_has_no_pattern_and_can_be_repeated():
     """Four coins share a draw of the generator: neighbours must be as independent as strangers."""
     torch.manual_seed(3)
-    first = dropout(torch.ones(40_000), 0.5, True)
+    first = Dropout(0.5)(torch.ones(40_000))
     torch.manual_seed(3)
-    assert torch.equal(dropout(torch.ones(40_000), 0.5, True), first)
+    assert torch.equal(Dropout(0.5)(torch.ones(40_000)), first)
     kept = (first != 0).float()
     for lag in (1, 2, 3, 4, 5):
         together = (kept[:-lag] * kept[lag:]).mean().item()
@@ -108,6 +109,51 @@ def test_dropout_has_no_pattern_and_can_be_repeated():
 
 def test_dropout_passes_the_gradient_where_it_passed_the_number():
     x = torch.randn(7, 11, requires_grad=True)
-    out = dropout(x, 0.3, True)
+    out = Dropout(0.3)(x)
     out.sum().backward()
     close(x.grad * x, out, "out = mask · x", 1e-6)
+
+
+def counted(step: int, rows: list[int], p: float = 0.5, layers: int = 1) -> list[Dropout]:
+    model = torch.nn.Sequential(*(Dropout(p) for _ in range(layers)))
+    Noise(model, seed=3).at(step, torch.tensor(rows))
+    return list(model)
+
+
+def test_counted_dropout_depends_on_step_layer_and_row_alone():
+    x = torch.ones(6, 5, 31, dtype=torch.float64)
+    first, second = counted(7, [0, 1, 2, 3, 4, 5], layers=2)
+    whole = first(x)
+    assert torch.equal(first(x), whole), "it has no state"
+    for rows in ([4, 5], [3], [5, 0, 2]):
+        assert torch.equal(counted(7, rows)[0](x[rows]), whole[rows])
+    several = counted(7, [4, 5])[0](x[:6])  # three rows of a tensor for each row of the batch
+    assert not torch.equal(several[0], several[1])
+    others = [second(x), counted(8, [0, 1, 2, 3, 4, 5])[0](x), first(x, call=1), first(x.flip(0)).flip(0)]
+    assert all(0.4 < (other == whole).double().mean() < 0.6 for other in others), "another layer, step, call, row"
+    first.cut = (-1, 1, 31)
+    assert torch.equal(first(x[..., :1]), whole[..., 1:2]), "a part of a dimension has the bits of that part"
+
+
+def test_counted_dropout_has_no_pattern():
+    """Over pairs of rows, of columns, and both: each would show in the product of their bits."""
+    (layer,) = counted(1, list(range(512)))
+    signs = layer(torch.ones(512, 1024, dtype=torch.float64)) - 1
+    assert abs(signs.mean()) < 4 / signs.numel() ** 0.5
+    for rows in (1, 2, 5):
+        for columns in (1, 2, 3, 4, 8):
+            a, b = signs[rows:] * signs[:-rows], signs[:, columns:] * signs[:, :-columns]
+            for product in (a, b, a[:, columns:] * a[:, :-columns]):
+                assert abs(product.mean()) < 4.5 / product.numel() ** 0.5, (rows, columns)
+    means = signs.mean(0) * 512**0.5, signs.mean(1) * 1024**0.5
+    assert all(0.8 < mean.var() < 1.2 for mean in means)
+
+
+def test_counted_dropout_is_one_compiled_graph(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # its checks cannot be compiled
+    (layer,) = counted(1, [0, 1, 2])
+    x = torch.ones(3, 7)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    first = compiled(x)
+    layer.noise.at(2, torch.tensor([0, 1, 2]))
+    assert torch.equal(compiled(x), layer(x)) and not torch.equal(compiled(x), first)

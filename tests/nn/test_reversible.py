@@ -14,7 +14,6 @@ from regard.inside.capture.states import stack_states
 from regard.inside.capture.weights import look
 from regard.models import GPT, Bert, BertConfig, GPTConfig
 from regard.nn.block import BlockConfig
-from regard.nn.dropout import dropout
 from regard.nn.lora import add_low_rank
 from regard.nn.masks import causal, padding
 from regard.nn.reversible import Streams, Tape
@@ -63,7 +62,7 @@ def by_hand(stack, x, context, *, mask, context_mask):
         for name, layer in (layers | {"feedforward": block.feedforward}).items():
             with torch.random.fork_rng([]):
                 torch.manual_seed(seed + place)
-                a, b, place = b, a + dropout(layer(block.norms[name](b)), block.dropout, block.training), place + 1
+                a, b, place = b, a + block.drops[name](layer(block.norms[name](b))), place + 1
     return stack.norm((a + b) / 2)
 
 

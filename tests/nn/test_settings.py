@@ -45,9 +45,9 @@ def test_settings_do_not_hide_a_name():
     [
         ("rotary:bass=7", "position 'rotary:bass=7': no setting 'bass'; did you mean 'base'?"),
         ("relative:buckets=8,near=2", "position 'relative:buckets=8,near=2': no setting 'near'; known: .*buckets.*far"),
-        ("relative:buckets=many", "buckets of position 'relative:buckets=many' takes int, got 'many'"),
-        ("relative:buckets=8.5", "buckets of position 'relative:buckets=8.5' takes int, got '8.5'"),
-        ("relative:buckets", "buckets of position 'relative:buckets' takes int, got ''"),
+        ("relative:buckets=many", "buckets of position 'relative:buckets=many' takes a whole number, got 'many'"),
+        ("relative:buckets=8.5", "buckets of position 'relative:buckets=8.5' takes a whole number, got '8.5'"),
+        ("relative:buckets", "buckets of position 'relative:buckets' takes a whole number, got ''"),
         ("relative:inside_scale=perhaps", r"takes true\|false, got 'perhaps'"),
         ("none:base=7", "position 'none:base=7': no setting 'base'"),
     ],

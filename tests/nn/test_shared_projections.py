@@ -40,8 +40,13 @@ def test_equals_separate_matrices_that_are_copies(kind):
 
 
 @pytest.mark.parametrize(("kind", "matrices"), [("one", 2), ("two", 3), ("three", 4)])
-def test_the_number_of_matrices(kind, matrices):
+def test_the_number_of_matrices(kind, matrices, monkeypatch):
     config = BlockConfig(dim=12, heads=3, ffn_dim=8, max_len=17, qkv=kind)
+    built, linear = [], torch.nn.Linear.__init__
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.nn.Linear, "__init__", lambda self, *a, **k: (built.append(self), linear(self, *a, **k))[1])
+        layer = SHARING.get(kind, Attention)(AttentionConfig(**SIZES))
+    assert {*built} == {part for part in layer.modules() if isinstance(part, torch.nn.Linear)}, "nothing for nothing"
     stack = Stack(config, build_position(config), depth=1, causal=False, final_norm=False)
     glorot(stack)
     init_keys_as_queries(stack)

@@ -9,7 +9,7 @@ import torch
 import regard
 from regard.models import Swin, SwinConfig, build, preset
 from regard.nn.block import BlockConfig
-from regard.nn.dropout import drop_rows
+from regard.nn.dropout import DropPath
 from regard.nn.masks import edges, everything, window
 from regard.nn.windows import (
     KeysUnbiased,
@@ -186,11 +186,11 @@ def test_four_neighbours_become_one(norm_first):
 
 def test_dropped_paths_are_whole_examples_and_keep_the_mean():
     x = torch.ones(4000, 2, 3, dtype=torch.float64)
-    out = drop_rows(x, 0.25, True)
+    out = DropPath(0.25)(x)
     rows = out.flatten(1)
     assert rows.eq(rows[:, :1]).all() and set(rows[:, 0].tolist()) == {0.0, 1 / 0.75}
     assert abs(rows.mean().item() - 1) < 0.05
-    assert drop_rows(x, 0.25, False) is x and drop_rows(x, 0.0, True) is x
+    assert DropPath(0.25).eval()(x) is x and DropPath(0.0)(x) is x
 
 
 # ---- the family -----------------------------------------------------------------------------------------------

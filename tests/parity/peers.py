@@ -123,3 +123,13 @@ def change_config(directory: Any, **changes: Any) -> None:
 def change_tensors(directory: Any, change: Any) -> None:
     path = directory / "model.safetensors"
     save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def whisper(**changes: Any) -> Any:
+    sizes = dict(
+        d_model=20, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=37, decoder_ffn_dim=37, num_mel_bins=8, max_source_positions=15, max_target_positions=31,
+        decoder_start_token_id=EOS + 1, suppress_tokens=None, begin_suppress_tokens=None,
+    )  # fmt: skip
+    config = transformers.WhisperConfig(**(MARKS | sizes | changes))
+    return random_model(transformers.WhisperForConditionalGeneration, config)

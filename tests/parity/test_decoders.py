@@ -158,7 +158,7 @@ def test_what_no_kind_can_express(tmp_path):
         (gpt2, dict(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx=True"),
         (gpt2, dict(scale_attn_weights=False), "scale_attn_weights=False"),
         (gpt2, dict(activation_function="mish"), "activation_function='mish' is not known; known: relu"),
-        (gpt2, dict(n_layer="many"), r"depth takes int, got 'many' \(depth is n_layer there\)"),
+        (gpt2, dict(n_layer="many"), r"depth takes a whole number, got 'many' \(depth is n_layer there\)"),
         (gpt2, dict(n_head=4), r"heads=4 does not divide dim=21.* \(dim is n_embd, heads is n_head there\)"),
         (llama, dict(hidden_act="relu"), "hidden_act='relu'"),
         (llama, dict(mlp_bias=True), "mlp_bias"),

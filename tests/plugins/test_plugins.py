@@ -178,5 +178,5 @@ def test_the_server_has_a_route_for_it(journey):
         assert ANSWERS & row.keys()
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(240)
         process.stderr.close()

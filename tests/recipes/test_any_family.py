@@ -21,6 +21,8 @@ from tests.cli.calling import call, fails, options
 from tests.plugins.test_plugins import DRIVER, environment
 from tests.recipes.tiny import SIZES, shared
 
+SHRINKING = ("swin", "swinv2", "mvit", "cnn-attention", "lr-net")
+"""Recipes whose models are fine-tuned by that of ViT."""
 FEW = {"train.steps": 2, "train.eval_every": 2, "train.save_every": 2, "train.batch_tokens": 256}
 STILL = FEW | {"train.lr": 1e-12, "train.weight_decay": 0.0}
 """Settings with which training changes no weight, so that the start is seen."""
@@ -285,6 +287,4 @@ def test_the_words_of_tasks_are_known_without_importing_a_recipe():
         start for start in starts.all_starts() if start.recipe in outline.registered("recipe")
     ]  # others are plugins'
     assert set(outline.tasks()) == {start.word for start in own}
-    assert all(
-        start.bases or start.asked for start in own if start.recipe not in ("swin", "swinv2", "mvit", "cnn-attention")
-    )
+    assert all(start.bases or start.asked for start in own if start.recipe not in SHRINKING)

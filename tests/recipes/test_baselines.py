@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.data.sets.text_overview import key_of
 from regard.doctor.outcome import judge
 from regard.eval import report as reports
 from regard.eval.baselines import keep
 from regard.eval.report import report, score_within
 from regard.eval.scores import evaluate
 from regard.inside.draw.confusion import draw_confusion
+from regard.runs.recipe import Recipe
 from regard.tasks import EvalSet, Scored, Task
 from regard.tasks.baselines import (
     best_constant,
@@ -115,6 +117,9 @@ def test_the_doctor_speaks_where_a_baseline_is_as_good(tmp_path, capsys, tiny):
     assert "doctor: no better than a baseline" in shown and "6 steps are few" in shown
     assert (run / "confusion.png").stat().st_size > 1000
     assert any("no better than a baseline" in line for line in said(capsys, "doctor", run))
+    assert "--train.steps 500" in judge(run).cure
+    (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace('minutes = "none"', "minutes = 0.5"))
+    assert "--train.minutes 5, or start" in judge(run).cure, "the clock decides, not a number of steps"
 
 
 def test_scoring_after_training_is_capped(tiny, capsys, tmp_path, monkeypatch):
@@ -190,6 +195,16 @@ def test_few_examples_are_shown_with_their_interval():
     assert "interval" not in many.render() and many.as_json()["interval"] == (80.9, 85.5)
     assert Scored(scores={"accuracy": 100.0, "examples": 4}, outputs=[]).interval == (51.0, 100.0)
     assert Scored(scores={"f1": 50.0, "examples": 4}, outputs=[]).interval is None, "no share of right examples"
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "embed"])
+def test_examples_of_a_test_that_were_trained_on_are_counted(tiny, task):
+    data = Recipe.load(tiny.run(task) / "recipe.toml").data
+    learned, held = ([key_of(task, example) for example in part] for part in data.split())
+    count = sum(key in set(learned) for key in learned + held)
+    scored = evaluate(tiny.run(task), {"data.test": str(data.train)})
+    assert scored.learned == scored.as_json()["in_training"] == count >= len(learned)
+    assert scored.render().endswith(f"{count} of {len(learned + held)} examples in training too: the score is too good")
 
 
 def test_labels_that_were_never_trained_on_are_named(tiny, tmp_path):

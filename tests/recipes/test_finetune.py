@@ -71,9 +71,9 @@ def test_what_is_trained_what_is_kept_and_that_it_loads(how, tiny, tmp_path):
 @pytest.mark.parametrize("task", ["tag", "answer", "embed", "instruct"])
 @pytest.mark.parametrize("how", ["all", "lora"])
 def test_every_task_from_trained_weights(task, how, tiny, tmp_path):
-    fit(tuned(tiny, task, how), tmp_path / "run", quiet=True)
-    seen = losses(tmp_path / "run")
-    assert len(seen) == 6 and seen[6] < seen[1]
+    fit(tuned(tiny, task, how, train__steps=24, train__lr=3e-3), tmp_path / "run", quiet=True)
+    seen = list(losses(tmp_path / "run").values())
+    assert len(seen) == 24 and sum(seen[-8:]) < sum(seen[:8])  # batches differ, so single steps say little
     assert torch.isfinite(outputs(load(tmp_path / "run"), task)).all()
     assert load(tmp_path / "run").tokenizer.encode(TEXTS[0]) == load(
         tiny.run("bert" if task != "instruct" else "lm")
@@ -113,13 +113,13 @@ def test_a_broken_run_goes_on_as_if_unbroken(how, tiny, tmp_path, monkeypatch):
 
 
 def test_the_published_weights_are_those_of_the_best_validation(tiny, tmp_path):
-    """What `load` gives is what training saw at its last, and here best, validation."""
-    plan = tuned(tiny, "classify", "lora", model__dropout=0.0, data__refit=0)
+    """What `load` gives is what training saw at its best validation."""
+    plan = tuned(tiny, "classify", "lora", model__dropout=0.0, data__refit=0, train__select="loss")
     seen = []
     real = loop_module.evaluate
 
-    def spy(model, batches, objective):
-        value = real(model, batches, objective)
+    def spy(model, batches, objective, *parallel):
+        value = real(model, batches, objective, *parallel)
         loaded = load(tiny.run("bert"))
         ids = loaded.frame(TEXTS)
         with torch.no_grad():

@@ -19,8 +19,8 @@ from regard.registry import models
 from regard.tasks import load
 from tests.cli.calling import call, fails, options
 
-RECIPES = ("swin", "swinv2", "mvit", "cnn-attention")
-FAMILIES = ("vit", "swin", "mvit", "cnn-attention")
+RECIPES = ("swin", "swinv2", "mvit", "cnn-attention", "lr-net")
+FAMILIES = ("vit", "swin", "mvit", "cnn-attention", "lr-net")
 FEW = {"train.steps": 3, "train.warmup": 1, "train.eval_every": 3, "train.save_every": 3}
 
 

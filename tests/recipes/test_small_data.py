@@ -13,9 +13,9 @@ from regard.data.sets.labelled_texts import ExamplesConfig, stratified
 from regard.eval.report import results
 from regard.eval.scores import eval_set, evaluate, scored_weights
 from regard.hub.checkpoint import load_model
-from regard.recipes import fit, recipe
+from regard.recipes import Recipe, fit, recipe
 from regard.runs import choice as choice_module
-from regard.runs.choice import AGAIN, CHOICE, VALIDATED, load_choice
+from regard.runs.choice import AGAIN, CHOICE, VALIDATED, Choice, load_choice
 from regard.runs.linear_probe import clearly_better, fit_linear
 from regard.runs.pace import paced, rows_of, share_held_out
 from regard.tasks import load
@@ -51,6 +51,37 @@ def test_what_is_held_out_has_every_label_alike_and_leaves_one_of_each(tmp_path)
     assert ExamplesConfig(train=train).split()[1] == data.read(train)[1::10], "older runs keep what they held out"
     with pytest.raises(ValueError, match=r"held_share=1.5 is not in \[0, 1\)"):
         ExamplesConfig(train=train, held_share=1.5)
+
+
+def test_equal_texts_are_held_out_together(tmp_path, capsys):
+    rows = [(f"text {i % 57}", "often" if i % 3 else "seldom") for i in range(90)] + [("text 4", "once")]
+    train = table(tmp_path / "labels.tsv", rows)
+    for share in (0.2, 0.0):
+        data = ExamplesConfig(train=train, held_share=share)
+        learned, held = ({e.text for e in part} for part in data.split())
+        assert len(learned) + len(held) == 57 and 5 <= len(held) <= 12 and "text 4" in learned
+        before = replace(data, together=False).split()
+        assert {e.text for e in before[0]} & {e.text for e in before[1]}, "as stored runs were split"
+    single = table(tmp_path / "single.tsv", rows[:57])
+    for share in (0.2, 0.0):
+        data = ExamplesConfig(train=single, held_share=share)
+        assert data.split() == replace(data, together=False).split(), "without copies nothing changes"
+    assert not [note for note in said(capsys, "data", train) if "training too" in note]
+    assert "in validation are in training too" in said(capsys, "data", train, "--data.together", "no")[-1]
+
+
+def test_a_run_without_the_field_keeps_its_split(tmp_path):
+    path = tmp_path / "recipe.toml"
+    recipe("classify").save(path)
+    assert Recipe.load(path).data.together
+    path.write_text(path.read_text().replace("together = true\n", ""))
+    assert not Recipe.load(path).data.together
+
+
+def test_two_texts_again_and_again_are_still_split(tmp_path):
+    train = table(tmp_path / "labels.tsv", [("yes", "a"), ("no", "b")] * 20)
+    learned, held = ExamplesConfig(train=train, held_share=0.2).split()
+    assert {e.label for e in learned} == {e.label for e in held} == {"a", "b"} and len(held) == 8
 
 
 def test_a_kind_of_entity_is_never_held_out_whole(tmp_path):
@@ -243,16 +274,22 @@ def test_a_finished_run_with_averaged_weights_is_resumed_without_a_second_choice
 @pytest.mark.parametrize(
     "text, problem",
     [
-        ('{"probe": tr', "is not valid JSON"),
-        ("[]", "holds list, not an object"),
-        ('{"probe": true}', "has the fields probe, not probe, loss, finished"),
-        ('{"probe": false, "loss": "low", "finished": true}', "has loss='low'"),
+        ('{"probe": tr', " is not valid JSON"),
+        ("[]", " holds list, not an object"),
+        ('{"probe": true}', ": has the fields probe, not probe, loss, finished"),
+        ('{"probe": false, "loss": "low", "finished": true}', ": loss takes a number or none, got 'low'"),
+        ('{"probe": false, "loss": true, "finished": true}', ": loss takes a number or none, got True"),
     ],
 )
 def test_a_damaged_choice_is_one_line_that_names_its_file(text, problem, tmp_path):
     (tmp_path / CHOICE).write_text(text)
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / CHOICE} {problem}")):
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / CHOICE}{problem}")):
         load_choice(tmp_path)
+
+
+def test_a_whole_number_is_a_loss(tmp_path):
+    (tmp_path / CHOICE).write_text('{"probe": true, "loss": 0, "finished": true}')
+    assert load_choice(tmp_path) == Choice(probe=True, loss=0.0, finished=True)
 
 
 def test_a_budget_of_time_and_old_runs_are_trained_once(tiny, tmp_path):

@@ -21,6 +21,7 @@ from regard.objectives.views import two_views
 from regard.recipes import Recipe, fit, recipe
 from regard.recipes.pixel import PixelConfig, check_room, machine_memory
 from regard.runs.fit import prepare
+from regard.runs.recipe import configure
 from regard.tasks import ImageEncoder, ImageRestorer, PixelModel, load
 from regard.tasks.image_restorer import BLANK
 from regard.tasks.metrics import histogram_nats
@@ -93,6 +94,18 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(runs, tmp_path):
         fit(recipe(name, plan), tmp_path / name / "parts", resume=True, quiet=True)
         one, other = (load_model(tmp_path / name / part).state_dict() for part in ("whole", "parts"))
         assert all(torch.equal(one[key], other[key]) for key in one), name
+
+
+def test_a_run_from_before_the_batch_norms_of_the_head_goes_on_without_them(tmp_path):
+    plan = PLANS["simclr"] | {"train.schedule": "constant", "data.norm": False}
+    fit(recipe("simclr", plan), tmp_path / "whole", quiet=True)
+    fit(recipe("simclr", plan | {"train.steps": 3}), tmp_path / "old", quiet=True)
+    stored = tmp_path / "old/recipe.toml"
+    stored.write_text(stored.read_text().replace("norm = false\n", ""))
+    assert "norm = false" not in stored.read_text() and recipe("simclr").data.norm
+    fit(configure(Recipe.load(stored), {"train.steps": 6}), tmp_path / "old", resume=True, quiet=True)
+    one, other = (load_model(tmp_path / part).state_dict() for part in ("whole", "old"))
+    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_two_views_by_the_paper():

@@ -6,9 +6,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
+import numpy as np
 import pytest
 
+from regard.data.readers.audio_files import wav_bytes
 from regard.modalities import image as image_modality
+from regard.registry import modalities
 from regard.serve import answers, guard, inputs, model_store, pools
 from regard.serve.errors import Refused
 from regard.tokens import tokenizer as tokenizer_module
@@ -258,3 +261,18 @@ def test_lists_cannot_hide_in_another_encoding(encoding):
     body = ('{"model":"\\"","x":[' + "[]," * 20_000 + "[]]}").encode(encoding)
     with pytest.raises(Refused, match="not plain UTF-8"):
         guard.check_nesting(body)
+
+
+# ---- recordings -------------------------------------------------------------------------------------------------
+
+
+def test_recordings_are_refused_by_their_headers(monkeypatch):
+    """What counts is their length, whatever their rate; the last one that fits is read."""
+    record, second = modalities["audio"], wav_bytes(np.zeros(8_000, dtype=np.float32), 8_000)
+    uri = "data:audio/wav;base64," + base64.b64encode(second).decode()
+    monkeypatch.setattr(inputs, "MOST_PIXELS", 2 * 16_000)
+    assert [recording.length for recording in inputs.receive(record, [uri] * 2, "audio")] == [8_000] * 2
+    with pytest.raises(Refused, match="3 recordings have 48,000 samples, one request may have 32,000"):
+        inputs.receive(record, [uri] * 3, "audio")
+    with pytest.raises(Refused, match="audio: the audio is no audio"):
+        inputs.receive(record, ["data:audio/wav;base64,AAAAAAAAAAAAAAAAAAAA"], "audio")

@@ -1,5 +1,6 @@
 """Models leave the memory when others need it: the one used the longest ago, and never one that answers."""
 
+import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +8,7 @@ import click
 import pytest
 
 from regard.cli.serve import Size
+from regard.serve.model_store import ServedModel
 from regard.serve.settings import Settings
 from tests.cli.calling import fails
 from tests.serve.running import events_of, eventually, serving, serving_here
@@ -54,6 +56,16 @@ def test_the_one_used_the_longest_ago_leaves(made, size):
         assert [figures[f"regard_model_memory_bytes[{name}]"] for name in "abc"] == [size, size, 0]
         assert [figures[f"regard_model_loaded[{name}]"] for name in "abc"] == [1, 1, 0]
         assert [one["evictions"] for one in server.get("/v1/models").json["data"]] == [1, 1, 1]
+
+
+def test_only_the_weights_that_are_read_are_counted(made, tmp_path):
+    shutil.copytree(made["gpt"], tmp_path / "both")
+    shutil.copy(tmp_path / "both" / "model.safetensors", tmp_path / "both" / "consolidated.safetensors")
+    settings = Settings(memory=CACHE)
+    once, twice = (ServedModel("a", str(path), settings).least_memory for path in (made["gpt"], tmp_path / "both"))
+    assert once == twice > CACHE
+    (tmp_path / "both" / "model.safetensors").unlink()
+    assert ServedModel("a", str(tmp_path / "both"), settings).least_memory == CACHE, "loading says what is missing"
 
 
 def text_of(raw):

@@ -118,8 +118,9 @@ def test_alignments_while_others_are_written(server, loaded):
 
 @pytest.mark.parametrize("second", [None, ["one", "two", "three", "four"]])
 def test_classifications_are_those_of_python(server, loaded, second):
-    found = server.post("/v1/classifications", model="classify", input=TEXTS, second=second).json
-    wanted = loaded["classify"].classify(TEXTS, second)
+    texts = [*TEXTS[:2], "a dog", TEXTS[3]]
+    found = server.post("/v1/classifications", model="classify", input=texts, second=second).json
+    wanted = loaded["classify"].classify(texts, second)
     for index, (one, want) in enumerate(zip(found["data"], wanted, strict=True)):
         assert (one["index"], one["object"], one["label"]) == (index, "classification", want[0].label)
         assert [label["label"] for label in one["labels"]] == [label.label for label in want]
@@ -128,11 +129,18 @@ def test_classifications_are_those_of_python(server, loaded, second):
         assert sum(told) == pytest.approx(1, abs=1e-5)
         assert told == sorted(told, reverse=True) and one["probability"] == told[0]
         assert {label["label"] for label in one["labels"]} == set(LABELS)
-    assert found["usage"]["prompt_tokens"] == sum(map(len, loaded["classify"].frame(TEXTS, second)))
+    assert found["usage"]["prompt_tokens"] == sum(map(len, loaded["classify"].frame(texts, second)))
+
+
+def test_an_empty_text_has_no_label(server):
+    answer = server.post("/v1/classifications", model="classify", input=TEXTS)
+    assert answer.status == 400 and answer.error["param"] == "input"
+    assert answer.error["message"] == "text 3 of 4 is empty, and there is nothing to classify; leave it out"
+    assert "the text is empty" in server.post("/v1/classifications", model="classify", input="\n").error["message"]
 
 
 def test_pairs_of_unequal_number(server):
-    answer = server.post("/v1/classifications", model="classify", input=TEXTS, second="one")
+    answer = server.post("/v1/classifications", model="classify", input=TEXTS[:2], second="one")
     assert answer.status == 400 and answer.error["param"] == "second"
     assert server.post("/v1/classifications", model="classify", input="a", second="b").status == 200
     long = dict(model="classify", input="a", second="1" * 2 * CONTEXT)
@@ -225,6 +233,7 @@ def test_the_description_names_what_is_there(server):
     told = server.get("/openapi.json").json
     assert told["openapi"].startswith("3.1")
     wanted = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/translations", "/v1/classifications",
+              "/v1/audio/transcriptions", "/v1/audio/translations",
               "/v1/tokenize", "/v1/images", "/v1/answer", "/v1/models", "/v1/models/{model}", "/health",
               "/metrics"}  # fmt: skip
     assert wanted == set(told["paths"])

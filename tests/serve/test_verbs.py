@@ -51,7 +51,8 @@ def plugin(tmp_path_factory):
     """Two families with tasks of their own, registered as a user's file would; both are forgotten afterwards."""
     before = {known: dict(known._entries) for known in (registry.models, registry.tasks)}
     register_task("size-of-texts")(scan(type("TextSizes", (Task,), dict(
-        verbs=(Verb(name="sizes", does="measures texts", help="Sizes of texts.", options=OPTIONS),)))))  # fmt: skip
+        verbs=(Verb(name="sizes", does="measures texts", help="Sizes of texts.", options=OPTIONS, blank=True),)
+    ))))  # fmt: skip
     register_task("size-of-images")(scan(type("ImageSizes", (Task,), dict(
         inputs=("image",), verbs=(Verb(name="sizes", does="measures images", options=OPTIONS[:1]),)))))  # fmt: skip
     folder = tmp_path_factory.mktemp("plugin")

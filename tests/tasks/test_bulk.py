@@ -2,10 +2,12 @@
 
 import csv
 import json
+import sys
 
 import pytest
 
 from regard.data.readers.inputs import read_inputs
+from regard.data.readers.packed import unpack
 from regard.tasks.bulk import Answers, with_answer
 
 
@@ -77,6 +79,31 @@ def test_a_table_has_the_rows_of_the_user_with_their_answers(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
     with pytest.raises(ValueError, match=r"written as .csv, .tsv, .jsonl or lines .*; choose one"):
         Answers(tmp_path / "out.xlsx", [], {})
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "txt"])
+def test_a_packed_name_is_a_packed_file(tmp_path, kind, packed):
+    rows = [{"text": "one, two"}, {"text": "drei\nvier"}]
+    names = [f"{name}.{kind}" for name in ("plain", "packed", "again")]
+    for name in (names[0], f"{names[1]}.{packed}", f"{names[2]}.{packed}"):
+        for done in (0, 1):  # stopped after one answer, then resumed
+            answers = Answers(tmp_path / name, rows, {})
+            assert answers.done == done
+            answers.put(done, rows[done] | {"label": "ä"}, "ä")
+            answers.close()
+    plain, first, second = sorted(tmp_path.iterdir(), key=lambda path: path.name != names[0])
+    assert unpack(first.read_bytes(), first) == plain.read_bytes() != first.read_bytes()
+    assert first.read_bytes() == second.read_bytes(), "neither a time nor a name of a draft is in it"
+    assert read_inputs(first).texts == read_inputs(plain).texts
+
+
+def test_what_cannot_be_packed_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"out.csv.zst: .zst files need an extra: pip install"):
+        Answers(tmp_path / "out.csv.zst", [], {})
+    with pytest.raises(ValueError, match=r"written as .csv, .tsv, .jsonl or lines .*; choose one"):
+        Answers(tmp_path / "out.xlsx.gz", [], {})
 
 
 def test_inputs_keep_their_rows(tmp_path):

@@ -84,6 +84,8 @@ def test_the_time_of_unknown_patterns_is_measured(tmp_path, monkeypatch):
         }},
         {"model": BPE | {"vocab": {"a": 4294967295, "b": 1, "ab": 2}}},
         {"model": BPE | {"vocab": {}, "merges": []}},
+        {"model": BPE | {"vocab": {"a": 0, "é": 1, "aé": 2}, "merges": [["a", "é"]], "continuing_subword_prefix": "1"}},
+        {"model": BPE | {"vocab": {"a": 0, "é": 1, "aé": 2}, "merges": ["a é"], "continuing_subword_prefix": "1"}},
         {"post_processor": {"type": "BertProcessing", "sep": ["x", 99999999], "cls": ["y", 1]}},
         {"model": {"type": "Unigram", "unk_id": 50, "vocab": [["a", 0.0]]}},
     ],

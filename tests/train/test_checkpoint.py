@@ -9,6 +9,7 @@ import torch
 
 from regard.recipes import fit
 from regard.train import checkpoint
+from regard.train.parallel import Parallel
 from tests.train.test_loop import losses, weights
 
 
@@ -99,4 +100,4 @@ def test_a_mean_is_never_taken_of_a_damaged_checkpoint(trained, copy):
     paths = checkpoint.saved(copy / "checkpoints")
     damage(paths[0] / checkpoint.WEIGHTS, "flipped")
     with pytest.raises(ValueError, match=r"step-00000010/model.safetensors .* delete .*step-00000010, then --resume"):
-        checkpoint.average(paths, torch.nn.Linear(2, 2))
+        checkpoint.average(paths, Parallel(torch.nn.Linear(2, 2)))

@@ -154,10 +154,11 @@ def test_allocations(plan, tmp_path, every):
     expected = weights(whole)
     for at in range(1, counted.count + 1, 40 if every == 1 else 700):
         out = tmp_path / str(at)
-        with pytest.raises((MemoryError, RuntimeError)) as raised, Allocations(at):
+        with pytest.raises((MemoryError, RuntimeError, ValueError)) as raised, Allocations(at):
             fit(plan, out, quiet=True)
         one_line(raised.value)
-        assert memory_need(raised.value) or isinstance(raised.value, OutOfMemory), f"point {at}: {raised.value}"
+        hidden = "safetensors cannot be read" in str(raised.value)  # that library says something else of what failed
+        assert memory_need(raised.value) or isinstance(raised.value, OutOfMemory) or hidden, f"{at}: {raised.value}"
         fit(plan, out, quiet=True, resume=(out / "recipe.toml").exists())
         assert losses(out) == losses(whole), f"point {at}"
         ours = weights(out)
@@ -168,28 +169,29 @@ def test_allocations(plan, tmp_path, every):
     assert counted.count > 500
 
 
-def test_bulk_answers(tmp_path):
+@pytest.mark.parametrize("name", ["a.txt", "a.csv.gz"])
+def test_bulk_answers(tmp_path, name):
     texts = [f"text {number}" for number in range(7)]
 
     def answer(out):
         answers = Answers(out, texts, {})
         try:
             for number in range(answers.done, len(texts)):
-                answers.put(number, {}, texts[number].upper())
+                answers.put(number, {"answer": texts[number].upper()}, texts[number].upper())
         finally:
             answers.close()
 
-    whole = tmp_path / "whole.txt"
+    whole = tmp_path / name
     wanted = points(lambda: answer(whole))
     print("answers", len(wanted), "points")
     for at in wanted:
-        out = tmp_path / f"{at}.txt"
+        out = tmp_path / f"{at}{name}"
         with pytest.MonkeyPatch.context() as patch:
             Faults(patch, at)
             with pytest.raises(OSError) as raised:
                 answer(out)
         one_line(raised.value)
-        assert not out.exists(), f"point {at}"
+        assert not out.exists() or out.read_bytes() == whole.read_bytes(), f"point {at}"
         answer(out)
         assert out.read_bytes() == whole.read_bytes(), f"point {at}"
 

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from regard.hub.checkpoint import load_model
 from regard.recipes import fit, recipe
 from regard.runs.fit import build_new, prepare
+from regard.runs.recipe import Recipe
 from regard.train import checkpoint
 from regard.train import loop as loop_module
 from regard.train.loop import Interrupted, read_metrics
@@ -50,6 +51,29 @@ def test_resumes_bit_for_bit(small, tmp_path, monkeypatch, changes):
     """A run that stops after step 17, past its last checkpoint, ends with the very same losses and weights."""
     plan = small(**changes, model__dropout=0.1)
     fit(plan, tmp_path / "whole", quiet=True)
+    break_off(plan, tmp_path / "broken", monkeypatch)
+    fit(plan, tmp_path / "broken", resume=True, quiet=True)
+    same_runs(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_run_from_before_counted_dropout_goes_on_with_the_generators(small, tmp_path, monkeypatch):
+    """Its recipe says nothing of `noise`; with counted numbers the losses would be others."""
+    plan = small(train__noise="generator", model__dropout=0.1)
+    fit(plan, tmp_path / "whole", quiet=True)
+    break_off(plan, tmp_path / "broken", monkeypatch)
+    stored = tmp_path / "broken" / "recipe.toml"
+    lines = stored.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if line != 'noise = "generator"\n']
+    assert len(kept) == len(lines) - 1
+    stored.write_text("".join(kept))
+    fit(Recipe.load(stored), tmp_path / "broken", resume=True, quiet=True)
+    same_runs(tmp_path / "whole", tmp_path / "broken")
+    fit(small(model__dropout=0.1, train__steps=2, train__warmup=1), tmp_path / "counted", quiet=True)
+    assert losses(tmp_path / "counted")[1] != losses(tmp_path / "whole")[1]
+
+
+def break_off(plan, out, monkeypatch):
+    """A run that stops after step 17, past its last checkpoint."""
     steps = iter(range(100))
 
     def dies(batches):
@@ -57,17 +81,17 @@ def test_resumes_bit_for_bit(small, tmp_path, monkeypatch, changes):
             raise RuntimeError("the power went out")
         return next(batches)
 
-    monkeypatch.setattr(loop_module, "next", dies, raising=False)
-    with pytest.raises(RuntimeError, match="power"):
-        fit(plan, tmp_path / "broken", quiet=True)
-    monkeypatch.undo()
-    assert max(losses(tmp_path / "broken")) == 17
-    fit(plan, tmp_path / "broken", resume=True, quiet=True)
-    assert losses(tmp_path / "broken") == losses(tmp_path / "whole")
-    for (name, one), two in zip(
-        weights(tmp_path / "whole").items(), weights(tmp_path / "broken").values(), strict=True
-    ):
-        assert torch.equal(one, two), name
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power"):
+        patch.setattr(loop_module, "next", dies, raising=False)
+        fit(plan, out, quiet=True)
+    assert max(losses(out)) == 17
+
+
+def same_runs(one, two):
+    """Two runs have the very same losses and weights."""
+    assert losses(one) == losses(two)
+    for (name, value), other in zip(weights(one).items(), weights(two).values(), strict=True):
+        assert torch.equal(value, other), name
 
 
 def test_a_run_is_never_overwritten(small, tmp_path):

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from regard.train.loop import Interrupted
-from regard.why import COMPONENTS, find_component, measure
+from regard.why import COMPONENTS, find_component, measure, report
 from regard.why import run as runs
 from regard.why.component import Arm, Claim, Component, higher, lower
 from regard.why.measure import Store, at_cpu, judge, judge_same
 from regard.why.problems import LetterBefore, NextToken, SortedLetters
-from regard.why.report import markdown, render, verdict_table, write_report
+from regard.why.report import markdown, measured, render, verdict_table, write_report
+from regard.why.statistics import Interval, verdict_of
 
 TINY = Component(
     name="tiny",
@@ -199,6 +200,29 @@ def test_every_component_runs(name, tmp_path):
 def test_unknown_components_name_their_neighbour():
     with pytest.raises(ValueError, match="no component 'residuals'; did you mean 'residual'?"):
         find_component("residuals")
+
+
+def test_stored_verdicts_are_of_todays_claims_and_follow_from_their_intervals():
+    for name, result in measured().items():
+        for claim, found in zip(COMPONENTS[name].claims, result["claims"], strict=True):
+            assert (found["text"], found["least"]) == (claim.text, claim.least), "a claim has changed: measure it again"
+            for part in (found["steps"], found["cpu"]):
+                interval = Interval(part["mean"], part["low"], part["high"], part["pairs"])
+                assert part["verdict"] == verdict_of(interval, claim.least) and part["pairs"] >= 5
+
+
+def test_a_comparison_with_itself_is_stored_beside_the_verdicts(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MEASURED", tmp_path / "measured.json")
+    monkeypatch.setitem(COMPONENTS, "tiny", replace(TINY, steps=20))
+    write_report(TINY, measure.measure(TINY, seeds=2, steps=20, out=tmp_path, same=True), tmp_path)
+    with pytest.raises(ValueError, match="compares tiny with itself alone; run regard why tiny"):
+        report.keep(tmp_path)
+    result = measure.measure(TINY, seeds=2, steps=20, out=tmp_path) | {"too_small": ""}
+    write_report(TINY, result, tmp_path)
+    assert report.keep(tmp_path) == "tiny"
+    table = verdict_table()
+    assert "| `regard why tiny` | Order is known. (000) |" in table and "(1 metric, 20 steps) |" in table
+    assert "Of 1 intervals of an arm against itself" in table
 
 
 def test_the_documentation_has_the_measured_verdicts():

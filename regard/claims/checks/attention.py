@@ -191,7 +191,7 @@ def future_gradient(masked: bool) -> float:
 
 @check
 def weight_of_score(score: float) -> float:
-    """Return the weight of a score beside 31 normal ones."""
+    """Return the softmax weight of a score among 31 others that are normally distributed."""
     return softmax(torch.cat([torch.tensor([score]), torch.randn(31)]))[0].item()
 
 

@@ -1,8 +1,9 @@
-"""Checks of time and memory: ratios of runs in turn, marked slow in the ledger."""
+"""Checks of time: ratios of the processor's time of runs in turn, on one thread, so that other programs hardly matter;
+marked slow in the ledger."""
 
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 import torch
 from torch import nn
@@ -12,15 +13,19 @@ from regard.nn.kernels import build_kernel
 
 
 def ratio_of_times(slow: Callable[[], object], fast: Callable[[], object], rounds: int = 15) -> float:
-    """Return the median ratio of two times that are measured in turn."""
-    ratios = []
-    for _ in range(rounds):
-        times = []
-        for run in (slow, fast):
-            start = perf_counter()
-            run()
-            times.append(perf_counter() - start)
-        ratios.append(times[0] / times[1])
+    """Return the median ratio of the processor's time of two functions that run in turn."""
+    ratios, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)  # others would wait for each other, which is time of the processor too
+    try:
+        for _ in range(rounds):
+            times = []
+            for run in (slow, fast):
+                start = process_time()
+                run()
+                times.append(process_time() - start)
+            ratios.append(times[0] / times[1])
+    finally:
+        torch.set_num_threads(threads)
     return median(ratios[1:])
 
 

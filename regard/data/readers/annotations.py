@@ -1,9 +1,10 @@
 """Boxes around objects from files in the formats of COCO and Pascal VOC. Errors name the file and the annotation."""
 
 import json
+import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from xml.etree import ElementTree
 
 from PIL import Image
 
+from regard.config import one_line
 from regard.data.readers.image_files import read_image
 from regard.data.readers.text_files import as_text, read_bytes, read_lines
+from regard.files import check_regular
 
 Box = tuple[float, ...]
 
@@ -44,11 +47,17 @@ class AnnotatedImage:
         return image
 
 
-def find_image(name: str, folders: Iterable[Path], where: str) -> Path:
-    """The path of an image in the first of these folders that holds it."""
+def find_image(name: str, folders: Collection[Path], where: str) -> Path:
+    """The path of an image in the first of these folders that holds it; an error if it is no regular file, or if an
+    absolute name or `..` leads out of all of them: annotations may be a stranger's, and the other files are yours."""
     paths = [folder / name for folder in folders]
+    strays = Path(name).is_absolute() or ".." in Path(name).parts
     for path in paths:
-        if path.is_file():
+        if os.path.lexists(path):
+            if strays and not any(Path(os.path.abspath(path)).is_relative_to(folder.absolute()) for folder in folders):
+                fact = f"{one_line(path, 200)} is outside of the folders of this data"
+                raise ValueError(f"{where}: {fact}; name the folder of the images: --data.images FOLDER")
+            check_regular(path)
             return path
     raise ValueError(f"{where}: no such image: {paths[0]}; name the folder of the images: --data.images FOLDER")
 
@@ -197,8 +206,9 @@ def voc_parts(source: str) -> dict[str, str]:
 
 def read_voc(path: Path, folders: list[Path]) -> AnnotatedImage:
     """The image of one .xml; columns and rows are counted from 1 there, and the last ones belong to the box."""
+    raw = read_bytes(path, folder="a folder of .xml files", empty="an annotation")
     try:
-        root = ElementTree.parse(path).getroot()
+        root = ElementTree.fromstring(raw)
     except ElementTree.ParseError as error:
         raise ValueError(f"{path}, line {error.position[0]}: not valid XML ({error})") from None
     except (LookupError, ValueError) as error:  # an encoding that is not known, or not to the parser

@@ -36,7 +36,7 @@ def opened(path: Path) -> Iterator[Any]:
             yield stored
     except FileNotFoundError:
         raise ValueError(f"no such file: {path}; give an .npz of x and y") from None
-    except (OSError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # also: encrypted
         raise ValueError(f"{path} cannot be read as .npz ({error}); save it again with numpy.savez") from None
     except ValueError as error:
         raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None

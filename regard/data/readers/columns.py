@@ -87,6 +87,16 @@ def names_in(table: Table) -> list[str]:
     return [cell.strip() for cell in table.cells[0][1]] if table.cells else []
 
 
+def split_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Columns by field, from words such as text=sentence."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ValueError(
+                f"columns are given as text=sentence,label=class, got {pair!r}; several are joined by +: text=a+b"
+            )
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
 def check_width(table: Table) -> None:
     """Raise an error for a row that has more or fewer cells than the first."""
     width = len(table.cells[0][1]) if table.cells else 0

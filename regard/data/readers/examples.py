@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import nearest
-from regard.data.notices import notify_once
 from regard.data.readers import conll
 from regard.data.readers.cells import as_list
 from regard.data.readers.columns import RENAME, Chosen, Known, Row, find_columns, named_rows, names_in, names_of
 from regard.data.readers.packed import kind_of
 from regard.data.readers.scores import find_scale
-from regard.data.readers.tables import SUFFIXES, Table, is_table, read_table, refusal
+from regard.data.readers.tables import SUFFIXES, Table, is_table, read_table, refusal, report_skipped
 from regard.data.readers.text_files import read_lines
 
 
@@ -128,7 +127,7 @@ def read_examples(
     rows = [(number, row) for number, row in named_rows(table, chosen, columns)]
     if task == "embed":
         scale = scale or find_scale(table, rows)
-    examples, missing = [], []
+    examples, missing = [], dict[str, list[int]]()
     for number, row in rows:
         try:
             if spelled:
@@ -137,15 +136,11 @@ def read_examples(
                 row = row | {SCALE: scale}
             examples.append(replace(build(row), line=number))
         except ValueError as error:
-            reason = f"{path}, {table.unit} {number}: {error}"
             if strict or not isinstance(error, Missing):
-                raise ValueError(reason) from None
-            missing.append(reason)
-    if len(missing) > len(examples):
-        raise ValueError(missing[0])
+                raise ValueError(f"{path}, {table.unit} {number}: {error}") from None
+            missing.setdefault(str(error), []).append(number)
     if missing:
-        text = f"{path}: skipped {len(missing):,} of {len(rows):,} rows ({missing[0]}); --data.strict stops instead"
-        notify_once(text)
+        report_skipped(table, missing, len(rows))
     if not examples:
         raise ValueError(f"{path}: not one example; a header alone is no data")
     return Examples(examples, table, chosen, scale)

@@ -15,6 +15,8 @@ MOST_PIXELS = 1 << 27
 """Most pixels of an image that is read; a file that claims more may be there to exhaust the memory."""
 MOST_BYTES = 1 << 30
 """Most bytes of an image file."""
+STRIP = 256
+"""Rows of an image that are made opaque at a time."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM")
 """The formats that Pillow may decode; others, such as PostScript, it would hand to other programs."""
@@ -53,7 +55,7 @@ def read_image(image: str | Path | BytesIO | Image.Image, least: tuple[int, int]
         raise ValueError(f"{name} is no image in a format that is known; open it and save it as PNG or JPEG") from None
     except Image.DecompressionBombError:  # before its size can be asked for
         raise ValueError(f"{name} has too many pixels, at most {MOST_PIXELS:,} are read; make it smaller") from None
-    except (OSError, SyntaxError, EOFError, MemoryError, ValueError, Warning) as error:  # where these are errors
+    except Exception as error:  # Pillow's decoders raise errors of any kind
         if str(error).startswith(str(name)):
             raise
         raise ValueError(f"{name} is cut short or damaged ({error}); copy it again, or leave it out") from None
@@ -74,10 +76,11 @@ def is_image(name: str) -> bool:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """The image files of a folder at any depth; hidden files and other suffixes are passed over."""
+    """The image files of a folder at any depth; hidden files and other suffixes are passed over. What only has the
+    name of an image is refused by `read_image`."""
     paths = sorted(
         path for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and path.is_file()
+        if path.suffix.lower() in SUFFIXES and not path.is_dir()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )  # fmt: skip
     if not paths:
@@ -105,12 +108,20 @@ def plain(image: Image.Image) -> Image.Image:
         grey = (values.clip(0, most) * (255 / most)).round().astype(np.uint8)
         return Image.fromarray(np.where(values == image.info.get("transparency"), np.uint8(255), grey))
     if image.mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        was_grey, layer = image.mode in ("L", "LA", "La", "1"), image.convert("RGBA")
-        whole = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-        return whole.getchannel(0) if was_grey else whole.convert("RGB")
+        return on_white(image, "L" if image.mode in ("L", "LA", "La", "1") else "RGB")
     if image.mode in ("L", "RGB"):
         return image
     return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def on_white(image: Image.Image, mode: str) -> Image.Image:
+    """An image with its transparent parts white, in strips: all of it with transparency would be twice as large."""
+    whole = Image.new(mode, image.size)
+    for top in range(0, image.height, STRIP):
+        layer = image.crop((0, top, image.width, min(top + STRIP, image.height))).convert("RGBA")
+        flat = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+        whole.paste(flat.getchannel(0) if mode == "L" else flat.convert("RGB"), (0, top))
+    return whole
 
 
 def as_array(image: Image.Image, channels: int) -> np.ndarray:

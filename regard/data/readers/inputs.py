@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.config import nearest
 from regard.data.readers.columns import (
     JOIN,
     by_name,
     cell_of,
     check_width,
     choose_columns,
+    columns_in,
+    guess_fields,
     header_like,
     index_of,
     join_columns,
@@ -52,20 +55,30 @@ class Inputs:
         return f"{self.unit} {index + 1 if self.numbers is None else self.numbers[index]}"
 
 
-def read_inputs(path: Path, columns: Mapping[str, str] | None = None) -> Inputs:
+def read_inputs(path: Path, columns: Mapping[str, str] | None = None, named: Mapping[str, str] | None = None) -> Inputs:
     """The texts of a file. `columns` are those of a model's training, {"text": "subject+body"}: where the table has
-    them they are read, otherwise those with a usual name."""
+    them they are read, otherwise those with a usual name. Those that the user `named` must be there."""
+    columns, named = columns or {}, named or {}
+    for name in named:
+        if name not in FIELDS:
+            raise ValueError(f"--columns: an input has no {name!r}; {nearest(name, FIELDS)}")
     if not is_table(path):
+        if named:
+            raise ValueError(f"{path} is read as a text a line; leave out --columns, or give a table such as .csv")
         return Inputs(read_lines(path))
+    trained = {"text": columns.get("text", columns.get("prompt", "")), "second": columns.get("second", "")}
     aliases = [alias for known in FIELDS.values() for alias in known]
-    stored = read_table(path, [*aliases, *names_of(columns or {})])
-    table, own, _ = join_columns(stored, present(stored, columns or {}))
+    named = {name: theirs for name, theirs in named.items() if name in trained}  # a label is not read
+    stored = read_table(path, [*aliases, *names_of(trained), *names_of(named)])
+    check_named(stored, named)
+    own = present(stored, {name: theirs for name, theirs in trained.items() if theirs and name not in named})
+    table, own, _ = join_columns(stored, own | named)
     if table.cells is None or stored.cells is None:
-        texts, seconds = of_objects(table, own)
+        texts, seconds = of_objects(table, own, trained["text"])
         numbers, rows = [number for number, _ in stored.objects], [row for _, row in stored.objects]
     else:
         check_width(table)
-        fields, header = of_cells(table, own)
+        fields, header = of_cells(table, own, trained["text"])
         body = [cells for _, cells in table.cells[header:]]
         texts = [cells[fields["text"]] for cells in body]
         seconds = [cells[fields["second"]] for cells in body] if "second" in fields else None
@@ -75,27 +88,55 @@ def read_inputs(path: Path, columns: Mapping[str, str] | None = None) -> Inputs:
     return Inputs(texts, seconds, rows, numbers, table.unit, table.separator)
 
 
-def present(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a training that a table has, under the names of its fields."""
-    named = {"text": columns.get("text", columns.get("prompt", "")), "second": columns.get("second", "")}
+def check_named(table: Table, columns: Mapping[str, str]) -> None:
+    """Raise an error for a column that a table does not have; of several that are joined, for each."""
     names = names_in(table)
-
-    def has(theirs: str) -> bool:
-        try:
-            return theirs in names or all(index_of(part.strip(), names, table) >= 0 for part in theirs.split(JOIN))
-        except ValueError:
-            return False
-
-    return {name: theirs for name, theirs in named.items() if theirs and has(theirs)}
+    for theirs in columns.values():
+        for part in [] if theirs in names else theirs.split(JOIN):
+            index_of(part.strip(), names, table)
 
 
-def of_objects(table: Table, own: Mapping[str, str]) -> tuple[list[str], list[str] | None]:
+def present(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a training that a table has, by field; raise an error where it has a part of those joined."""
+    chosen = {}
+    for name, theirs in columns.items():
+        parts = [theirs] if has(table, theirs) else [part.strip() for part in theirs.split(JOIN)]
+        missing = [part for part in parts if not has(table, part)]
+        if not missing:
+            chosen[name] = theirs
+        elif len(missing) < len(parts):
+            raise no_column(table, missing[0])
+    return chosen
+
+
+def has(table: Table, column: str) -> bool:
+    """Whether a table has a column of this name or number."""
+    try:
+        return index_of(column, names_in(table), table) >= 0
+    except ValueError:
+        return False
+
+
+def no_column(table: Table, trained: str) -> ValueError:
+    """The error for a table without a text: the column wanted, those that it has, and the option to name one."""
+    names = names_in(table)
+    rows = [[cell_of(row.get(name)) for name in names] for _, row in table.objects[:1000]]
+    rows = rows if table.cells is None else [cells for _, cells in table.cells[1:1000]]
+    text = guess_fields(columns_in(rows), ("text", "label")).get("text")
+    header = table.cells is None or header_like(names, rows) is not False
+    guess = "NAME" if text is None or text >= len(names) else names[text] if header else text + 1
+    wanted = f"no column {trained!r}, as in training" if trained else "no column with the name of a text"
+    shown = ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
+    return ValueError(f"{table.source}: {wanted}, only {shown}; name the one to read: --columns text={guess}")
+
+
+def of_objects(table: Table, own: Mapping[str, str], trained: str) -> tuple[list[str], list[str] | None]:
     """The texts of a table of objects and, where it has them, the second texts; a row without the usual text field may
-    have its text under another known name."""
+    have its text under another known name. An error names the column that was `trained` on."""
     names = names_in(table)
     fields = {name: names[index] for name, index in by_name(names, FIELDS, own).items()}
     if "text" not in fields:
-        raise ValueError(f"{table.source}: no text, only {', '.join(map(repr, names))}; call its field text")
+        raise no_column(table, trained)
     others = [] if "second" in fields or own else [alias for alias in FIELDS["text"] if alias in names]
     texts = []
     for number, row in table.objects:
@@ -108,8 +149,9 @@ def of_objects(table: Table, own: Mapping[str, str]) -> tuple[list[str], list[st
     return texts, seconds
 
 
-def of_cells(table: Table, own: Mapping[str, str]) -> tuple[dict[str, int], bool]:
-    """The index of the column of each field in a table of cells, and whether its first row is a header."""
+def of_cells(table: Table, own: Mapping[str, str], trained: str) -> tuple[dict[str, int], bool]:
+    """The index of the column of each field in a table of cells, and whether its first row is a header. An error names
+    the column that was `trained` on."""
     assert table.cells is not None
     names = names_in(table)
     fields = by_name(names, FIELDS, own)
@@ -121,8 +163,7 @@ def of_cells(table: Table, own: Mapping[str, str]) -> tuple[dict[str, int], bool
     try:
         chosen = choose_columns(table, FIELDS, ("second", "label") if own else ("second",), own)
     except ValueError:
-        shown = ", ".join(map(repr, names[:6]))
-        raise ValueError(f"{table.source}: which column is the text? Give it a header with text; got {shown}") from None
+        raise no_column(table, trained) from None
     return chosen.fields, bool(chosen.header)
 
 

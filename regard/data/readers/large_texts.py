@@ -21,7 +21,7 @@ def text_bytes(paths: tuple[str, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LargeText:
-    """The text of some UTF-8 files, one after the other, from one character to another; iterated, it gives blocks."""
+    """A range of characters of several UTF-8 files read as one text; iterating yields it in blocks."""
 
     paths: tuple[str, ...]
     start: int = 0

@@ -1,10 +1,12 @@
-"""Files packed by gzip, bzip2, xz or Zstandard, unpacked in memory up to a limit."""
+"""Files packed by gzip, bzip2, xz or Zstandard: unpacked in memory up to a limit, and written."""
 
 import bz2
 import gzip
 import io
 import lzma
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +63,7 @@ def open_packed(suffix: str, file: io.BytesIO, path: Path) -> Any:
         return bz2.BZ2File(file)
     if suffix == ".xz":
         return lzma.LZMAFile(file)
-    try:
-        import zstandard
-    except ImportError:
-        raise ImportError(f"{path}: .zst files need an extra: pip install 'regard[tables]'") from None
+    zstandard = zstandard_for(path)
 
     class Damaged(io.BufferedReader):
         """A reader that reports damaged files as other packers do."""
@@ -76,3 +75,33 @@ def open_packed(suffix: str, file: io.BytesIO, path: Path) -> Any:
                 raise EOFError(str(error)) from None
 
     return Damaged(zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file, read_across_frames=True))
+
+
+@contextmanager
+def create(path: Path) -> Iterator[Any]:
+    """Context manager: a new file of bytes, packed as its suffix says; the same content always has the same bytes."""
+    suffix = path.suffix.lower()
+    with path.open("wb") as file:
+        packers: dict[str, Callable[[], Any]] = {
+            ".gz": lambda: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+            ".bz2": lambda: bz2.BZ2File(file, "wb"),
+            ".xz": lambda: lzma.LZMAFile(file, "wb"),
+            ".zst": lambda: zstandard_for(path).ZstdCompressor().stream_writer(file, closefd=False),
+        }
+        with packers.get(suffix, lambda: nullcontext(file))() as packed:
+            yield packed
+
+
+def check_packer(path: Path) -> None:
+    """Raise an error if the library that packs such a file is missing: better before the work than after it."""
+    if path.suffix.lower() == ".zst":
+        zstandard_for(path)
+
+
+def zstandard_for(path: Path) -> Any:
+    """The library for .zst files."""
+    try:
+        import zstandard
+    except ImportError:
+        raise ImportError(f"{path}: .zst files need an extra: pip install 'regard[tables]'") from None
+    return zstandard

@@ -1,10 +1,11 @@
 """One reader for tables of all formats: a file, a folder that `datasets` saved, or the name of a dataset on the Hub."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regard.data.notices import notify_once
 from regard.data.readers.arrow import SUFFIXES as ARROW
 from regard.data.readers.arrow import Names, read_arrow
 from regard.data.readers.cells import Cells, read_cells
@@ -101,6 +102,24 @@ def saved_set(folder: Path) -> list[Path]:
     if (folder / "dataset_dict.json").is_file():
         folder = folder / "train"
     return sorted(folder.glob("*.arrow")) if (folder / "state.json").is_file() else []
+
+
+def report_skipped(table: Table, causes: Mapping[str, Sequence[int]], count: int) -> None:
+    """Print how many of `count` rows were skipped for each cause; raise an error where they are the larger part.
+
+    `causes` maps each error to the numbers of its rows.
+    """
+    skipped = sum(map(len, causes.values()))
+    if 2 * skipped > count:
+        error, numbers = next(iter(causes.items()))
+        raise ValueError(f"{table.source}, {table.unit} {numbers[0]}: {error}")
+    parts = []
+    for error, numbers in causes.items():
+        places = f"{table.unit} {numbers[0]}" + ", …" * (len(numbers) > 1)
+        parts.append(f"{error.partition(';')[0]} in {len(numbers):,} ({places})")
+    notify_once(
+        f"{table.source}: skipped {skipped:,} of {count:,} rows: {', '.join(parts)}; --data.strict stops instead"
+    )
 
 
 def refusal(source: str | Path, task: str, kinds: Iterable[str]) -> str:

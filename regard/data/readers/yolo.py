@@ -1,14 +1,17 @@
 """Boxes in the format of YOLO: a .txt beside each image, or in labels/ for images/, and the names of the classes."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from regard.config import one_line
 from regard.data.readers.annotations import AnnotatedImage, Box
-from regard.data.readers.image_files import FORMATS, list_images
+from regard.data.readers.image_files import FORMATS, MOST_BYTES, list_images
 from regard.data.readers.text_files import as_text, read_lines
+from regard.files import check_regular, read_bytes
 
 CONFIGS = ("data.yaml", "data.yml", "dataset.yaml")
 CLASSES = ("classes.txt", "obj.names", "labels/classes.txt")
@@ -97,6 +100,9 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise ValueError(
                 f"{path}, line {number}: not a line of a data.yaml: {line.strip()[:40]!r}; write key: value"
             )
+    for name in ("path", "nc"):
+        if isinstance(settings.get(name), list):
+            raise ValueError(f"{path}: {name} is a list; give one value")
     return settings
 
 
@@ -135,7 +141,7 @@ def class_names(settings: dict[str, Any], config: Path) -> tuple[str, ...]:
     names = tuple(as_list(settings.get("names")))
     if not names:
         raise ValueError(f"{config} has no names of classes; add a line such as names: [cat, dog]")
-    if settings.get("nc", "").isdigit() and int(settings["nc"]) != len(names):
+    if settings.get("nc", "").isdecimal() and int(settings["nc"]) != len(names):
         raise ValueError(f"{config}: nc is {settings['nc']}, but there are {len(names)} names; correct one of them")
     return names
 
@@ -148,9 +154,9 @@ def locate(config: Path, settings: dict[str, Any], folder: str) -> Path:
         inside = inside[3:]
     tried = [root / name for root in roots for name in (folder, inside)]
     for path in tried:
-        if path.is_dir():
+        if os.path.isdir(path):  # Path.is_dir raises an error for a name that is too long
             return path
-    raise ValueError(f"{config}: no such folder: {tried[0]}; correct it, relative to {config.parent}")
+    raise ValueError(f"{config}: no such folder: {one_line(tried[0], 300)}; correct it, relative to {config.parent}")
 
 
 def label_file(image: Path) -> Path:
@@ -159,7 +165,7 @@ def label_file(image: Path) -> Path:
     for i in range(len(parts) - 2, -1, -1):
         if parts[i].lower() == "images":
             other = Path(*parts[:i], "labels", *parts[i + 1 :]).with_suffix(".txt")
-            if other.is_file():
+            if os.path.lexists(other):
                 return other
             break
     return image.with_suffix(".txt")
@@ -168,6 +174,7 @@ def label_file(image: Path) -> Path:
 def read_yolo(image: Path, names: tuple[str, ...]) -> AnnotatedImage:
     """An image and its objects; one without a .txt has none. A polygon becomes the box around it."""
     path = label_file(image)
+    check_regular(image, MOST_BYTES)
     try:
         with Image.open(image, formats=FORMATS) as opened:
             size = opened.size
@@ -178,7 +185,7 @@ def read_yolo(image: Path, names: tuple[str, ...]) -> AnnotatedImage:
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise ValueError(f"{image} is no image, or damaged ({error}); leave it out") from None
     objects: list[tuple[str, Box]] = []
-    lines = as_text(path.read_bytes(), path).split("\n") if path.is_file() else []
+    lines = as_text(read_bytes(path, MOST_BYTES), path).split("\n") if os.path.lexists(path) else []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,7 +1,7 @@
 """Batches of about equally many tokens, from sequences of about the same length, so that little is padding."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -27,10 +27,55 @@ class Batch:
     examples: tuple[int, ...]
     labels: Int[Tensor, "B"] | None = None
 
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device. To a GPU it goes from pinned memory, so that computing need not wait for it."""
+        if self.targets.device == device:
+            return self
+
+        def move(tensor: Tensor) -> Tensor:
+            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+        inputs = {name: move(tensor) for name, tensor in self.inputs.items()}
+        return replace(
+            self, inputs=inputs, targets=move(self.targets), labels=None if self.labels is None else move(self.labels)
+        )
+
     @property
     def unit(self) -> str:
         """The unit that `tokens` counts."""
         return "images" if "pixels" in self.inputs else "tokens"
+
+    @property
+    def count(self) -> int:
+        """Examples of the batch."""
+        return len(self.examples) or len(self.targets)
+
+    def pick(self, examples: Sequence[int], *, apart: bool = True) -> "Batch":
+        """A batch of certain examples: all rows of each, as of two views of an image; the whole batch where rows cannot
+        be assigned to examples. Where examples are compared, it is among themselves, or for `apart` off among all."""
+        count = self.count
+        every = [*self.inputs.values(), self.targets, *([] if self.labels is None else [self.labels])]
+        if any(not x.dim() or len(x) % count for x in every):
+            return self
+
+        def chosen(x: Tensor) -> Tensor:
+            return x.unflatten(0, (-1, count))[:, list(examples)].flatten(0, 1)
+
+        targets = chosen(self.targets)
+        if self.targets.dtype == torch.bool and apart:  # of images against texts: both axes are examples
+            targets = targets[:, list(examples)]
+        return replace(
+            self,
+            inputs={name: chosen(x) for name, x in self.inputs.items()},
+            targets=targets,
+            examples=tuple(self.examples[example] for example in examples) if self.examples else (),
+            labels=None if self.labels is None else chosen(self.labels),
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows that the model computes."""
+        return len(next(iter(self.inputs.values())))
 
     @property
     def tokens(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config import at_least
 from regard.data.generated.scenes import SEEDS, SHAPES, scene
 from regard.data.notices import notify, track
 from regard.data.readers.annotations import AnnotatedImage, list_coco, list_voc, voc_parts
@@ -193,8 +194,7 @@ class BoxesConfig(Data):
         check_channels(self.channels)
         if not 0 <= self.crop < 1:
             raise ValueError(f"crop={self.crop} is not in [0, 1)")
-        if self.scenes < 1 or (self.size is not None and self.size < 1):
-            raise ValueError("scenes and size must be at least 1")
+        at_least(1, scenes=self.scenes, size=self.size)
         if not 1 <= self.objects <= 6:
             raise ValueError(f"objects={self.objects}: a scene has 1 to 6 objects")
         Augmentation(colour=self.colour)

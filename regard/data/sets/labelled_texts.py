@@ -1,7 +1,7 @@
 """Texts with labels, tags, answers, similarities or instructions: the user's files, or generated examples."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,13 +11,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from regard.data.generated.text_tasks import tasks
+from regard.data.readers.columns import split_pairs
 from regard.data.readers.examples import Examples as ReadExamples
 from regard.data.readers.examples import Instruction, Labelled, read_examples
 from regard.data.readers.hub_sets import HUB
 from regard.data.readers.parts import find_parts
 from regard.data.sets.base import TRAINED, TextData, check_tuning, idle_rank, idle_with
 from regard.data.sets.overview import Overview
-from regard.data.sets.text_overview import overviews
+from regard.data.sets.text_overview import key_of, labels_in, overviews
 
 Examples = list[Any]
 HELD_OUT = 1000
@@ -43,7 +44,8 @@ class ExamplesConfig(TextData):
 
     own: ClassVar[tuple[str, ...]] = ("train",)
     reading: ClassVar[tuple[str, ...]] = ("task", "lowercase", "max_len")
-    splitting: ClassVar[tuple[str, ...]] = ("held_share", "columns", "header", "names")
+    splitting: ClassVar[tuple[str, ...]] = ("held_share", "together", "columns", "header", "names")
+    absent: ClassVar[dict[str, Any]] = {"together": False}
 
     task: Literal["classify", "tag", "answer", "embed", "instruct"] = "classify"
     """The task of the examples."""
@@ -54,6 +56,8 @@ class ExamplesConfig(TextData):
     """A file of the same kind for validation (nothing given: a part of the examples is held out)."""
     held_share: float = 0.0
     """Share of the examples, of every label alike, that is held out for validation (0: every tenth in order)."""
+    together: bool = True
+    """Whether examples with equal texts are held out together, so that none of them is in training as well."""
     test: str | None = None
     """A file of the same kind for the test (nothing given: the examples for validation)."""
     columns: tuple[str, ...] = ()
@@ -86,11 +90,7 @@ class ExamplesConfig(TextData):
         if (self.valid or self.test) and not self.train:
             raise ValueError("validation examples without training examples; give --data.train too")
         check_tuning(self.base, self.tune, self.rank)
-        for pair in self.columns:
-            if "=" not in pair:
-                raise ValueError(
-                    f"columns are given as text=sentence,label=class, got {pair!r}; several are joined by +: text=a+b"
-                )
+        split_pairs(self.columns)
         if not 0 <= self.hidden < 1:
             raise ValueError(f"hidden={self.hidden} is not in [0, 1)")
         if self.hidden and self.task == "instruct":
@@ -103,7 +103,7 @@ class ExamplesConfig(TextData):
     @property
     def idle(self) -> dict[str, str]:
         tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
-        return tokens | idle_rank(self.tune) | idle_with("valid", self.valid, "held_share")
+        return tokens | idle_rank(self.tune) | idle_with("valid", self.valid, "held_share", "together")
 
     @property
     def parts(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ class ExamplesConfig(TextData):
         key = (path, stamp(path), self.task, self.columns, self.header, self.names, scale, self.strict)
         examples = KEPT.get(key)
         if examples is None:
-            columns = dict(pair.split("=", 1) for pair in self.columns)
+            columns = split_pairs(self.columns)
             examples = KEPT[key] = read_examples(
                 path, self.task, columns, header=self.header, names=self.names, scale=scale, strict=self.strict
             )
@@ -135,14 +135,10 @@ class ExamplesConfig(TextData):
             return examples, self.read(parts["valid"])
         if len(examples) < 2:
             raise ValueError(f"{self.train}: one example cannot be split; give --data.valid")
-        if self.held_share and any(held := stratified(self.task, examples, self.held_share)):
-            pairs = list(zip(examples, held, strict=True))
-            return [example for example, out in pairs if not out], [example for example, out in pairs if out]
-        counts = Counter(example.label for example in examples) if self.task == "classify" else {}
-        tenth = range(1, len(examples), 10)
-        kept = [i for i in tenth if counts.get(getattr(examples[i], "label", ""), 2) > 1]
-        out = set(kept or tenth)
-        return [e for i, e in enumerate(examples) if i not in out], [examples[i] for i in sorted(out)]
+        keys = [key_of(self.task, example) if self.together else (i,) for i, example in enumerate(examples)]
+        held = held_out_by(self.task, examples, keys, self.held_share)
+        pairs = list(zip(examples, held, strict=True))
+        return [example for example, out in pairs if not out], [example for example, out in pairs if out]
 
     def size(self) -> "Size | None":
         """The size of the user's files; none where they are large, or not there."""
@@ -181,6 +177,32 @@ def stamp(path: str) -> tuple[int, int] | None:
         return None
     stat = Path(path).stat()
     return stat.st_mtime_ns, stat.st_size
+
+
+def held_out_by(task: str, examples: Examples, keys: Sequence[Hashable], share: float) -> list[bool]:
+    """Which examples are held out: those with equal keys together, as the first of them. Where that would leave a label
+    to validation alone they stay in training; where nothing else could be held out, equal keys do not count."""
+    firsts: dict[Hashable, Any] = {}
+    for key, example in zip(keys, examples, strict=True):
+        firsts.setdefault(key, example)
+    single = list(firsts.values())
+    held = stratified(task, single, share) if share else []
+    out = {key for key, chosen in zip(firsts, held if any(held) else every_tenth(task, single), strict=True) if chosen}
+    if len(firsts) < len(examples):
+        rows = [(key, labels_in(task, [example]).keys()) for key, example in zip(keys, examples, strict=True)]
+        trained = {label for key, labels in rows if key not in out for label in labels}
+        out -= {key for key, labels in rows if not labels <= trained}
+        if not out:
+            return held_out_by(task, examples, range(len(examples)), share)
+    return [key in out for key in keys]
+
+
+def every_tenth(task: str, examples: Examples) -> list[bool]:
+    """Which examples are held out: every tenth, except a label's only one."""
+    counts = labels_in(task, examples) if task == "classify" else {}
+    tenth = range(1, len(examples), 10)
+    out = {i for i in tenth if counts.get(getattr(examples[i], "label", ""), 2) > 1} or set(tenth)
+    return [i in out for i in range(len(examples))]
 
 
 def stratified(task: str, examples: Examples, share: float) -> list[bool]:

@@ -8,6 +8,7 @@ from typing import Any
 from regard.config import nearest, override
 from regard.data.readers.arrays import is_arrays
 from regard.data.readers.coco_captions import holds_captions
+from regard.data.readers.columns import cell_of, columns_in, header_like, names_in
 from regard.data.readers.examples import KNOWN
 from regard.data.readers.hub_sets import HUB
 from regard.data.readers.image_files import is_image
@@ -22,6 +23,7 @@ from regard.data.sets.boxed_images import BoxesConfig
 from regard.data.sets.captioned_images import CaptionsConfig
 from regard.data.sets.labelled_images import ImagesConfig
 from regard.data.sets.labelled_texts import ExamplesConfig
+from regard.data.sets.overview import SHOWN, shortened
 from regard.data.sets.running_text import TextConfig
 from regard.data.sets.text_pairs import PairsConfig
 from regard.files import missing
@@ -143,6 +145,32 @@ def is_coco(path: Path) -> bool:
     except (ValueError, RecursionError):  # of which the reader of tables says more
         return False
     return isinstance(stored, dict) and "images" in stored and "annotations" in stored
+
+
+def table_lines(source: str) -> list[str]:
+    """Lines that list the columns of a table as they lie in it, each with an example; [] where it is no table."""
+    try:
+        table = read_table(source) if is_table(source) else None
+    except ValueError:  # which the reader of examples has explained already
+        return []
+    if table is None or not len(table):
+        return []
+    names = names_in(table)
+    rows = [[cell_of(row.get(name)) for name in names] for _, row in table.objects]
+    about = table.about
+    if table.cells is not None:
+        rows = [cells for _, cells in table.cells]
+        if header_like(names, rows[1:1000]) is False:
+            names, about = [f"column {i}" for i in range(1, len(names) + 1)], f"{about}, without a header"
+        else:
+            rows, about = rows[1:], f"{about}, with a header"
+    lines = [f"read: {source}, {len(rows):,} rows ({about})"]
+    for name, column in zip(names, columns_in(rows), strict=False):
+        values = list(dict.fromkeys(filter(None, column.cells)))
+        empty = f", {column.cells.count(''):,} empty" if "" in column.cells else ""
+        shown = ", ".join(map(shortened, values[:SHOWN])) + ", …" * (len(values) > SHOWN)
+        lines.append(f"  {name}: {len(values):,} value{'s' * (len(values) != 1)}{empty}: {shown}")
+    return lines
 
 
 def table_kind(source: str) -> str:

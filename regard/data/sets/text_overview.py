@@ -25,6 +25,7 @@ def overviews(data: Any) -> Iterator[Overview]:
             train = labels, inputs
             notes += label_notes(labels, len(examples), "examples") if data.task == "classify" else []
             notes += repeated(data.task, examples, inputs)
+            notes += shared_by_split(data) if len(set(inputs)) < len(inputs) and "valid" not in data.parts else []
         elif train is not None:
             notes += unseen_note(train[0], labels, part) if labels else []
             notes += shared_note(train[1], inputs, part)
@@ -38,6 +39,15 @@ def overviews(data: Any) -> Iterator[Overview]:
             examples=[shown(data.task, example) for example in examples[:SHOWN]] if part == "train" else (),
             notes=notes, kept=examples,
         )  # fmt: skip
+
+
+def shared_by_split(data: Any) -> list[str]:
+    """A note on examples held out for validation whose texts are in training too."""
+    try:
+        learned, held = ([key_of(data.task, example) for example in part] for part in data.split())
+    except ValueError:  # which training explains
+        return []
+    return shared_note(learned, held, "validation")
 
 
 def labels_in(task: str, examples: Any) -> Mapping[str, int]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config import at_least
 from regard.data.sets.augment import normalized
 from regard.data.sets.batches import Batch
 from regard.data.sets.image_data import DECIDED, NO_LABELS
@@ -36,14 +37,20 @@ class ViewsConfig(UnlabelledConfig):
     """Images of which two views are compared, each strongly augmented."""
 
     decides: ClassVar[dict[str, str]] = DECIDED | NO_LABELS
+    absent: ClassVar[dict[str, Any]] = {"norm": False}
 
+    examples: int | None = None
+    """Train on a random sample of so many images (none: all)."""
     temperature: float = 0.2
     """Temperature of the softmax over all views of a batch."""
     projection: int = 64
     """Width of the vectors that are compared in training, and thrown away afterwards."""
+    norm: bool = True
+    """Whether a batch norm follows each linear layer of the head that makes those vectors."""
 
     def __post_init__(self) -> None:
         UnlabelledConfig.__post_init__(self)
+        at_least(1, examples=self.examples)
         if self.temperature <= 0 or self.projection < 1:
             raise ValueError(f"temperature={self.temperature} must be above 0, projection={self.projection} at least 1")
 

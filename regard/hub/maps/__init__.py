@@ -11,6 +11,7 @@ from regard.hub.maps.distilbert import DISTILBERT
 from regard.hub.maps.gpt2 import GPT2
 from regard.hub.maps.llama import LLAMA
 from regard.hub.maps.marian import MARIAN
+from regard.hub.maps.parakeet import PARAKEET
 from regard.hub.maps.pegasus import PEGASUS
 from regard.hub.maps.roberta import ROBERTA
 from regard.hub.maps.swin import SWIN
@@ -18,11 +19,12 @@ from regard.hub.maps.swinv2 import SWINV2
 from regard.hub.maps.t5 import T5
 from regard.hub.maps.vit import VIT
 from regard.hub.maps.vit_mae import VIT_MAE
+from regard.hub.maps.whisper import WHISPER
 
 # Of several that can express a model, the first is written.
 MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
-        DETR, CLIP,
+        DETR, CLIP, WHISPER, PARAKEET,
     )
 }  # fmt: skip

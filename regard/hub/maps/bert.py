@@ -1,13 +1,12 @@
 """BERT (Devlin et al., 2019) as Hugging Face stores it, with its heads; its relatives say only what differs."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from regard.hub.files import read_json
 from regard.hub.mapping import ACTIVATIONS, Field, Map, Pair, block, built_as, read_labels, write_labels
+from regard.hub.sentence_transformers import POOLING
 
 CLASSIFY, ANSWER = dict(task=("classify",)), dict(task=("answer",))
 UNPOOLED = dict(task=("mask", "tag", "answer"))
@@ -76,7 +75,7 @@ FIXED: dict[str, Any] = dict(
 )  # fmt: skip
 
 COMMON: dict[str, Any] = dict(
-    family="bert", ignored=("*.position_ids",), beside=("1_Pooling/config.json",),  # of sentence-transformers
+    family="bert", ignored=("*.position_ids",), beside=(POOLING,),
     only=dict(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute"),
 )  # fmt: skip
 
@@ -84,13 +83,6 @@ TASKS = {
     "none": "Model", "mask": "ForMaskedLM", "pretrain": "ForPreTraining", "classify": "ForSequenceClassification",
     "tag": "ForTokenClassification", "answer": "ForQuestionAnswering",
 }  # fmt: skip
-
-
-def longest_text(directory: Path) -> int | None:
-    """The most tokens of a text for a checkpoint of sentence-transformers; None where it does not say."""
-    path = directory / "sentence_bert_config.json"
-    longest = read_json(path).get("max_seq_length") if path.is_file() else None
-    return longest if isinstance(longest, int) and longest > 2 else None
 
 
 def read_task(theirs: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def query_objects(
     model, (pixels, cells) = prepared.model, image_cells(prepared)
     names = [name for name in parts.attention_layers(model) if name.endswith(".cross")]
     with look(model, layers=matching(layer, names), heads=head) as seen:
-        scores, indices, boxes = best_objects(model(**prepared.inputs)[0], pixels.shape[:2])
+        scores, indices, boxes = best_objects(model(**prepared.inputs)[0].cpu(), pixels.shape[:2])
     weights = seen.of("cross")[0][0].mean(0)
     return [
         QueryObject(

@@ -165,7 +165,7 @@ def example_vectors(task: Any, examples: Examples, layer: int | None) -> Float[T
 
     def run(prepared: Prepared, batch: dict[str, Tensor]) -> Tensor:
         assert prepared.embed is not None
-        return F.normalize(prepared.embed(batch), dim=-1)
+        return F.normalize(prepared.embed(batch).cpu(), dim=-1)
 
     return torch.stack([row for _, row in in_batches(task, examples.items, run)]).float()
 

@@ -222,7 +222,7 @@ class Seen:
 
     @property
     def tokens(self) -> list[str]:
-        """The tokens that the model read, as the keys of its first layer: the source, or the whole text."""
+        """The tokens that the first layer attends to: those of the source, or of the whole text."""
         return self.tokens_of(self.names[0])[1] or [] if self.names else []
 
     def tokens_of(self, layer: int | str, row: int = 0) -> tuple[list[str] | None, list[str] | None]:

@@ -70,9 +70,10 @@ def draw_positions(
     dim: int = 128,
     heads: int = 8,
     length: int = 100,
+    dimensions: tuple[int, ...] = (),
     position: Position | None = None,
 ) -> Figure:
-    """A position scheme: its vectors or angles, or its bias, and how nearness falls with distance."""
+    """A position scheme: its vectors or angles, a few dimensions as curves, or its bias; nearness by distance."""
     if position is None:
         position = positions[scheme](dim=dim, heads=heads, head_dim=dim, max_len=2 * length)
         scheme += ", untrained" if any(True for _ in position.parameters()) else ""
@@ -85,11 +86,13 @@ def draw_positions(
             _draw_bias(sheet, bias.values, length, scheme, learned=any(True for _ in position.parameters()))
         elif table.any():
             _heat(sheet, table, 0, 4.2, f"{scheme}: the vector of each position", "dimension", "position")
+            _draw_dimensions(sheet, table, dimensions)
             unit = table / table.norm(dim=1, keepdim=True).clamp(min=1e-9)
             _draw_nearness(sheet, unit @ unit.T, "dot product of two positions, as a cosine")
         elif (turned != 1).any():
             title = f"{scheme}: a vector of ones, turned at each position"
             _heat(sheet, turned, 0, 4.2, title, "dimension of a head", "position")
+            _draw_dimensions(sheet, turned, dimensions)
             _draw_nearness(sheet, turned @ turned.T / turned.shape[1], "q·k / d for q = k = 1")
         else:
             raise ValueError(
@@ -98,10 +101,23 @@ def draw_positions(
     return sheet.save(path)
 
 
+def _draw_dimensions(sheet: Sheet, table: Float[Tensor, "T D"], dimensions: Sequence[int]) -> None:
+    """Draw single dimensions over the positions, as lecture 001 has them; by default four whose waves can be seen."""
+    dim = table.shape[1]
+    for number in dimensions:
+        if not 0 <= number < dim:
+            raise ValueError(f"dimensions={number} is not one of 0 to {dim - 1}; choose others, or a larger --dim")
+    axes = sheet.chart(5.2, 0, 3.6, 3, title="some dimensions", xlabel="position")
+    for number in dimensions or sorted({dim * i // 16 for i in range(2, 6)}):
+        axes.plot(table[:, number].tolist(), linewidth=1.4, label=f"{number}")
+    axes.margins(x=0)
+    name_lines(axes)
+
+
 def _draw_nearness(sheet: Sheet, similar: Float[Tensor, "T T"], title: str) -> None:
     """Draw the mean similarity of all pairs at one distance, and its range where pairs differ."""
     bands = [similar.diagonal(distance) for distance in range(len(similar) * 3 // 4)]
-    axes = sheet.chart(5.2, 0, 3.6, 3, title=title, xlabel="distance")
+    axes = sheet.chart(10, 0, 3.6, 3, title=title, xlabel="distance")
     lows, highs = [float(band.min()) for band in bands], [float(band.max()) for band in bands]
     axes.fill_between(range(len(bands)), lows, highs, color=LINES[0], alpha=0.15, linewidth=0)
     axes.plot([float(band.mean()) for band in bands], linewidth=1.6)

@@ -20,7 +20,7 @@ def induction(weights: Float[Tensor, "B H T T"], ids: Int[Tensor, "B T"]) -> Flo
 
 
 def followers(ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T T"]:
-    """For each position, the position behind the last earlier one with the same token."""
+    """For each position, the position right after the previous occurrence of its token."""
     T = ids.shape[1]
     position = torch.arange(T)
     same = (ids[:, :, None] == ids[:, None, :]) & (position[:, None] > position)

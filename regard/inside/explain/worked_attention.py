@@ -234,6 +234,7 @@ def check_sizes(rows: Mapping[str, Rows | None], words: list[str], file: str) ->
     """Raise an error where words, keys, values, queries and scores do not fit together."""
     for name in ("keys", "values"):
         if (given := rows[name]) is not None and len(given) != len(words):
+            name = "vectors" if given is rows["vectors"] else name
             raise ValueError(f"{file} has {len(words)} words and {len(given)} {name}; give one row for each word")
     if rows["scores"] is not None and len(rows["scores"][0]) != len(words):
         raise ValueError(f"{file} has {len(words)} words and {len(rows['scores'][0])} scores; give one for each word")

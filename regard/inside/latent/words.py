@@ -29,9 +29,6 @@ def compare_word(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
     """
     if isinstance(texts, str) or len(texts) < 2:
         raise ValueError("a word is compared between texts; give a list of at least two")
-    stack = next(iter(parts.stacks(task.model).values()), None)
-    if stack is None:
-        raise ValueError(f"{type(task.model).__name__} has no stack of blocks; use a Transformer, such as gpt or bert")
     pieces: list[list[str]] = []
     static: list[Tensor] = []
     layers: list[Tensor] = []
@@ -39,9 +36,8 @@ def compare_word(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
         prepared = task.read(text)
         tokens = find_word(word, text, number, prepared)
         pieces.append([prepared.tokens[token] for token in tokens])
-        static.append(task.model.embedding.vectors(prepared.inputs["ids"][0, tokens]).double().mean(0))
-        with stack_states(stack) as states:
-            prepared.run(prepared.inputs)
+        first, states = word_states(task.model, prepared)
+        static.append(first[0, tokens].double().mean(0))
         layers.append(torch.stack([state[0, tokens].double().mean(0) for state in states]))
     pairs = []
     for one, other in combinations(range(len(texts)), 2):
@@ -51,6 +47,20 @@ def compare_word(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
             {"texts": [one + 1, other + 1], "static": static_cosine, "contextual": by_layer[-1], "layers": by_layer}
         )
     return {"word": word, "texts": list(texts), "pieces": pieces, "pairs": pairs}
+
+
+def word_states(model: Any, prepared: Prepared) -> tuple[Tensor, list[Tensor]]:
+    """The vectors of a text's tokens without context, and what enters the first layer and leaves each one."""
+    if (states := parts.layer_vectors(model, prepared.inputs)) is not None:
+        return states[0], states
+    stack = next(iter(parts.stacks(model).values()), None)
+    if stack is None:
+        raise ValueError(
+            f"{type(model).__name__} has no stack of blocks; use a Transformer, such as gpt or bert, or word vectors"
+        )
+    with stack_states(stack) as captured:
+        prepared.run(prepared.inputs)
+    return model.embedding.vectors(prepared.inputs["ids"]), captured
 
 
 def find_word(word: str, text: str, number: int, prepared: Prepared) -> list[int]:
@@ -74,7 +84,8 @@ def render_word(data: Mapping[str, Any]) -> str:
     depth = len(data["pairs"][0]["layers"]) - 1
     lines = [f"{data['word']!r}, cosine of its vectors in each pair of texts", ""]
     lines += [f"  {number}  {text}" for number, text in enumerate(data["texts"], 1)]
-    lines += ["", f"{'texts':8}{'static':>8}{'contextual':>12}   by layer: input, 1 … {depth}"]
+    names = f"input, 1 … {depth}" if depth else "the only one"
+    lines += ["", f"{'texts':8}{'static':>8}{'contextual':>12}   by layer: {names}"]
     for pair in data["pairs"]:
         curve = " ".join(f"{value:5.2f}" for value in pair["layers"])
         lines.append(f"{pair_name(pair):8}{pair['static']:8.3f}{pair['contextual']:12.3f}   {curve}")

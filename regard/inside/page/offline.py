@@ -1,5 +1,6 @@
 """All data of a page for a single file: what its scripts would otherwise ask a server for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 MOST_BYTES = 1_500_000
@@ -34,20 +35,20 @@ def everything(page: Any) -> dict[str, Any]:
         "probabilities": {row: page.probabilities(row) for row in rows[-MOST_ROWS:]},
         "alignment": page.best_alignment(),
         "effects": page.effects() if sum(layer.heads for layer in layers) <= MOST_PASSES else None,
-        "views": kept_views(page),
+        "views": kept_views(page, [view for view in page.views if view != "patch"]),
+        "mechanisms": kept_views(page, page.prepared.mechanisms),
     }
 
 
-def kept_views(page: Any) -> dict[str, dict[str, Any]]:
-    """All views that need no other text; none where that takes long. The error of a view that fails is kept instead."""
+def kept_views(page: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Views that need no other text; none where that takes long. The error of a view that fails is kept instead."""
     size = sum(parameter.numel() for parameter in page.model.parameters())
     if page.length > MOST_TOKENS or size * page.length**2 > MOST_WORK:
         return {}
     views: dict[str, dict[str, Any]] = {}
-    for name in page.views:
-        if name != "patch":
-            try:
-                views[name] = page.view(name)
-            except ValueError as error:
-                views[name] = {"problem": str(error)}
+    for name in names:
+        try:
+            views[name] = page.view(name)
+        except ValueError as error:
+            views[name] = {"problem": str(error)}
     return views

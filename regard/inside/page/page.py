@@ -21,6 +21,7 @@ from regard.inside.explain.agreement import aligners
 from regard.inside.page.offline import everything
 from regard.inside.page.sequences import image_uri, sequence_data
 from regard.inside.page.vectors import embedded
+from regard.inside.views.base import show_view
 from regard.inside.views.explanations import explain
 from regard.models import parts
 
@@ -63,7 +64,7 @@ class Page:
 
     def run(self) -> Float[Tensor, "P V"]:
         """A pass through the model: rows of logits, or one row that is a vector."""
-        logits = self.prepared.run(self.prepared.inputs)[0].float()
+        logits = self.prepared.run(self.prepared.inputs)[0].float().cpu()
         if len(self.prepared.forbidden):
             logits[:, list(self.prepared.forbidden)] = -torch.inf
         return logits
@@ -92,7 +93,7 @@ class Page:
             "off": [list(head) for head in self.off], "change": self.change(self.logits),
             "ahead": self.tokens(self.ahead), "own": self.own, "ends": self.ends,
             "before": self.tokens(self.whole_ahead) if self.off else None, "temperatures": TEMPERATURES,
-            "views": self.views, "opaque": opaque(self.model),
+            "views": self.views, "mechanisms": self.prepared.mechanisms, "opaque": opaque(self.model),
         }  # fmt: skip
 
     @property
@@ -215,7 +216,11 @@ class Page:
         return self.prepared.explanations
 
     def view(self, name: str, *, at: int | None = None, against: str | None = None) -> dict[str, Any]:
-        """An explanation of all outputs, or of the one `at` a position; a patch is `against` another text."""
+        """An explanation of all outputs, or of the one `at` a position, or a part of the model at work; a patch is
+        `against` another text."""
+        if name in self.prepared.mechanisms:
+            with without(self.model, self.off):
+                return show_view(self.prepared, name)[0]
         if name not in self.views:
             raise ValueError(f"there is no view {name!r} of this model and input; {nearest(name, self.views)}")
         other = None

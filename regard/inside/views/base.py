@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.models import parts
 from regard.tasks.prepared import Prepared
 
 Shown = tuple[dict[str, Any], Callable[[str | Path | None], Any]]
@@ -25,7 +26,8 @@ class View:
     render: Callable[[dict[str, Any]], str]
     """Function from the data to lines for a terminal."""
     options: tuple[str, ...] = ()
-    """Names of options: layer, head, patch (row and column), at (an output), token, kind, against (another input)."""
+    """Names of options: layer, head, patch (row and column), at (an output), token, kind, against (another input),
+    beams, data (other inputs)."""
     needs_weights: bool = True
     """Whether it needs kernels that have weights to show."""
     complete: bool = True
@@ -46,8 +48,9 @@ def find_view(prepared: Prepared, name: str | None = None) -> View:
     """A view of an input by its name, or the first that there is; an unknown name is an error that lists them."""
     known = prepared.views
     family = type(prepared.model).__name__
-    if not known:
-        raise ValueError(f"a {family} has no attention to look at; use --out page.html")
+    if not known or name is None and not parts.attention_layers(prepared.model):
+        cure = "".join(f"--view {other} or " for other in known)
+        raise ValueError(f"a {family} has no attention to look at; use {cure}--out page.html")
     name = known[0] if name is None else name
     if name not in known or (name, bool(prepared.grids)) not in VIEWS:
         raise ValueError(f"a {family} has no view {name!r} of this input; use {' or '.join(known)}")

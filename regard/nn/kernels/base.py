@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.nn.cache import KeyValues
+from regard.nn.dropout import Dropout
 from regard.nn.masks import Mask, conjuncts, everything
 from regard.nn.positions import Bias
 from regard.registry import kernels
@@ -60,6 +61,8 @@ class Kernel(nn.Module):
     def __init__(self, *, heads: int, head_dim: int, max_len: int = 1024) -> None:
         super().__init__()
         self.heads, self.head_dim, self.max_len = heads, head_dim, max_len
+        self.drop = Dropout()
+        """Dropout of weights, with the probability that `forward` is given."""
 
     def rule(self) -> Mask:
         """Return the restriction that always applies, whatever the mask."""

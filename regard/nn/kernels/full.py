@@ -1,6 +1,8 @@
 """Full attention: PyTorch's fused kernel for the output, ten plain lines where weights are requested."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -17,15 +19,15 @@ def attend(
     v: Float[Tensor, "B G S C"],
     *,
     mask: Bool[Tensor, "#B #H T S"] | None = None,
-    dropout: float = 0.0,
+    drop: Callable[[Tensor], Tensor] = lambda weights: weights,
 ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"]]:
-    """mask → softmax → mix; return output and weights. A query without visible keys gets zeros."""
+    """mask → softmax → drop → mix; return output and weights. A query without visible keys gets zeros."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     weights = scores.softmax(dim=-1)
     if mask is not None:
         weights = weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    mixed = F.dropout(weights, dropout) @ repeat_heads(v, scores.shape[1])
+    mixed = drop(weights) @ repeat_heads(v, scores.shape[1])
     return mixed, weights
 
 
@@ -57,22 +59,24 @@ class Full(Kernel):
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
         q, k, scale, scores = self.terms(q, k, scale)
         T, S = q.shape[2], k.shape[2]
-        if weights and scores is None:
+        counted = dropout > 0 and self.drop.noise is not None  # which PyTorch's kernel cannot do
+        if (weights or counted) and scores is None:
             assert scale is not None
             scores = q @ repeat_heads(k, q.shape[1]).transpose(-1, -2) * scale
         if scores is not None:
             if bias is not None:
                 scores = scores + bias.dense(T, S).to(scores.dtype)
-            out, attention = attend(scores, v, mask=None if mask is None else mask.dense(T, S), dropout=dropout)
+            seen, drop = None if mask is None else mask.dense(T, S, q.device), partial(self.drop, p=dropout)
+            out, attention = attend(scores, v, mask=seen, drop=drop)
             return out, attention if weights else None
 
         causal = mask is not None and mask.is_causal and mask.start == 0 and T == S and bias is None
         hides = None if causal or mask is None or sees_everything(mask, T, S) else mask
-        dense: Tensor | None = None if hides is None else hides.dense(T, S)
+        dense: Tensor | None = None if hides is None else hides.dense(T, S, q.device)
         if bias is not None:
             dense = bias.dense(T, S).to(q.dtype)
             if hides is not None:
-                dense = dense + hides.added(T, S, q.dtype)
+                dense = dense + hides.added(T, S, q)
         out = F.scaled_dot_product_attention(
             q, k, v, attn_mask=dense, dropout_p=dropout, is_causal=causal, scale=scale,
             enable_gqa=k.shape[1] != q.shape[1],

@@ -95,7 +95,7 @@ class Linear(Kernel):
         phi, k, v = self.features(scale), repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
         if weights:
             products = phi(q, key=False) @ phi(k, key=True).transpose(-1, -2)
-            seen = products if mask is None else products * mask.dense(q.shape[2], k.shape[2])
+            seen = products if mask is None else products * mask.dense(q.shape[2], k.shape[2], q.device)
             shares = divided(seen, seen.sum(-1, keepdim=True))
             return shares @ v, shares
         state = self.empty(q, v)

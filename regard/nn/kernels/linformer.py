@@ -1,5 +1,7 @@
 """Linformer: keys and values are projected along the length to a few (Wang et al., 2020)."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -7,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.config import at_least
 from regard.nn.kernels.base import Kernel, causal_and_keys
+from regard.nn.kernels.full import attend, repeat_heads
 from regard.nn.masks import Mask
 from regard.nn.positions import Bias
 from regard.registry import register_kernel
@@ -59,8 +62,12 @@ class Linformer(Kernel):
         else:
             k, v = k * real[..., None], v * real[..., None]
             slots = (real.to(q.dtype) @ used.T).gt(0)[:, :, None]  # B 1 1 rank
+        k, v = mixed(mix, k), mixed(mix_values, v)
+        if dropout > 0 and self.drop.noise is not None:  # counted, which PyTorch's kernel cannot do
+            scores = q @ repeat_heads(k, q.shape[1]).mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+            return attend(scores, v, mask=slots.expand_as(scores), drop=partial(self.drop, p=dropout))[0], None
         out = F.scaled_dot_product_attention(
-            q, mixed(mix, k), mixed(mix_values, v), dropout_p=dropout, scale=scale,
+            q, k, v, dropout_p=dropout, scale=scale,
             attn_mask=None if slots.all() else slots.expand(-1, -1, q.shape[2], -1),
             enable_gqa=k.shape[1] != q.shape[1],
         )  # fmt: skip

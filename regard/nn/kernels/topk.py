@@ -1,6 +1,8 @@
 """Top-k attention: each query keeps its k best keys, with a hard or a soft threshold."""
 
 import math
+from functools import partial
+from itertools import count
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +60,7 @@ class TopK(Kernel):
         start = mask.start if mask is not None else bias.start if bias is not None else 0
         j = torch.arange(k.shape[2], device=q.device)[None]
 
-        def rows(q: Tensor, i: Tensor) -> tuple[Tensor, Tensor | None]:
+        def rows(number: int, q: Tensor, i: Tensor) -> tuple[Tensor, Tensor | None]:
             scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
             if bias is not None:
                 scores = scores + bias.values(i, j).to(scores.dtype)
@@ -66,10 +68,11 @@ class TopK(Kernel):
                 allowed = mask.allowed(i, j)
                 allowed = allowed.unsqueeze(-3) if allowed.dim() == 3 else allowed[None, None]
                 scores = scores.masked_fill(~allowed, -math.inf)
-            out, attention = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, dropout=dropout)
+            drop = partial(self.drop, p=dropout, call=number)
+            out, attention = attend(self.chosen(scores), v, mask=allowed if mask is not None else None, drop=drop)
             return out, attention if weights else None
 
         i = torch.arange(start, start + q.shape[2], device=q.device)[:, None]
-        parts = zip(q.split(self.chunk, 2), i.split(self.chunk), strict=True)
+        parts = zip(count(), q.split(self.chunk, 2), i.split(self.chunk))
         outs, attention = zip(*(again(rows, *part, random=dropout > 0) for part in parts), strict=True)
         return torch.cat(outs, 2), torch.cat(attention, 2) if weights else None

@@ -25,10 +25,11 @@ export const apiKey = () => recall("key", "", "sessionStorage");
 async function request(path, { body, signal } = {}) {
   const headers = {};
   if (apiKey()) headers.Authorization = `Bearer ${apiKey()}`;
-  if (body) headers["Content-Type"] = "application/json";
+  const form = body instanceof FormData; // the browser says itself where its parts begin
+  if (body && !form) headers["Content-Type"] = "application/json";
   let response;
   try {
-    const sent = body ? { method: "POST", body: JSON.stringify(body) } : {};
+    const sent = body ? { method: "POST", body: form ? body : JSON.stringify(body) } : {};
     response = await fetch(BASE + path, { ...sent, headers, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;

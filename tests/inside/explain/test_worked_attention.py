@@ -66,7 +66,7 @@ def test_words_of_a_file_attend_to_each_other(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"words": ["a", "b"], "vectors": [[1, 2]]}, "2 words and 1 keys"),
+        ({"words": ["a", "b"], "vectors": [[1, 2]]}, "2 words and 1 vectors"),
         ({"words": ["a", "b"], "keys": [[1], [2]], "queries": [[1, 2]]}, "queries have 2 numbers and keys 1"),
         ({"words": ["a", "b"], "scores": [1, 2, 3]}, "2 words and 3 scores"),
         ({"words": ["a", "b"], "vectors": [[1, 2], [1]]}, "row 1 of vectors has 1 numbers"),

@@ -103,6 +103,6 @@ function startWith(described, before) {
   const there = (at) => at && described.sequences[at.sequence] && at.index < lengthOf(described.sequences[at.sequence]);
   const pin = there(before?.pin) ? before.pin : null;
   return { layer, head: fits ? before.head : 0, tab: described.layers[layer]?.tab ?? "",
-    pin, at: pin, temperature: before?.temperature ?? 1, view: before?.view ?? null,
+    pin, at: pin, temperature: before?.temperature ?? 1, view: before?.view ?? null, mechanism: before?.mechanism ?? null,
     output: before?.output ?? "", against: before?.against ?? null };
 }

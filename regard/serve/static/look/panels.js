@@ -1,6 +1,7 @@
 /** The panels of a look, from top to bottom. A new one is one file and one line here. */
 
 import { panel as attention } from "./attention.js";
+import { panel as mechanisms } from "./mechanisms.js";
 import { panel as probabilities } from "./probabilities.js";
 import { panel as numbers } from "./numbers.js";
 import { panel as rests } from "./rests.js";
@@ -8,4 +9,4 @@ import { panel as tokens } from "./tokens.js";
 import { merges, vectors } from "./vectors.js";
 
 /** @type {import("./inside.js").Panel[]} */
-export const panels = [tokens, attention, rests, numbers, probabilities, merges, vectors];
+export const panels = [tokens, attention, rests, mechanisms, numbers, probabilities, merges, vectors];

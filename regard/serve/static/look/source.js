@@ -45,7 +45,7 @@ export function keptSource(kept) {
     probabilities: ({ row }) => kept.probabilities[row] ?? null,
     effects: () => kept.effects && { effects: kept.effects, alignment: kept.alignment },
     view({ view }) {
-      const found = kept.views[view];
+      const found = kept.views[view] ?? kept.mechanisms[view];
       if (!found || found.problem) throw new Error(found?.problem ?? "This file is without this view: look at the model itself, regard look RUN INPUT");
       return found;
     },
