@@ -127,7 +127,7 @@ def test_the_command(capsys):
     assert claim["id"] == "002-08" and claim["verdict"] == "fails" and claim["measured"] == 12
     regard.main(["claims", "--run", "002-08"], standalone_mode=False)
     assert "002-08  12, as stored: fails" in capsys.readouterr().out
-    assert "no claim '002-8'; did you mean '002-" in fails(capsys, "claims", "002-8")
+    assert "no claim '002-888'; did you mean '002-" in fails(capsys, "claims", "002-888")
     assert "002-96 is not testable here, so there is no figure" in fails(capsys, "claims", "--run", "002-96")
     assert "no lecture '2'" in fails(capsys, "claims", "--lecture", "2")
     assert "no verdict 'true'" in fails(capsys, "claims", "--verdict", "true")

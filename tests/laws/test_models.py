@@ -34,7 +34,7 @@ def test_a_family_keeps_the_law(law, family, number):
         law.check(case.exact if law.exact else case)
 
 
-GENERATES = {"captioner", "gpt", "gru", "lstm", "rnn", "seq2seq", "t5", "transformer"}
+GENERATES = {"captioner", "gpt", "gru", "lstm", "rnn", "seq2seq", "t5", "transformer", "whisper"}
 READS = {"bert", "seq2seq", "t5", "transformer"}
 APPLIES = {
     "hides the future: outputs": GENERATES, "hides the future: gradients": GENERATES,

@@ -8,10 +8,11 @@ from safetensors.torch import load_file
 
 from regard.hub import load_model
 from regard.hub.maps import MAPS
-from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5
+from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5, whisper
 from tests.parity.test_clip import theirs_of as clip_model
 from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
+from tests.parity.test_parakeet import parakeet
 from tests.parity.test_windows import peer as window_model
 
 KINDS = {  # one block is enough, and many tensors fewer
@@ -29,6 +30,8 @@ KINDS = {  # one block is enough, and many tensors fewer
     "clip": partial(clip_model, text=dict(num_hidden_layers=1), num_hidden_layers=1),
     "swin": partial(window_model, "swin", depths=[1, 1]),
     "swinv2": partial(window_model, "swinv2", depths=[1, 1]),
+    "whisper": partial(whisper, encoder_layers=1, decoder_layers=1),
+    "parakeet_ctc": partial(parakeet, num_hidden_layers=1),
 }
 OPTIONAL = "final_logits_bias"
 
