@@ -58,8 +58,8 @@ def resized(model: Any, base: Any, name: str, tensor: Tensor) -> Tensor:
 def blocks(tower: nn.Module) -> list[nn.Module]:
     """The blocks of a tower in the order of their work; a block that is used several times is listed as often.
 
-    They are the members of its lists called `blocks`, else of its longest list with parameters; a tower without one is one
-    block.
+    They are the members of its lists called `blocks`, else of its longest list with parameters; a tower without such a
+    list is one block.
     """
     named = tower.named_modules(remove_duplicate=False)
     if members := [part for path, part in named if re.search(r"(^|\.)blocks\.\d+$", path)]:
