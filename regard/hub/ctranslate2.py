@@ -111,7 +111,7 @@ def read_ctranslate2(path: Path) -> Converted:
                 variables.setdefault(alias + end, variables[name + end])
     try:
         return Converted(fields_of(variables), dict(tensors_of(variables)))
-    except (KeyError, RuntimeError, IndexError) as error:  # shapes that do not fit together
+    except (KeyError, RuntimeError, IndexError, OverflowError, ValueError) as error:  # do not fit together
         raise ValueError(f"{path} is no Whisper: {one_line(error, 100)}; {AGAIN}") from None
 
 
@@ -149,7 +149,7 @@ def tensors_of(variables: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         if not stored.dim() or name.endswith("_scale") or "alignment" in end:  # settings, not weights
             continue
         if id(stored) not in floats:
-            floats[id(stored)] = unscaled(stored, variables.get(f"{name}_scale"))
+            floats[id(stored)] = unscaled(name, stored, variables.get(f"{name}_scale"))
         values = floats[id(stored)]
         end = ENDS.get(end, end)
         if name in PLACES:
@@ -169,11 +169,13 @@ def tensors_of(variables: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
                         yield f"{place}.{ATTENTION[part]}.{projection}.{end}", own
 
 
-def unscaled(stored: Tensor, scale: Tensor | None) -> Tensor:
+def unscaled(name: str, stored: Tensor, scale: Tensor | None) -> Tensor:
     """A variable as floats; integers have a scale, or one for each row."""
     values = stored.float()
     if scale is None:
         return values
+    if scale.numel() not in (1, len(stored)):  # a row would be divided by each of a million scales
+        raise ValueError(f"{one_line(name, 80)} has {len(stored):,} rows and {scale.numel():,} scales")
     return values / scale.float().reshape(-1, *[1] * (values.dim() - 1) if scale.dim() else ())
 
 

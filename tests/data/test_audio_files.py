@@ -122,6 +122,13 @@ def with_nan():
     return written(samples, subtype="FLOAT")
 
 
+def with_claim():
+    """An mp3 of a second whose header claims 28,000 hours: the number of frames in it is made large."""
+    content = written(tone(), form="MP3", subtype="MPEG_LAYER_III")
+    at = max(content.find(b"Xing"), content.find(b"Info")) + 8
+    return content[:at] + b"\xff" + content[at + 1 :]
+
+
 BAD = {
     "empty.wav": (b"", "is no audio in a format that is known"),
     "text.wav": (b"path,text\na.wav,hello\n", "is no audio in a format that is known"),
@@ -132,6 +139,9 @@ BAD = {
     "cut.flac": (written(tone(), form="FLAC")[:60], "damaged|holds no audio"),
     "cut.ogg": (written(tone(), form="OGG", subtype="VORBIS")[:90], "damaged|holds no audio"),
     "head.mp3": (b"ID3" + bytes(50), "damaged|holds no audio"),
+    "days.mp3": (with_claim(), r"it claims \d+,\d+ hours in \d,\d+ bytes"),
+    "chunks.wav": (b"RIFF    WAVE" + b"LIST\0\0\0\0" * 20_000 + wav_bytes(tone()[:, 0], RATE)[12:], "10,000 chunks"),
+    "loud.wav": (written(1e300 * tone().astype(float), form="WAV", subtype="DOUBLE"), "are no sound"),
 }
 
 
@@ -151,9 +161,18 @@ def test_a_truncated_mp3_gives_what_is_there(tmp_path):
     assert RATE < len(samples) <= 3 * RATE and np.isfinite(samples).all()
 
 
+def test_a_damaged_upload_prints_nothing(capfd):
+    """soundfile's library is led before the beginning of the file by the header of a cut one."""
+    with pytest.raises(ValueError, match="damaged"):
+        open_audio(written(tone(), form="AIFF")[:40])
+    assert capfd.readouterr().err == ""
+
+
 def test_folders_and_missing_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="is a folder"):
         open_audio(tmp_path)
+    with pytest.raises(ValueError, match="File name too long"):
+        open_audio(tmp_path / ("x" * 5000 + ".wav"))
     with pytest.raises(ValueError, match="no such audio file"):
         open_audio(tmp_path / "none.wav")
 

@@ -77,6 +77,7 @@ def test_lists_that_are_none_say_so(tmp_path):
     path = tmp_path / "list.txt"
     for text, reader, message in (
         ("a b 1\nc d\n", read_similarities, "line 2: two words and a number are expected, got 'c d'"),
+        ("a b 1\nc d nan\n", read_similarities, "line 2: two words and a number are expected, got 'c d nan'"),
         ("a b c\n", read_similarities, "no line has two words and a number"),
         (": title\na b c d\na b c\n", read_analogies, "line 3: an analogy has four words, got 3"),
         (": title\n", read_analogies, "no line has four words"),

@@ -97,6 +97,10 @@ def test_damaged_files_are_named(tmp_path, model):
         (whole[:22] + struct.pack("<I", 2**31) + whole[26:], "would have 2,147,483,648 variables"),
         (ct2_files.content({"x": torch.zeros(2, 2)}).replace(struct.pack("<II", 2, 2), struct.pack("<II", 2, 3)),
          r"x of shape \[2, 3\] in 16 bytes"),
+        (ct2_files.content(found | {"encoder/num_heads": torch.tensor(torch.inf)}), "is no Whisper: cannot convert"),
+        (ct2_files.content(found | {"encoder/num_heads": torch.tensor(torch.nan)}), "is no Whisper: cannot convert"),
+        (ct2_files.content(found | {"encoder": torch.zeros(2)}), "is no Whisper: not enough values"),
+        (ct2_files.content(found | {"encoder/layer_0/ffn/linear_x/weight": torch.zeros(2)}), "is no Whisper: invalid"),
     ]  # fmt: skip
     for data, words in cases:
         path.write_bytes(data)
@@ -106,6 +110,15 @@ def test_damaged_files_are_named(tmp_path, model):
     fewer = {name: tensor for name, tensor in found.items() if "decoder/layer_1/ffn/linear_1" not in name}
     with pytest.raises(ValueError, match=r"no tensor 'model.decoder.layers.1.fc2.weight'"):
         load_model(ct2_files.write(tmp_path, fewer))
+
+
+def test_scales_that_would_multiply_a_matrix_are_refused(tmp_path, model):
+    """A row of 20,000 numbers divided by each of 20,000 scales: 100 kB would take 1.6 GB."""
+    name = "encoder/layer_0/ffn/linear_0/weight"
+    wide = {name: torch.ones(1, 20_000, dtype=torch.int8), f"{name}_scale": torch.ones(20_000)}
+    found = {key: tensor for key, tensor in ct2_files.variables(model).items() if key not in wide}
+    with pytest.raises(ValueError, match=f"model.bin is no Whisper: {name} has 1 rows and 20,000 scales"):
+        read_ctranslate2(ct2_files.write(tmp_path, found | wide) / "model.bin")
 
 
 def test_a_pickle_of_that_name_is_still_refused(tmp_path):

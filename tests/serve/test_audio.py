@@ -3,15 +3,18 @@
 import io
 import struct
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import openai
 import pytest
 
 import regard
-from regard.data.readers.audio_files import wav_bytes
+from regard.data.readers.audio_files import from_samples, wav_bytes
+from regard.decode.requests import Cancelled
 from regard.models import Conformer, ConformerConfig
 from regard.serve import audio, guard
+from regard.serve.model_store import ServedModel
 from regard.serve.multipart import MOST_PARTS, read_form
 from regard.tasks.ctc_transcriber import CTCTranscriber
 from regard.tasks.transcriber import subtitles
@@ -135,6 +138,24 @@ def test_uploads_have_a_limit_of_their_own(server, client, monkeypatch):
     assert error.value.status_code == 413
     other = server.ask("POST", "/v1/completions", b"x", headers={"Content-Type": "multipart/form-data; boundary=b"})
     assert other.status == 415
+
+
+def test_hours_of_silence_end_when_nobody_waits():
+    """There is no phrase at which a transcription could notice it: reading does."""
+    read: list[int] = []
+
+    def listen(recordings, put, **options):
+        for start in range(0, recordings[0].length, RATE):
+            read.append(len(recordings[0].samples(None, start, start + RATE)))
+            listener.gone.set()
+        return [None]
+
+    served = ServedModel.__new__(ServedModel)
+    served.engine, served.task = None, SimpleNamespace(listen=listen)
+    listener = audio.Listener(served, from_samples(np.zeros(9 * RATE, dtype=np.float32), RATE), {})
+    with pytest.raises(Cancelled):
+        listener()
+    assert read == [RATE]
 
 
 FORM = 'multipart/form-data; boundary="b"'

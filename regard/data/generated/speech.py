@@ -7,11 +7,13 @@ ever occurs in training. What was spoken is kept in the cache folder.
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count as counting
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from num2words import num2words
@@ -103,9 +105,9 @@ def spoken(chunk: list[Utterance]) -> list[np.ndarray]:
     key = hashlib.blake2b(json.dumps(["1", lines]).encode(), digest_size=16).hexdigest()
     path = cache_folder() / f"{key}.speech"
     try:
-        with np.load(path) as stored:
+        with path.open("rb") as file, np.load(file) as stored:
             return np.split(stored["samples"], stored["ends"][:-1])
-    except (OSError, ValueError, KeyError, EOFError):  # none there, or one that was cut short
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error):  # none there, or one that was cut short
         check_installed()
     samples = [at_rate(each) for each in speak(lines)]
     ends = np.cumsum([len(each) for each in samples])

@@ -3,6 +3,7 @@ seconds. WAV is read here, everything else by soundfile."""
 
 import io
 import math
+import os
 import struct
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,10 @@ STARTS = (b"fLaC", b"OggS", b"ID3", b"FORM", b".snd", b"RIFX", b"RF64")
 MOST_BYTES = 1 << 35
 """Most bytes of an audio file; it is never in memory as a whole."""
 MOST_CHANNELS, RATES = 64, (1000, 768_000)
+MOST_SECONDS = 4 * 3600
+"""Seconds that a packed file of any size may claim; a longer one has at least a byte for each second."""
+MOST_CHUNKS = 10_000
+"""Chunks of a WAV file before its samples."""
 LOUDEST = 1e5
 """Samples lie between -1 and 1; floats beyond this are no sound, and their squares would overflow."""
 ZEROS, ROLLOFF, BETA = 24, 0.945, 10.0
@@ -94,6 +99,17 @@ class Recording:
         return samples
 
 
+class Upload(io.BytesIO):
+    """The bytes of a file. A damaged header may lead before their beginning: there is no position, and no error, which
+    soundfile would print with a traceback."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
+
+
 def ratio(source: int, target: int) -> Fraction:
     """Samples at the target rate for each sample at the source's."""
     finer = math.isqrt(FINEST**2 * source // max(source, target))  # of upwards ones, the numerator is the larger
@@ -121,14 +137,14 @@ def open_audio(source: str | Path | bytes | io.BufferedIOBase) -> Recording:
     """A recording from the name of a file, its bytes, or an open file."""
     if isinstance(source, str | Path):
         name, source = str(source), Path(source)
-        if source.is_dir():
+        if os.path.isdir(source):  # Path.is_dir raises an error for a name that is too long
             raise ValueError(f"{name} is a folder; name the audio files in it: {name}/*.wav")
         try:
             check_regular(source, MOST_BYTES)
         except FileNotFoundError:
             raise ValueError(f"no such audio file: {name}") from None
     else:
-        name, source = "the audio", io.BytesIO(source) if isinstance(source, bytes) else source
+        name, source = "the audio", Upload(source) if isinstance(source, bytes) else source
     with opened(source) as file:
         start = file.read(12)
         if start[:4] == b"RIFF" and start[8:] == b"WAVE":
@@ -157,7 +173,9 @@ def open_wav(file: io.BufferedIOBase, source: Path | io.BufferedIOBase, name: st
     """A WAV file: integers of 8 to 32 bits or floats, with any number of channels."""
     size = file.seek(0, io.SEEK_END)
     at, header = 12, b""
-    while at + 8 <= size:
+    for _ in range(MOST_CHUNKS):
+        if at + 8 > size:
+            raise ValueError(f"{name} holds no audio: it is a WAV file without a data chunk; record it again")
         file.seek(at)
         tag, length = struct.unpack("<4sI", file.read(8))
         if tag == b"fmt ":
@@ -166,7 +184,7 @@ def open_wav(file: io.BufferedIOBase, source: Path | io.BufferedIOBase, name: st
             break
         at += 8 + length + length % 2
     else:
-        raise ValueError(f"{name} holds no audio: it is a WAV file without a data chunk; record it again")
+        raise ValueError(f"{name} is damaged: {MOST_CHUNKS:,} chunks and no samples; write it again")
     if len(header) < 16:
         raise ValueError(f"{name} is damaged: its format comes after its data, or is cut short; write it again")
     encoding, channels, rate, _, width, bits = struct.unpack("<HHIIHH", header[:16])
@@ -194,7 +212,8 @@ def read_wav(
     content = content[: len(content) // width * width]
     if floats:
         values = np.frombuffer(content, dtype=f"<f{bits // 8}")
-        return values.reshape(-1, channels).mean(1, dtype=values.dtype).astype(np.float32)
+        with np.errstate(over="ignore"):  # what overflows is refused as no sound
+            return values.reshape(-1, channels).mean(1, dtype=values.dtype).astype(np.float32)
     if bits == 8:  # the only width without a sign
         integers = np.frombuffer(content, dtype=np.uint8).astype(np.int16) - 128
     elif bits == 24:
@@ -216,6 +235,8 @@ def open_other(source: Path | io.BufferedIOBase, name: str) -> Recording:
     except (ImportError, OSError):  # OSError: the package is there, and its library is not
         raise ValueError(f"{name}: formats other than WAV need an extra: pip install 'regard[audio]'") from None
     try:
+        with opened(source) as file:
+            size = file.seek(0, io.SEEK_END)
         if not isinstance(source, Path):
             source.seek(0)
         key = object()
@@ -225,6 +246,9 @@ def open_other(source: Path | io.BufferedIOBase, name: str) -> Recording:
     if not 1 <= sound.channels <= MOST_CHANNELS:
         raise ValueError(f"{name} has {sound.channels} channels; 1 to {MOST_CHANNELS} are read")
     rate, upload = sound.samplerate, None if isinstance(source, Path) else sound
+    if sound.frames > rate * max(MOST_SECONDS, size):
+        hours = f"{sound.frames / rate / 3600:,.0f} hours in {size:,} bytes"
+        raise ValueError(f"{name} is damaged: it claims {hours}; copy it again, or leave it out")
 
     def load(start: int, stop: int) -> np.ndarray:
         try:

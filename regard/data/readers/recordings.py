@@ -1,10 +1,12 @@
 """Lists of audio files with what was said in them, or with their class: tables, LibriSpeech's and Common Voice's
 folders, a folder of classes. Nothing is decoded yet."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.config import one_line
 from regard.data.readers.audio_files import SUFFIXES, Recording, open_audio
 from regard.data.readers.columns import Known, cell_of, choose_fields, named_rows
 from regard.data.readers.parts import find_parts
@@ -104,9 +106,9 @@ def find(folder: Path, name: str, where: str) -> Path:
     """The file that a table names: beside it, or in its folder clips or wavs, with its suffix or without."""
     for place in (folder, folder / "clips", folder / "wavs"):
         for suffix in ("", *(SUFFIXES if Path(name).suffix.lower() not in SUFFIXES else ())):
-            if (path := place / (name + suffix)).is_file():
+            if os.path.isfile(path := place / (name + suffix)):  # Path.is_file raises an error for a name too long
                 return path
-    raise ValueError(f"{where}no such audio file: {folder / name}; paths are relative to the table")
+    raise ValueError(f"{where}no such audio file: {one_line(folder / name, 300)}; paths are relative to the table")
 
 
 def librispeech(folder: Path) -> Iterator[RecordedFile]:

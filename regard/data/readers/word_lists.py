@@ -1,5 +1,6 @@
 """Published lists of words to score word vectors on: pairs with a similarity, and analogies."""
 
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +30,10 @@ def read_similarities(path: str | Path) -> list[WordPair]:
         cells = [cell.strip() for cell in re.split(r"\t|,|;", line)]
         cells = line.split() if len(cells) < 3 else cells
         try:
-            pairs.append(WordPair(cells[0], cells[1], float(cells[column])))
+            score = float(cells[column])
+            pairs.append(WordPair(cells[0], cells[1], score))
+            if not math.isfinite(score):
+                raise ValueError
         except (IndexError, ValueError):
             if pairs or len(cells) < 3:
                 raise ValueError(f"{path}, line {number}: two words and a number are expected, got {line!r}") from None
