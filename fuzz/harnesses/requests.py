@@ -76,7 +76,9 @@ def served() -> tuple[Any, ModelStore, list[str]]:
     return app, store, sorted(path for path, known in description["paths"].items() if "post" in known)
 
 
-async def send(app: Any, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+async def send(
+    app: Any, method: str, path: str, body: bytes, content_type: bytes = b"application/json"
+) -> tuple[int, bytes]:
     """Return status and body of the answer to one request."""
     waiting, sent = [body], list[dict[str, Any]]()
 
@@ -90,7 +92,7 @@ async def send(app: Any, method: str, path: str, body: bytes) -> tuple[int, byte
 
     headers = [
         (b"host", b"127.0.0.1"),
-        (b"content-type", b"application/json"),
+        (b"content-type", content_type),
         (b"content-length", str(len(body)).encode()),
     ]
     scope = dict(
