@@ -14,3 +14,15 @@ def test_named_tests_exist(page):
     assert len(named) > 8
     for path, name in named:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{page}: {path}::{name}"
+
+
+TABLES = [("SECURITY.md", "| promise |"), ("docs/security.md", "| attack or accident |")]
+
+
+@pytest.mark.parametrize("page, table", TABLES)
+def test_every_row_names_a_test(page, table):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rows = text[text.index(table) :].partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) > 8
+    for row in rows:
+        assert re.fullmatch(r"\|.+\| `tests/[\w/]+\.py::\w+` \|", row), row

@@ -57,7 +57,8 @@ def load_transcription(directory: str | Path, tokenizer: Tokenizer, vocab_size: 
                 known = {name: value for name, value in read_json(path).items() if name in KINDS}
                 fields |= {name: parse(value, KINDS[name], name) for name, value in known.items()}
     added = {token.content: id for id, token in tokenizer.inner.get_added_tokens_decoder().items()}
-    names = {name[2:-2]: id for name, id in added.items() if name.startswith("<|") and name.endswith("|>")}
+    named = {name[2:-2]: id for name, id in added.items() if name.startswith("<|") and name.endswith("|>")}
+    names = {name: id for name, id in named.items() if id < vocab_size}
     start, end = names.get("startoftranscript", tokenizer.bos), names.get("endoftext", tokenizer.eos)
     if start is None or end is None:
         raise ValueError(
@@ -65,20 +66,28 @@ def load_transcription(directory: str | Path, tokenizer: Tokenizer, vocab_size: 
         )
     codes = {name: id for name, id in names.items() if name.isalpha() and 2 <= len(name) <= 3}
     several = fields.get("is_multilingual", vocab_size != ENGLISH) and "transcribe" in names and codes
-    last = fields.get("no_timestamps_token_id") or names.get("notimestamps")
+    last, latest = fields.get("no_timestamps_token_id"), fields.get("max_initial_timestamp_index")
+    if not 0 <= (last or 0) < vocab_size or (latest or 0) < 0:
+        numbers = f"no_timestamps_token_id={last} or max_initial_timestamp_index={latest}"
+        raise ValueError(f"{directory}: {numbers} is outside of a vocabulary of {vocab_size:,}; correct it")
+    last = last or names.get("notimestamps")
+    time = last + 1 if last is not None and last + 1 < vocab_size else None
 
     def listed(*keys: str) -> set[int]:
         return {id for key in keys for id in fields.get(key) or () if 0 <= id < vocab_size}
 
-    special = {id for name, id in names.items() if id != end and not is_time(name) and id < vocab_size}
+    never = {id for name, id in names.items() if id != end and not is_time(name)}
+    never |= listed("suppress_tokens", "suppress_ids")
+    begin = listed("begin_suppress_tokens", "suppress_ids_begin")
+    text = set(range(vocab_size if time is None else time)) - never
+    if not text or (text <= begin if time is None else time in never | begin):
+        raise ValueError(f"{directory}: so many tokens are suppressed that none is left to write; suppress fewer")
     return Transcription(
         start=start, end=end, languages=codes if several else {}, no_timestamps=last,
         tasks={name: names[name] for name in TASKS if name in names},
         previous=names.get("startofprev"), no_speech=names.get("nospeech", names.get("nocaptions")),
-        first_time=last + 1 if last is not None and last + 1 < vocab_size else None,
-        suppressed=tuple(sorted(special | listed("suppress_tokens", "suppress_ids"))),
-        suppressed_first=tuple(sorted(listed("begin_suppress_tokens", "suppress_ids_begin"))),
-        latest_start=fields.get("max_initial_timestamp_index") or LATEST_START,
+        first_time=time, suppressed=tuple(sorted(never)), suppressed_first=tuple(sorted(begin)),
+        latest_start=latest or LATEST_START,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Headers are bounded before anything looks at them: in bytes, in number and in time, without a key too."""
 
 import json
+import select
 from contextlib import suppress
 
 import pytest
@@ -79,6 +80,7 @@ def test_slow_headers_end_after_a_kept_connection_as_on_a_new_one(locked):
                     answer += connection.recv(10_000)
             connection.sendall(b"GET /health HTT")
             assert locked.get("/health").status == 200  # the bytes have arrived before those of the next connection
+            assert not select.select([connection], [], [], 0)[0], "it is open until then"
             locked.skip(60)
             rest = b""
             try:

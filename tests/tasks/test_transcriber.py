@@ -1,5 +1,7 @@
 """Transcripts of recordings of any length, with a model that answers from a script."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -235,3 +237,21 @@ def test_a_recording_is_looked_into(task, tmp_path):
 def test_only_the_first_seconds_are_looked_into(task, monkeypatch):
     monkeypatch.setattr("regard.tasks.prepared_speech.LOOKED_AT", 1)
     assert len(task.read(noise(3), target="a").sequences[0]) == 50
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"suppress_tokens": list(range(2000))}, "none is left to write"),
+        ({"begin_suppress_tokens": list(range(2000))}, "none is left to write"),
+        ({"no_timestamps_token_id": 2**40}, "is outside of a vocabulary of 467"),
+        ({"no_timestamps_token_id": -5}, "is outside of a vocabulary of 467"),
+        ({"max_initial_timestamp_index": -7}, "is outside of a vocabulary of 467"),
+    ],
+)
+def test_rules_that_leave_nothing_to_write_are_refused(tmp_path, fields, words):
+    """They reached the engine, where the most probable of no tokens has an index outside of the vocabulary."""
+    path = make_whisper(tmp_path / "whisper") / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    with pytest.raises(ValueError, match=words):
+        regard.load(path.parent)
