@@ -1,7 +1,7 @@
 """Skip-gram here and by gensim on the same text with the same settings: rank correlations and words per second.
 
     pip install gensim
-    python benchmarks/skipgram.py TEXT wordsim353.tsv simlex999.txt [--epochs 5] [--seeds 1]
+    python benchmarks/skipgram.py TEXT wordsim353.tsv simlex999.txt [--epochs 5] [--seeds 1] [--rates 0.025]
 
 TEXT is a UTF-8 file; its last tenth is held out of both. gensim ships the two lists in gensim/test/test_data. Both have
 100 dimensions, windows of 5, 5 noise words, subsampling at 1e-3, words that occur 5 times, lower case, and one thread.
@@ -9,6 +9,7 @@ Words are those of the text before any is left out, seconds are CPU time of the 
 """
 
 import argparse
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -32,11 +33,11 @@ def words_of(text: str) -> list[str]:
     return [word for line in text.lower().splitlines() for word, _ in split.pre_tokenize_str(line)]
 
 
-def train_theirs(words: list[str], lists: list[str], epochs: int, seed: int) -> tuple[float, list[float]]:
+def train_theirs(words: list[str], lists: list[str], epochs: int, seed: int, lr: float) -> tuple[float, list[float]]:
     from gensim.models import Word2Vec
 
     texts = [words[start : start + 10_000] for start in range(0, len(words), 10_000)]
-    settings: dict = dict(vector_size=100, window=5, min_count=5, sample=1e-3, negative=5, sg=1, workers=1)
+    settings: dict = dict(vector_size=100, window=5, min_count=5, sample=1e-3, negative=5, sg=1, workers=1, alpha=lr)
     model = Word2Vec(**settings, epochs=epochs, seed=seed + 1)
     model.build_vocab(texts)
     start = time.process_time()
@@ -45,8 +46,8 @@ def train_theirs(words: list[str], lists: list[str], epochs: int, seed: int) -> 
     return seconds, [100 * model.wv.evaluate_word_pairs(path)[1][0] for path in lists]
 
 
-def train_ours(text: str, lists: list[str], epochs: int, seed: int) -> tuple[float, list[float]]:
-    fields = {"data.text": [text], "train.epochs": float(epochs), "train.seed": seed}
+def train_ours(text: str, lists: list[str], epochs: int, seed: int, lr: float) -> tuple[float, list[float]]:
+    fields = {"data.text": [text], "train.epochs": float(epochs), "train.seed": seed, "train.lr": lr}
     plan, out = recipe("skipgram", fields), Path(tempfile.mkdtemp()) / "run"
     job = prepare(plan.data, plan, out, False, Line(quiet=True))
     start = time.process_time()
@@ -62,15 +63,18 @@ def main() -> None:
     parser.add_argument("lists", nargs="+")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.025], help="learning rates that both are tried at")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     words = words_of(TextConfig(text=(asked.text,)).split()[0])
     print(f"{len(words):,} words, {asked.epochs} epochs")
-    for seed in range(asked.seeds):
+    for lr, seed in itertools.product(asked.rates, range(asked.seeds)):
         for name, train in (("regard", train_ours), ("gensim", train_theirs)):
-            seconds, scores = train(asked.text if name == "regard" else words, asked.lists, asked.epochs, seed)  # type: ignore[operator]
+            source = asked.text if name == "regard" else words
+            seconds, scores = train(source, asked.lists, asked.epochs, seed, lr)  # type: ignore[operator]
             shown = "  ".join(f"{Path(path).stem} {score:.1f}" for path, score in zip(asked.lists, scores, strict=True))
-            print(f"{name}  seed {seed}  {asked.epochs * len(words) / seconds:,.0f} words/s  {shown}", flush=True)
+            speed = asked.epochs * len(words) / seconds
+            print(f"{name}  rate {lr:g}  seed {seed}  {speed:,.0f} words/s  {shown}", flush=True)
 
 
 if __name__ == "__main__":

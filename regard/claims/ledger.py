@@ -133,7 +133,7 @@ def trained() -> list[Claim]:
     """Return the claims that `regard why` tests by training, with the verdicts that are stored there."""
     stored, claims = measured(), []
     for name, component in COMPONENTS.items():
-        result = stored.get(name, {"steps": component.steps, "claims": ()})
+        result = stored.get(name, {"steps": component.steps, "seeds": component.seeds, "claims": ()})
         known = {claim["text"]: claim for claim in result["claims"]}
         for number, claim in enumerate(component.claims):
             lecture, _, place = claim.lecture.partition(", ")

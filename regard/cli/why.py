@@ -11,21 +11,22 @@ from regard.data.terminal import echo, to_json
 
 @regard.command()
 @click.argument("component", required=False)
-@click.option("--seeds", type=int, default=5, show_default=True, help="Paired seeds: runs of each arm.")
+@click.option("--seeds", type=int, help="Paired seeds: runs of each arm.  [default: what suits the component]")
 @click.option("--steps", type=int, help="Training steps of a run.  [default: what suits the component]")
 @click.option("--out", type=PATH, help="Folder for runs and report; what is there is not trained again.")
 @click.option("--same", is_flag=True, help="Compare the first arm with itself: must find no difference.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @json_option
 def why(
-    component: str | None, seeds: int, steps: int | None, out: Path | None, same: bool, quiet: bool, as_json: bool
-) -> None:
+    component: str | None, seeds: int | None, steps: int | None, out: Path | None, same: bool, quiet: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Train the same small model with and without a COMPONENT, and test what is claimed about it.
 
     Claims, and the smallest difference that counts, are fixed before the run. Each gets a verdict (supported, not
-    visible at this size, contradicted) from the 95 % interval of paired differences, at equal steps and at equal CPU
-    time. Curves, gradients, attention and samples are in a report in --out. Without COMPONENT: all of them, with the
-    verdicts that were measured for the documentation.
+    visible at this size, contradicted) from paired differences, by intervals that hold together with 95 %, at equal
+    steps and at equal CPU time. Curves, gradients, attention and samples are in a report in --out. Without COMPONENT:
+    all of them, with the verdicts that were measured for the documentation.
 
     \b
     regard why residual

@@ -17,7 +17,7 @@ from regard.recipes import recipe
 from regard.runs.fit import fit_job, prepare
 from regard.train.loop import read_metrics
 from regard.train.progress import Line
-from regard.why.statistics import CONFIDENCE, Interval, t_quantile
+from regard.why.statistics import CONFIDENCE, Interval, confidence_of_each, t_quantile
 
 Plan = dict[str, Any]
 CONTENDERS: dict[str, dict[str, Plan]] = {
@@ -129,7 +129,7 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
     intervals = {
         name: unpaired_interval(
             [sign * score for score in models[best]["scores"]], [sign * score for score in models[name]["scores"]],
-            1 - (1 - CONFIDENCE) / max(1, len(others)),
+            confidence_of_each(len(others)),
         )
         for name in others
     }  # fmt: skip

@@ -77,6 +77,8 @@ class Component:
     """Another metric to draw, by steps."""
     steps: int = 400
     """Training steps of a run, unless the user chooses."""
+    seeds: int = 5
+    """Paired seeds, unless the user chooses."""
 
     def __post_init__(self) -> None:
         names = {arm.name for arm in self.arms}

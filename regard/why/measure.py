@@ -26,13 +26,14 @@ Run = dict[str, Any]
 
 
 def measure(
-    component: Component, *, seeds: int, steps: int | None, out: Path, same: bool = False,
+    component: Component, *, seeds: int | None, steps: int | None, out: Path, same: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:  # fmt: skip
     """Train what is missing in `out`, and return the results; with `same`, the first arm twice instead of the others.
 
     Runs with one seed start from equal weights, where shapes agree, and read the same batches.
     """
+    seeds = component.seeds if seeds is None else seeds
     if seeds < 2:
         raise ValueError(f"--seeds {seeds} gives no interval; use 2 or more, 5 for a verdict worth reading")
     steps = component.steps if steps is None else steps
@@ -58,7 +59,7 @@ def measure(
         chosen = [runs[component.reference.name, seed] for seed in range(2 * seeds)]
         return result | {"same": True, "arms": [component.reference.name], "claims": judge_same(component, chosen)}
     by_seed = [{arm.name: runs[arm.name, seed] for arm in component.arms} for seed in range(seeds)]
-    reason, claims = too_small(by_seed), [judge(claim, by_seed) for claim in component.claims]
+    reason, claims = too_small(by_seed), [judge(claim, by_seed, len(component.claims)) for claim in component.claims]
     for found in [claim[key] for claim in claims for key in ("steps", "cpu")] if reason else ():
         found["verdict"] = "too small to tell"
     return result | {
@@ -132,19 +133,20 @@ def at_cpu(run: Run, seconds: float) -> dict[str, int | float]:
     return {name: first[name] + share * (second[name] - first[name]) for name in first} | whole_run(run)
 
 
-def judge(claim: Claim, by_seed: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
-    """Return the intervals and verdicts of a claim at equal steps and at equal CPU seconds."""
+def judge(claim: Claim, by_seed: Sequence[Mapping[str, Run]], family: int) -> dict[str, Any]:
+    """Return the intervals and verdicts of a claim, one of a family, at equal steps and at equal CPU seconds."""
     by_steps, by_cpu = [], []
     for runs in by_seed:
         budget = min(runs[arm]["curve"][-1]["cpu"] for _, arm, _ in claim.terms)
         by_steps.append(claim.difference({arm: at_end(run) for arm, run in runs.items()}))
         by_cpu.append(claim.difference({arm: at_cpu(run, budget) for arm, run in runs.items()}))
     about = {"text": claim.text, "lecture": claim.lecture, "least": claim.least, "unit": claim.unit}
-    return about | {"steps": judged(by_steps, claim.least), "cpu": judged(by_cpu, claim.least)}
+    steps, cpu = (judged(differences, claim.least, family) for differences in (by_steps, by_cpu))
+    return about | {"steps": steps, "cpu": cpu}
 
 
-def judged(differences: Sequence[float], least: float) -> dict[str, Any]:
-    interval = paired_interval(differences)
+def judged(differences: Sequence[float], least: float, family: int) -> dict[str, Any]:
+    interval = paired_interval(differences, family)
     return described(interval) | {"verdict": verdict_of(interval, least)}
 
 
@@ -153,22 +155,20 @@ def described(interval: Interval) -> dict[str, Any]:
 
 
 def judge_same(component: Component, runs: Sequence[Run], seed: int = 0) -> list[dict[str, Any]]:
-    """Pair runs of one arm at random, and judge the metric of each claim as if the two were different arms."""
+    """Pair runs of one arm at random, and judge every metric of the claims as if the two were different arms."""
     order = list(runs)
     random.Random(seed).shuffle(order)
     half = len(order) // 2
+    strictest = {metric: claim for claim in sorted(component.claims, key=lambda claim: -claim.least)
+                 for metric in claim.metrics}  # fmt: skip
     results = []
-    for claim in component.claims:
-        for metric in claim.metrics:
-            differences = [
-                at_end(a)[metric] - at_end(b)[metric] for a, b in zip(order[:half], order[half:], strict=True)
-            ]
-            interval = paired_interval(differences)
-            differs = verdict_of(interval, claim.least) != "not visible at this size"
-            found = described(interval) | {"verdict": "a difference" if differs else "no difference"}
-            results.append({"text": f"{metric}: the same arm twice", "lecture": "", "least": claim.least,
-                            "unit": claim.unit, "steps": found, "cpu": found})  # fmt: skip
-    return [result for number, result in enumerate(results) if result not in results[:number]]
+    for metric, claim in strictest.items():
+        differences = [at_end(a)[metric] - at_end(b)[metric] for a, b in zip(order[:half], order[half:], strict=True)]
+        found = judged(differences, claim.least, len(strictest))
+        found["verdict"] = "no difference" if found["verdict"] == "not visible at this size" else "a difference"
+        results.append({"text": f"{metric}: the same arm twice", "lecture": "", "least": claim.least,
+                        "unit": claim.unit, "steps": found, "cpu": found})  # fmt: skip
+    return results
 
 
 def too_small(by_seed: Sequence[Mapping[str, Run]]) -> str:

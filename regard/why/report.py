@@ -10,12 +10,13 @@ from regard.files import write_text
 from regard.inside.draw.report_page import grid, report_page, table
 from regard.why.component import COMPONENTS, Component
 from regard.why.measure import RUNS, Store
+from regard.why.statistics import CONFIDENCE
 
 FIGURE, RESULT, SAME = "figure.png", "result.json", "same.json"
 
 
 def interval_text(found: Mapping[str, Any]) -> str:
-    """Return a mean with its 95 % interval."""
+    """Return a mean with its interval."""
     return f"{found['mean']:+.3g} [{found['low']:+.3g}, {found['high']:+.3g}]"
 
 
@@ -40,7 +41,8 @@ def arm_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 def heading(result: Mapping[str, Any]) -> str:
     return (
-        f"{result['seeds']} paired seeds, {result['steps']} steps a run; differences are positive where a claim holds"
+        f"{result['seeds']} paired seeds, {result['steps']} steps a run; differences are positive where a claim holds, "
+        f"their {len(result['claims'])} intervals hold together with 95 %"
     )
 
 
@@ -124,8 +126,8 @@ def overview() -> str:
 
 def command_of(name: str, result: Mapping[str, Any]) -> str:
     """Return the arguments of `regard` that measure a stored result again."""
-    steps = "" if result["steps"] == COMPONENTS[name].steps else f" --steps {result['steps']}"
-    return f"why {name}{steps}"
+    others = (field for field in ("seeds", "steps") if result[field] != getattr(COMPONENTS[name], field))
+    return f"why {name}" + "".join(f" --{field} {result[field]}" for field in others)
 
 
 def verdict_table() -> str:
@@ -153,13 +155,12 @@ def same_text(same: Mapping[str, Any]) -> str:
 
 
 def false_alarms() -> str:
-    """Return the number of intervals of an arm against itself that exclude zero, beside the expected one."""
-    every = [claim for result in measured().values() for claim in result.get("same", {}).get("claims", ())]
-    away = [claim for claim in every if claim["low"] > 0 or claim["high"] < 0]
-    alarms = [claim for claim in away if claim["verdict"] != "no difference"]
+    """Return the number of components that differ from themselves, beside what chance lets expect."""
+    every = [result["same"]["claims"] for result in measured().values() if "same" in result]
+    alarms = sum(any(claim["verdict"] != "no difference" for claim in claims) for claims in every)
     return (
-        f"Of {len(every)} intervals of an arm against itself, {len(away)} exclude zero, where chance lets expect "
-        f"{0.05 * len(every):.1f}; {len(alarms)} of these are as large as the smallest difference that counts."
+        f"Of {len(every)} comparisons of an arm with itself, by {sum(map(len, every))} metrics, {alarms} found a "
+        f"difference; chance alone would give {(1 - CONFIDENCE) * len(every):.2g} at most."
     )
 
 

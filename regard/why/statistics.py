@@ -1,4 +1,4 @@
-"""Paired differences: their 95 % interval, and the verdict on a claim."""
+"""Paired differences: their intervals, which hold together with 95 %, and the verdict on a claim."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean of paired differences and its 95 % interval."""
+    """The mean of paired differences and its interval."""
 
     mean: float
     low: float
@@ -48,15 +48,22 @@ class Interval:
         return f"{self.mean:+.3g} [{self.low:+.3g}, {self.high:+.3g}]"
 
 
-def paired_interval(differences: Sequence[float]) -> Interval:
-    """Return the t-interval of the mean of at least two differences."""
+def paired_interval(differences: Sequence[float], family: int = 1) -> Interval:
+    """Return the t-interval of the mean of at least two differences, wide enough that `family` such intervals hold
+    together with 95 %."""
     count = len(differences)
     if count < 2:
         raise ValueError(f"an interval needs at least 2 pairs, got {count}; use --seeds 2 or more")
     mean = math.fsum(differences) / count
     variance = math.fsum((each - mean) ** 2 for each in differences) / (count - 1)
-    reach = t_quantile(count - 1) * math.sqrt(variance / count)
+    reach = t_quantile(count - 1, confidence_of_each(family)) * math.sqrt(variance / count)
     return Interval(mean, mean - reach, mean + reach, count)
+
+
+def confidence_of_each(family: int) -> float:
+    """Return the confidence that each of so many intervals needs to hold together with 95 % (Bonferroni): whoever asks
+    many questions finds something by chance."""
+    return 1 - (1 - CONFIDENCE) / family
 
 
 def verdict_of(interval: Interval, least: float) -> Verdict:

@@ -1,6 +1,7 @@
 """Comparisons with tiny budgets: pairing, resuming, equal CPU time, reports."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -53,7 +54,7 @@ def test_equal_steps_and_equal_cpu_time_are_two_comparisons():
     pairs = [
         {"a": fake("a", s, [3.0, 2.0, 1.0]), "b": fake("b", s, [3.0, 2.5, 1.5 + s / 100], cpu=5.0)} for s in range(3)
     ]
-    found = judge(LOWER, pairs)
+    found = judge(LOWER, pairs, family=1)
     assert found["steps"]["verdict"] == "supported" and found["steps"]["mean"] == pytest.approx(0.51)
     assert found["cpu"]["verdict"] == "contradicted" and found["cpu"]["mean"] == pytest.approx(-0.49)
 
@@ -72,6 +73,24 @@ def test_the_same_arm_twice_is_no_difference():
     values = [1.0, 1.3, 0.9, 1.1, 1.2, 1.05, 0.95, 1.15]
     (found,) = judge_same(component, [fake("a", seed, [3.0, value]) for seed, value in enumerate(values)])
     assert found["steps"]["verdict"] == "no difference" and found["steps"]["pairs"] == 4
+
+
+def test_each_metric_of_the_same_arm_is_judged_once_and_by_the_rule_of_claims():
+    """A difference that one question alone would show is chance where two are asked; the smaller bound counts."""
+    claims = (LOWER, replace(LOWER, least=0.01), replace(LOWER, terms=lower("accuracy", "a", "b")))
+    arms = (Arm(name="a", about=""), Arm(name="b", about=""))
+    component = Component(name="x", question="?", problem=TINY.problem, claims=claims, arms=arms)
+    paired = [1.0, 1.1, 1.2, 1.3, 0.6, 0.9, 0.95, 0.7]
+    made = [fake("a", seed, [3.0, 0.0]) for seed in range(8)]
+    order = list(made)
+    random.Random(0).shuffle(order)
+    for run, value in zip(order, paired, strict=True):
+        run["curve"][-1] |= {"loss": value, "accuracy": 0.5}
+    both = judge_same(component, made)
+    assert [each["text"].partition(":")[0] for each in both] == ["loss", "accuracy"] and both[0]["least"] == 0.01
+    assert both[0]["steps"]["verdict"] == "no difference"
+    alone = judge_same(replace(component, claims=(LOWER,)), made)
+    assert alone[0]["steps"]["verdict"] == "a difference" and alone[0]["steps"]["low"] > both[0]["steps"]["low"]
 
 
 def test_arms_start_from_equal_weights_and_read_equal_batches():
@@ -221,8 +240,8 @@ def test_a_comparison_with_itself_is_stored_beside_the_verdicts(tmp_path, monkey
     write_report(TINY, result, tmp_path)
     assert report.keep(tmp_path) == "tiny"
     table = verdict_table()
-    assert "| `regard why tiny` | Order is known. (000) |" in table and "(1 metric, 20 steps) |" in table
-    assert "Of 1 intervals of an arm against itself" in table
+    assert "| `regard why tiny --seeds 2` | Order is known. (000) |" in table and "(1 metric, 20 steps) |" in table
+    assert "Of 1 comparisons of an arm with itself, by 1 metrics," in table
 
 
 def test_the_documentation_has_the_measured_verdicts():

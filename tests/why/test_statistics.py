@@ -53,6 +53,14 @@ def test_equal_arms_differ_as_seldom_as_promised(seeds):
     assert judged < outside
 
 
+def test_intervals_of_a_family_hold_together():
+    """Four questions at once: all intervals hold in nineteen families of twenty or more."""
+    random = np.random.default_rng(2)
+    families = [[paired_interval(row.tolist(), family=4) for row in rows] for rows in random.normal(size=(1500, 4, 5))]
+    wrong = sum(any(interval.excludes_zero for interval in family) for family in families) / len(families)
+    assert 0.03 < wrong < 0.066
+
+
 def test_a_true_difference_is_found():
     random = np.random.default_rng(1)
     rows = random.normal(1.0, 0.3, size=(500, 5))
