@@ -61,8 +61,7 @@ def paired_interval(differences: Sequence[float], family: int = 1) -> Interval:
 
 
 def confidence_of_each(family: int) -> float:
-    """Return the confidence that each of so many intervals needs to hold together with 95 % (Bonferroni): whoever asks
-    many questions finds something by chance."""
+    """Return the confidence that each of so many intervals needs, so that all hold together with 95 % (Bonferroni)."""
     return 1 - (1 - CONFIDENCE) / family
 
 
