@@ -142,7 +142,7 @@ def find_query(example: Example, query: str | Sequence[float] | None) -> tuple[i
             raise ValueError(f"there is no query {index}; they are numbered from 0 to {len(example.names) - 1}")
     elif query is not None:
         if query not in example.names:
-            raise ValueError(f"no query {query!r}; {nearest(query, example.names)}, or a vector such as 0.9,0.1,0.2")
+            raise ValueError(f"no query {query!r}, and no vector such as 0.9,0.1,0.2; {nearest(query, example.names)}")
         index = example.names.index(query)
     return index, None if example.queries is None else example.queries[index]
 
@@ -157,9 +157,7 @@ def load_example(name: str) -> Example:
         return read_example(EXAMPLES[name], name)
     path = Path(name)
     if path.suffix not in (".toml", ".json"):
-        raise ValueError(
-            f"no example {name!r}; {nearest(name, EXAMPLES)}, or a .toml or .json file with words and keys"
-        )
+        raise ValueError(f"no example {name!r}, and no .toml or .json file with words and keys; {nearest(name, EXAMPLES)}")
     if path.is_file() and path.stat().st_size > 1_000_000:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes; an example to read by eye has at most 1,000,000")
     return read_example(read_toml(path) if path.suffix == ".toml" else read_json_value(path), str(path))
