@@ -61,7 +61,7 @@ def test_claims_that_need_training_have_the_verdicts_that_are_stored_with_them(m
         (90, "not visible at this size", "depends"),
     ):
         interval = {"mean": 2.0, "low": 1.5, "high": 2.5, "verdict": verdict}
-        found = {"mask": {"steps": steps, "claims": [{"text": text, "steps": interval}]}}
+        found = {"mask": {"steps": steps, "seeds": 5, "claims": [{"text": text, "steps": interval}]}}
         monkeypatch.setattr(ledger, "measured", lambda found=found: found)
         (claim,) = [c for c in ledger.trained() if c.claim == text]
         assert claim.verdict == wanted and claim.slow and claim.note.startswith("+2 [+1.5, +2.5] loss")

@@ -157,7 +157,7 @@ def load_example(name: str) -> Example:
         return read_example(EXAMPLES[name], name)
     path = Path(name)
     if path.suffix not in (".toml", ".json"):
-        raise ValueError(f"no example {name!r}, and no .toml or .json file with words and keys; {nearest(name, EXAMPLES)}")
+        raise ValueError(f"no example {name!r}, and no .toml or .json file of one; {nearest(name, EXAMPLES)}")
     if path.is_file() and path.stat().st_size > 1_000_000:
         raise ValueError(f"{path} has {path.stat().st_size:,} bytes; an example to read by eye has at most 1,000,000")
     return read_example(read_toml(path) if path.suffix == ".toml" else read_json_value(path), str(path))

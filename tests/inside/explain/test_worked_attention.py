@@ -101,7 +101,7 @@ def test_wrong_queries_masks_and_names_are_refused():
         work_out(example, mask="~everything")
     with pytest.raises(ValueError, match="temperature=0"):
         work_out(example, temperature=0.0)
-    with pytest.raises(ValueError, match="no example 'cta', and no .toml or .json file with words and keys; did you mean 'cat'"):
+    with pytest.raises(ValueError, match="no example 'cta', and no .toml or .json file of one; did you mean 'cat'"):
         load_example("cta")
 
 
