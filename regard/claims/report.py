@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.claims import topics
 from regard.claims.checks import CHECKS
 from regard.claims.ledger import LECTURES, VERDICTS, Claim, Figure, ledger
 from regard.claims.run import Outcome
@@ -75,8 +76,9 @@ def render_outcome(outcome: Outcome) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of docs/claims by file name: one for each lecture, and an overview with all that fail."""
-    return {"README.md": overview()} | {f"{lecture}.md": page(lecture) for lecture in LECTURES}
+    """Return the pages of docs/claims by file name: lectures, an overview with all that fail, and topics."""
+    pages = {f"{lecture}.md": page(lecture) for lecture in LECTURES}
+    return {"README.md": overview()} | pages | {"topics.md": f"{WRITTEN}\n{topics.page()}"}
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -134,7 +136,9 @@ def overview() -> str:
         "    regard claims --verdict fails        list what is wrong",
         "    regard claims --run                  measure all that take no training again, and compare",
         "    regard claims --run 002-17           measure one again",
-        "    regard claims --run --slow           measure those that train, too", "",
+        "    regard claims --run --slow           measure those that train, too",
+        "    regard claims --topics               every heading of the lectures, and the claims under it", "",
+        "[Topics](topics.md) lists the lectures heading by heading.", "",
     ]  # fmt: skip
     per_lecture = [[f"[{name}]({name}.md)", counts([c for c in ledger() if c.lecture == name])] for name in LECTURES]
     text += [*table(["lecture", "claims"], per_lecture), ""]

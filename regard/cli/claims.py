@@ -17,11 +17,12 @@ from regard.data.terminal import echo, to_json
 @click.option("--verdict", help="Only claims with this verdict: holds, fails, depends, …")
 @click.option("--run", "again", is_flag=True, help="Measure them again and compare with the stored figures.")
 @click.option("--slow", is_flag=True, help="With --run: also those that take more than a few seconds.")
+@click.option("--topics", "by_topic", is_flag=True, help="List the headings of the lectures, and what answers each.")
 @click.option("--out", type=PATH, help="Write the whole ledger as pages of Markdown to this folder.")
 @json_option
 def claims(
-    ids: tuple[str, ...], lecture: str | None, verdict: str | None, again: bool, slow: bool, out: Path | None,
-    as_json: bool,
+    ids: tuple[str, ...], lecture: str | None, verdict: str | None, again: bool, slow: bool, by_topic: bool,
+    out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """List every claim of the lectures with the command that tests it, what was measured and the verdict; or measure.
 
@@ -30,8 +31,9 @@ def claims(
     regard claims --verdict fails
     regard claims --run                 all that are quick; exit code 1 if a figure has changed
     regard claims --run 002-17
+    regard claims --topics --lecture 002
     """
-    from regard.claims import ledger, report
+    from regard.claims import ledger, report, topics
 
     if lecture is not None and lecture not in ledger.LECTURES:
         raise ValueError(f"no lecture {lecture!r}; there are {', '.join(ledger.LECTURES)}")
@@ -40,6 +42,10 @@ def claims(
     if out is not None:
         written = report.write_pages(out)
         echo(f"written: {', '.join(map(str, written))}", err=True)
+        return
+    if by_topic:
+        listed = [topic for topic in topics.topics() if lecture in (None, topic.lecture)]
+        echo(to_json([topics.as_dict(topic) for topic in listed]) if as_json else topics.render(listed))
         return
     chosen = ledger.select(ids, lecture, verdict)
     if not again:

@@ -155,7 +155,7 @@ def same_text(same: Mapping[str, Any]) -> str:
 
 
 def false_alarms() -> str:
-    """Return the number of components that differ from themselves, beside the one that chance lets expect."""
+    """Return the number of components that differ from themselves, beside the number expected of equal arms."""
     every = [result["same"]["claims"] for result in measured().values() if "same" in result]
     alarms = sum(any(claim["verdict"] != "no difference" for claim in claims) for claims in every)
     return (

@@ -158,7 +158,7 @@ def test_commands_and_options_are_frozen():
         "cheaper": ["--by", "--cost", "--json", "--limit", "--minutes", "--out", "--quiet", "--save"],
         "choose": ["--base", "--json", "--minutes", "--out", "--quiet", "--seeds"],
         "doctor": ["--causal", "--json", "--kernel", "--out", "--speed"],
-        "claims": ["--json", "--lecture", "--out", "--run", "--slow", "--verdict"],
+        "claims": ["--json", "--lecture", "--out", "--run", "--slow", "--topics", "--verdict"],
     }  # fmt: skip
 
 
