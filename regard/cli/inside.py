@@ -93,7 +93,7 @@ def draw(ctx: click.Context, figure: str | None, out: Path | None) -> None:
     \b
     regard draw positions --scheme rotary
     regard draw mask "causal & window(4) | global(1)" --length 16
-    regard draw mask "edges(0-1, 1-2, 2-0, 2-3) | window(0)" --length 4
+    regard draw mask "edges(0-1, 1-2, 2-0, 2-3) | window(0)"
     """
     from regard.inside import FIGURES, draw_figure
     from regard.inside.draw.figures import options_of

@@ -5,6 +5,7 @@ A figure is a function `name(path, **settings)`; its settings have defaults and 
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -155,9 +156,19 @@ def _draw_bias(sheet: Sheet, values: Callable[..., Tensor], length: int, scheme:
     _heat(sheet, values(shown[:, None], shown[None])[0], 5.8, 3, "head 0, query by key", "key", "query")
 
 
+MOST_NODES = 64
+"""Positions that a drawn graph may have without --length."""
+
+
 @FIGURES.register("masks")
-def draw_rules(path: Target = None, *, length: int = 12, rule: str = "") -> Figure:
-    """Attention masks: the rules alone, and combined with & and |; or one `rule`, such as "causal & window(4)"."""
+def draw_rules(path: Target = None, *, length: int | None = None, rule: str = "") -> Figure:
+    """Attention masks: the rules alone, and combined with & and |; or one `rule`, such as "causal & window(4)".
+
+    The length is 12, or the number of nodes of a rule that names edges.
+    """
+    if length is None:
+        nodes = [int(node) for edge in re.findall(r"(\d+) *- *(\d+)", rule) for node in edge]
+        length = min(max(nodes, default=11), MOST_NODES - 1) + 1
     if rule:
         return draw_masks({rule: read_mask(rule, length)}, path, length=length)
     third, quarter = max(length // 3, 1), max(length // 4, 1)

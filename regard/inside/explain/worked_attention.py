@@ -285,7 +285,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "lecture": {"weights": [9.99e-01, 1.85e-08, 1.10e-03, 2.13e-06]},
     },
     "table": {
-        "title": "six words that attend to each other (lecture 004); try --mask causal",
+        "title": "six words that attend to each other (lecture 004)",
         "words": ["YOUR", "CAT", "IS", "A", "LOVELY", "CAT"],
         "weights": [
             [0.268, 0.119, 0.134, 0.148, 0.179, 0.152],

@@ -40,9 +40,9 @@ def draw_worked(example: Example, worked: Worked, path: Target = None) -> Figure
     if worked.output is not None:
         width = len(worked.output) * CELL
         add_row(sheet, worked.output, left - GAP - width, -CELL - 0.45, "7 output")
-    above = height + (1.75 if worked.q is not None else 0.75)
-    sheet.place(0, above, 1, 0.01).axis("off")
-    write_title(sheet.figure.axes[-1], example.title)
+    vectors = worked.q is not None
+    sheet.place(0, height + (1.75 if vectors else 0.35), 1, 0.01).axis("off")
+    write_title(sheet.figure.axes[-1], example.title if vectors else f"{example.title}; query: {worked.query}")
     return sheet.save(path)
 
 

@@ -138,6 +138,8 @@ def draw_feedforward(data: Mapping[str, Any], path: Target = None) -> Figure:
     """Draw bars of what each part writes and of the loss without it, and the strongest neurons as lines of text."""
     layers, sheet = data["layers"], Sheet()
     names = short_names([one["layer"] for one in layers])
+    if all(name.startswith("layer ") for name in names):
+        names = [f"block {number + 1}" for number in range(len(names))]  # as neurons are named below
     there = [part for part in PARTS if any(part in one["parts"] for one in layers)]
     wide, high = max(3.2, 0.34 * len(layers)), 2.1
     charts = (
