@@ -39,6 +39,17 @@ class Placed:
         with autocast(device, self.half):
             return self.objective(model, batch.to(device), **options)
 
+    @property
+    def classifies(self) -> bool:
+        """Whether the model chooses a class, or token, for each target by itself."""
+        return getattr(self.objective, "classifies", True)
+
+    @property
+    def figures(self) -> Callable[[Any, Batch], dict[str, float]] | None:
+        """Function from the model and a batch to figures that the objective has of its own, such as CTC's blanks."""
+        own = getattr(self.objective, "figures", None)
+        return own and (lambda model, batch: own(model, batch.to(device_of(model))))
+
 
 def autocast(device: torch.device, half: torch.dtype | None) -> AbstractContextManager[Any]:
     """Context manager: products are computed in the type `half`; None: all is computed in the type of the weights."""

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.sets.batches import Batch, Stream, TextStream
+from regard.data.sets.batches import IGNORE, Batch, Stream, TextStream, pad
 from regard.doctor.findings import Finding, shortlist
 from regard.doctor.watch import Watch
 from regard.models import build, preset
+from regard.objectives.ctc import ctc
 from regard.objectives.labels import text_labels
 from regard.objectives.next_token import next_token
+from regard.train.compute import Placed
 from regard.train.config import TrainConfig
 from regard.train.loop import fit, read_metrics
 
@@ -139,9 +141,39 @@ def with_labels(texts: Any) -> Batch:
     return Batch(inputs, torch.tensor([one.label for one in texts]), tuple(one.number for one in texts))
 
 
+def listener(seed: int) -> Setup:
+    """A Conformer with CTC on recordings in which every token is a tone of its own."""
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = dict(dim=16, depth=1, heads=2, ffn_dim=32, channels=4, bands=24, vocab_size=24)
+    model = build("conformer", preset("conformer", "tiny", **sizes, subsampling=2, conv_size=3, dropout=0.0))
+    draw = random.Random(seed)
+    spoken = [Tones([draw.randrange(1, 24) for _ in range(draw.randrange(4))], number) for number in range(160)]
+    config = TrainConfig(**TRAIN | dict(steps=430, lr=1e-2), seed=seed)
+    return Setup(model, Stream(lambda epoch: spoken, with_tones, 320, seed), Placed(ctc, "float32"), config)
+
+
+@dataclass(frozen=True)
+class Tones:
+    ids: list[int]
+    number: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (40,)
+
+
+def with_tones(spoken: Any) -> Batch:
+    audio = 0.3 * torch.randn(len(spoken), 40, 24)
+    for row, one in zip(audio, spoken, strict=True):
+        for place, id in enumerate(one.ids):
+            row[11 + 6 * place : 17 + 6 * place, id] += 3
+    inputs = {"audio": audio, "lengths": torch.full((len(spoken),), 40)}
+    return Batch(inputs, pad([one.ids for one in spoken], IGNORE), tuple(one.number for one in spoken))
+
+
 HEALTHY: dict[str, Callable[[int], Setup]] = {
     "writer": writer, "wide writer": wide_writer, "deep writer": deep_writer, "long writer": long_writer,
-    "classifier": classifier, "counter": counter,
+    "classifier": classifier, "counter": counter, "listener": listener,
 }  # fmt: skip
 
 
@@ -228,6 +260,16 @@ def shuffled(setup: Setup) -> Setup:
     return replace(setup, stream=Altered(setup.stream, deal))
 
 
+def silenced(setup: Setup) -> Setup:
+    """Recordings hold nothing of what their transcripts say."""
+
+    def still(batch: Any) -> Any:
+        audio = torch.randn_like(batch.inputs["audio"])
+        return replace(batch, inputs=batch.inputs | {"audio": audio})
+
+    return replace(setup, stream=Altered(setup.stream, still))
+
+
 def poisoned(setup: Setup) -> Setup:
     """One example of the data makes the loss no number."""
     bad = next(islice(setup.stream.batches(), 9, None))[2].examples[3]
@@ -283,6 +325,7 @@ FAULTS: dict[str, tuple[str, str, Callable[[Setup], Setup]]] = {
     "a layer cut off": ("a frozen layer", "writer", cut),
     "duplicated batch order": ("duplicated batch order", "classifier", ordered),
     "labels shuffled": ("labels shuffled", "classifier", shuffled),
+    "recordings of nothing": ("CTC stuck at blank", "listener", silenced),
     "NaN in one example": ("a broken example", "classifier", poisoned),
     "exploding initialisation": ("exploding initialisation", "writer", exploding),
     "queries × 100": ("attention collapse", "counter", sharpened),

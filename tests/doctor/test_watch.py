@@ -44,7 +44,7 @@ QUICK = {
     "targets not shifted": 2, "a frozen layer": 2, "a layer cut off": 8, "NaN in one example": 20,
     "exploding initialisation": 1, "missing √d_k, large heads": 1, "duplicated batch order": 55, "labels shuffled": 120,
     "queries × 100": 140, "nearly a sign behind each block": 140, "learning rate × 100": 220,
-    "no warm-up with post-norm": 120,
+    "no warm-up with post-norm": 120, "recordings of nothing": 430,
 }  # fmt: skip
 
 
