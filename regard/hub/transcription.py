@@ -23,6 +23,10 @@ ENGLISH = 51_864
 """The vocabulary of the models for English alone, which has the names of languages without a use for them."""
 
 
+MARKERS = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
+"""The special tokens that a model of one language, or of one without a name, needs; timestamps follow the last."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcription:
     """The special tokens of a Whisper model."""
@@ -46,6 +50,18 @@ class Transcription:
     def prompt(self, language: str | None, task: str) -> list[int]:
         """The tokens that a transcript begins with."""
         return [self.start, self.languages[language or "en"], self.tasks[task]] if self.languages else [self.start]
+
+
+def spoken_tokens(tokenizer: Tokenizer, latest_start: int) -> Transcription:
+    """The special tokens of a new model whose tokenizer ends in `MARKERS`; a transcript begins at most so many
+    timestamps into a window."""
+    ids = [tokenizer.inner.token_to_id(name) for name in MARKERS]
+    if None in ids or ids[-1] != len(tokenizer) - 1:
+        raise ValueError(f"the tokenizer must end in {' '.join(MARKERS)}; leave out --data.tokenizer")
+    return Transcription(
+        start=ids[1], end=ids[0], no_timestamps=ids[2], first_time=len(tokenizer), suppressed=tuple(ids[1:]),
+        latest_start=latest_start,
+    )  # fmt: skip
 
 
 def load_transcription(directory: str | Path, tokenizer: Tokenizer, vocab_size: int) -> Transcription:

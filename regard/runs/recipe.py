@@ -1,7 +1,8 @@
 """A recipe is a frozen record of model, data and training; any field can be overridden by its dotted name.
 
 A registered recipe is a function of the data fields that the user set, `{"text": ("book.txt",)}`, or {}; one with a
-second parameter, `train`, gets the training fields as well, so that the budget can decide.
+parameter `train` gets the training fields as well, so that the budget can decide, and one with a parameter `family` the
+family that the user chose, or its default.
 """
 
 import dataclasses
@@ -53,7 +54,7 @@ class Recipe:
         if "name" not in tree:
             raise ValueError(f'{path}: no recipe is named; add a line like name = "translate"')
         with reading(path, "correct it"):
-            base = recipes[tree.pop("name")]({})
+            base = planned(tree.pop("name"), {}, family=tree.get("family"))
             before = {f"data.{name}": value for name, value in base.data.absent.items()}
             before["train.noise"] = "generator"  # of a run that does not say so
             return configure(base, before | dotted(tree))
@@ -78,8 +79,7 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
         {key.removeprefix(part): value for key, value in changes.items() if key.startswith(part)}
         for part in ("data.", "train.")
     )
-    budgeted = "train" in inspect.signature(recipes[name]).parameters
-    plan = recipes[name](data, train=train) if budgeted else recipes[name](data)
+    plan = planned(name, data, train=train, family=changes.get("model") or changes.get("family"))
     if "base" in data and getattr(plan.data, "base", "") is None:  # the recipe leaves it to us
         base = override(plan.data, {"base": data["base"]}, under="data.").base
         plan = plan if base is None else go_on_from(base, plan)
@@ -88,6 +88,17 @@ def recipe(name: str, changes: Mapping[str, Any] | None = None, stored: Mapping[
         check_tuning(chosen.data.base, chosen.data.tune, chosen.data.rank)
     check_effect(plan, chosen, named)
     return chosen
+
+
+def planned(
+    name: str, data: Mapping[str, Any], *, train: Mapping[str, Any] | None = None, family: Any = None
+) -> Recipe:
+    """The plan of a registered recipe, which is given what it has a parameter for."""
+    parameters = inspect.signature(recipes[name]).parameters
+    options: dict[str, Any] = {"train": train or {}} if "train" in parameters else {}
+    if "family" in parameters and family is not None:
+        options["family"] = str(family).partition(":")[0]
+    return recipes[name](data, **options)
 
 
 def check_effect(before: Recipe, after: Recipe, named: Collection[str]) -> None:

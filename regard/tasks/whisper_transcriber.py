@@ -13,11 +13,13 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.config import nearest
 from regard.data.notices import Count
 from regard.data.readers.audio_files import Recording
+from regard.data.sets.batches import IGNORE, Batch
 from regard.decode.requests import Request, Ticket
 from regard.decode.sample import Sampling
 from regard.decode.timestamps import OneOf, Probe, TimestampRules
@@ -25,8 +27,9 @@ from regard.hub.checkpoint import export_model
 from regard.hub.feature_extractor import load_features, save_features
 from regard.hub.transcription import STEP, TASKS, Transcription, load_transcription, save_transcription
 from regard.tasks.base import Option, register_task
-from regard.tasks.engine_task import EngineTask
+from regard.tasks.engine_task import VALIDATED, EngineTask
 from regard.tasks.prepared_speech import read_speech
+from regard.tasks.speech_scores import SpeechEvaluation, word_accuracy
 from regard.tasks.transcriber import Put, Segment, Serve, Transcriber
 from regard.tokens import Tokenizer
 from regard.tokens.export import export_tokenizer
@@ -86,7 +89,7 @@ class Answer:
 
 
 @register_task("transcribe")
-class WhisperTranscriber(EngineTask, Transcriber):
+class WhisperTranscriber(SpeechEvaluation, EngineTask, Transcriber):
     """Writes what is said, in any of the model's languages, or its translation into English."""
 
     verbs = (
@@ -301,6 +304,19 @@ class WhisperTranscriber(EngineTask, Transcriber):
             start=start, end=end, text=text, ids=tuple(ids), log_prob=answer.log_prob, temperature=answer.temperature,
             compression=answer.compression, no_speech=answer.no_speech,
         )  # fmt: skip
+
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """The share of words that are right, 100 less the word error rate, in some of the validation recordings."""
+        pairs = [(x, y) for batch in batches for x, y in zip(batch.inputs["frames"], batch.targets, strict=True)]
+        pairs = pairs[:: -(-len(pairs) // VALIDATED)]
+        size, front = self.model.config.frames, self.front(None, self.options(), [])
+        tickets = self.engine.serve(
+            self.request(F.pad(frames, (0, 0, 0, size - len(frames))), front, constrain=self.rules, row=row)
+            for row, (frames, _) in enumerate(pairs)
+        )
+        heard = [self.text(ticket.result()[0].ids) for ticket in tickets]
+        said = [self.text(row[row != IGNORE].tolist()) for _, row in pairs]
+        return {"word_accuracy": word_accuracy(heard, said)}
 
     def export(self, out: Path) -> None:
         tokens = self.tokens

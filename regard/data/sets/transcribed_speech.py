@@ -54,6 +54,8 @@ class Spoken:
     """Whether it is degraded when it is read, always in the same way."""
     place: str = ""
     """The file, for errors."""
+    times: tuple[tuple[float, float, str], ...] = ()
+    """The seconds at which each of its phrases begins and ends, where they are known, and the phrase."""
 
     def recording(self) -> Recording:
         """The recording, degraded if it is to be."""
@@ -130,10 +132,12 @@ class SpeechConfig(TextData):
                 (index + step * len(self.languages)) % len(samples) for step in range(rng.integers(2, MOST_JOINED + 1))
             ]
             pauses = [np.zeros(int(RATE * rng.uniform(*PAUSES)), dtype=np.int16) for _ in several]
-            whole = np.concatenate(
-                [part for i, pause in zip(several, pauses, strict=True) for part in (samples[i], pause)]
-            )
-            examples.append(self.embedded_one(whole, " ".join(texts[i] for i in several), number))
+            parts = [part for i, pause in zip(several, pauses, strict=True) for part in (samples[i], pause)]
+            ends = np.cumsum([len(part) for part in parts]) / RATE
+            starts = [0.0, *ends[1:-1:2].tolist()]
+            times = tuple(zip(starts, ends[::2].tolist(), [texts[i] for i in several], strict=True))
+            joined = self.embedded_one(np.concatenate(parts), " ".join(texts[i] for i in several), number)
+            examples.append(replace(joined, times=tuple((a, b, self.written(text)) for a, b, text in times)))
         for _ in range(len(samples) // SILENT):
             rng = np.random.default_rng((9, len(examples)))
             sound = no_speech(int(RATE * rng.uniform(0.5, 6)), RATE, rng)
