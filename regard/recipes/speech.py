@@ -106,7 +106,7 @@ def for_decoder(data: SpeechConfig, recipe: Recipe, out: Path, resume: bool, lin
     longest = features.seconds(recipe.model.frames)
     if longest % 1:
         raise ValueError(
-            f"--model.frames {recipe.model.frames} are {longest:g} seconds; use a multiple of {features.rate // HOP}, a second"
+            f"--model.frames {recipe.model.frames} are {longest:g} seconds; use a multiple of {features.rate // HOP}"
         )
     recipe = with_vocabulary(recipe, tokenizer)
     size = len(tokenizer) + round(longest / STEP) + 1  # the timestamps stand behind what the tokenizer holds
