@@ -40,20 +40,18 @@ DECODER, WINDOW, HOP = "whisper", 500, 320
 def speech(data: Mapping[str, Any], family: str = "conformer") -> Recipe:
     """Return the recipe of a small model: without dropout for the embedded speech, with dropout for recordings."""
     embedded = override(SpeechConfig(), data, under="data.").embedded
-    steps, dropout = (2500, 0.0) if embedded else (10_000, 0.1)
-    # Parts of words: German writes a number as one word, however long.
-    own = SpeechConfig(kind="bpe", vocab_size=512) if embedded or family == DECODER else SpeechConfig()
+    dropout = 0.0 if embedded else 0.1
+    train = from_scratch(steps=2500 if embedded else 10_000, batch_tokens=FRAMES, lr=2e-3, every=250)
+    parts = SpeechConfig(kind="bpe", vocab_size=512)  # of words: German writes a number as one, however long
     if family == DECODER:
         sizes: dict[str, Any] = dict(dim=144, depth=4, decoder_depth=2, heads=4, ffn_dim=576, max_len=192)
         model = preset(family, "toy", **sizes, dropout=dropout, frames=WINDOW if embedded else 3 * WINDOW)
-        train = from_scratch(steps=steps, batch_tokens=FRAMES // 2, lr=2e-3, smoothing=0.1, every=250)
-    else:
-        coarse: dict[str, Any] = dict(subsampling=8, channels=16) if embedded else {}
-        model = preset("conformer", "tiny", dropout=dropout, **coarse)
-        train = from_scratch(steps=steps, batch_tokens=FRAMES, lr=2e-3, every=250)
-    return Recipe(
-        name="speech", family=family if family == DECODER else "conformer", model=model, data=own, train=train
-    )
+        train = replace(train, batch_tokens=FRAMES // 2, smoothing=0.1)  # of frames twice as long
+        return Recipe(name="speech", family=family, model=model, data=parts, train=train)
+    coarse: dict[str, Any] = dict(subsampling=8, channels=16) if embedded else {}
+    model = preset("conformer", "tiny", dropout=dropout, **coarse)
+    own = parts if embedded else SpeechConfig()
+    return Recipe(name="speech", family="conformer", model=model, data=own, train=train)
 
 
 @prepare.register
