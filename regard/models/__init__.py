@@ -1,5 +1,6 @@
 """Model families, one a file; importing this package registers them all."""
 
+from regard.models.ast import AST, ASTConfig
 from regard.models.base import Generator, build, fitting, preset, without_labels
 from regard.models.bert import Bert, BertConfig
 from regard.models.bilstm import BiLSTM, BiLSTMConfig
@@ -23,10 +24,10 @@ from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
 
 __all__ = [
-    "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "Bert", "BertConfig", "BiLSTM", "BiLSTMConfig",
-    "CLIPConfig", "CNNAttention", "CNNAttentionConfig", "Captioner", "CaptionerConfig", "Conformer", "ConformerConfig",
-    "DETRConfig", "GPTConfig", "Generator", "LRNet", "LRNetConfig", "MAEConfig", "MViT", "MViTConfig",
-    "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram", "SkipGramConfig", "SpectrogramViT", "Swin",
-    "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT", "ViTConfig", "Whisper", "WhisperConfig",
-    "build", "fitting", "preset", "without_labels",
+    "AST", "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "ASTConfig", "Bert", "BertConfig", "BiLSTM",
+    "BiLSTMConfig", "CLIPConfig", "CNNAttention", "CNNAttentionConfig", "Captioner", "CaptionerConfig", "Conformer",
+    "ConformerConfig", "DETRConfig", "GPTConfig", "Generator", "LRNet", "LRNetConfig", "MAEConfig", "MViT",
+    "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram", "SkipGramConfig", "SpectrogramViT",
+    "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT", "ViTConfig", "Whisper",
+    "WhisperConfig", "build", "fitting", "preset", "without_labels",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from regard.hub.mapping import Map
 from regard.hub.maps.albert import ALBERT
+from regard.hub.maps.ast import AUDIO_SPECTROGRAM_TRANSFORMER
 from regard.hub.maps.bart import BART
 from regard.hub.maps.bert import BERT
 from regard.hub.maps.clip import CLIP
@@ -25,6 +26,6 @@ from regard.hub.maps.whisper import WHISPER
 MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
-        DETR, CLIP, WHISPER, PARAKEET,
+        DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER,
     )
 }  # fmt: skip
