@@ -47,6 +47,11 @@ TRANSFORMS = {
     "by-head": Transform(lambda theirs: [theirs[0][:, None]], lambda ours, count: [ours[0][:, 0]]),  # H K ↔ H 1 K
     # a convolution of size 1 ↔ a matrix
     "size-1": Transform(lambda theirs: [theirs[0][..., 0]], lambda ours, count: [ours[0][..., None]]),
+    # a length for each place of a kernel and its direction ↔ the kernel
+    "weight-norm": Transform(
+        lambda theirs: [theirs[0] * theirs[1] / theirs[1].norm(dim=(0, 1), keepdim=True)],
+        lambda ours, count: [ours[0].norm(dim=(0, 1), keepdim=True), ours[0]],
+    ),
     # their first two rows stand for no position
     "behind-two": Transform(
         lambda theirs: [theirs[0][2:]], lambda ours, count: [torch.cat([torch.zeros_like(ours[0][:2]), ours[0]])]

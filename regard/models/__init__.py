@@ -21,6 +21,7 @@ from regard.models.swin import Swin, SwinConfig
 from regard.models.t5 import T5, T5Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
+from regard.models.wav2vec2 import Wav2Vec2, Wav2Vec2Config
 from regard.models.whisper import Whisper, WhisperConfig
 
 __all__ = [
@@ -28,6 +29,6 @@ __all__ = [
     "BiLSTMConfig", "CLIPConfig", "CNNAttention", "CNNAttentionConfig", "Captioner", "CaptionerConfig", "Conformer",
     "ConformerConfig", "DETRConfig", "GPTConfig", "Generator", "LRNet", "LRNetConfig", "MAEConfig", "MViT",
     "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram", "SkipGramConfig", "SpectrogramViT",
-    "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT", "ViTConfig", "Whisper",
-    "WhisperConfig", "build", "fitting", "preset", "without_labels",
+    "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT", "ViTConfig", "Wav2Vec2",
+    "Wav2Vec2Config", "Whisper", "WhisperConfig", "build", "fitting", "preset", "without_labels",
 ]  # fmt: skip

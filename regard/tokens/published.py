@@ -4,6 +4,7 @@
     vocab.json + merges.txt             byte-level BPE: GPT-2, RoBERTa, BART; CLIP, whose words end with </w>
     spiece.model, tokenizer.model, …    SentencePiece: T5, ALBERT, Llama, XLM-RoBERTa
     source.spm, target.spm, vocab.json  Marian: two SentencePiece models over one vocabulary
+    vocab.json                          wav2vec 2.0: letters, and a bar between words
 
 The files do not say how a model wants its texts framed; which model it is stands in `tokenizer_config.json` or
 `config.json`, and `FAMILIES` knows the rest.
@@ -23,7 +24,7 @@ from regard.files import read_bytes
 from regard.tokens.spm import CONTROL, UNKNOWN, Piece, build, read_pieces
 
 PIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-FILES = ("vocab.txt", "merges.txt", *PIECE_FILES, "source.spm")
+FILES = ("vocab.txt", "vocab.json", "merges.txt", *PIECE_FILES, "source.spm")
 WORD_END = "</w>"
 AGAIN = "download it again"
 SAVE = "open it once with transformers' AutoTokenizer and save_pretrained, which writes tokenizer.json"
@@ -254,6 +255,16 @@ def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     return inner, [name for name in (*model.special, *source.names.values()) if name in ids]
 
 
+def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    """wav2vec 2.0's letters, with a bar in place of each space."""
+    bar = parse(source.settings.get("word_delimiter_token", "|"), str, "word_delimiter_token")
+    vocabulary = _read_ids(_existing(source.directory / "vocab.json"))
+    inner = tokenizers.Tokenizer(models.BPE(vocabulary, [], unk_token=source.names["unk"]))
+    inner.normalizer = normalizers.Replace(" ", bar)
+    inner.decoder = decoders.Sequence([decoders.Replace(bar, " "), decoders.Fuse()])
+    return inner, []
+
+
 ROBERTA = {"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
 BERT = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 SEGMENTS: dict[str, Any] = {"single": "{cls} $A {sep}", "pair": "{cls} $A {sep} $B:1 {sep}:1"}
@@ -296,6 +307,10 @@ FAMILIES = {
         pair="{bos} $A {eos} {eos} $B {eos}",
     ),
     "xlmroberta": Family(read=_read_xlm_roberta, **NO_SEGMENTS),
+    **dict.fromkeys(
+        ("wav2vec2", "wav2vec2ctc"),
+        Family(read=_read_letters, names={"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}),
+    ),
     "marian": Family(
         read=_read_marian,
         names={"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},

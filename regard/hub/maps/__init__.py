@@ -20,12 +20,13 @@ from regard.hub.maps.swinv2 import SWINV2
 from regard.hub.maps.t5 import T5
 from regard.hub.maps.vit import VIT
 from regard.hub.maps.vit_mae import VIT_MAE
+from regard.hub.maps.wav2vec2 import WAV2VEC2
 from regard.hub.maps.whisper import WHISPER
 
 # Of several that can express a model, the first is written.
 MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
-        DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER,
+        DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER, WAV2VEC2,
     )
 }  # fmt: skip
