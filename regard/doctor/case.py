@@ -86,6 +86,20 @@ class Case:
         return next((name for name in ("source", "ids") if name in self.inputs), "")
 
     @cached_property
+    def recorded(self) -> str:
+        """The input of numbers over time whose true lengths are an input, if there is one."""
+        if "lengths" not in self.inputs:
+            return ""
+        return next((name for name in ("audio", "frames") if name in self.inputs), "")
+
+    def own_vectors(self, out: Tensor) -> list[Tensor]:
+        """The outputs of each recording, without those of its padding."""
+        if not hasattr(self.model, "out_lengths"):
+            return list(out)
+        counts = self.model.out_lengths(self.inputs["lengths"]).tolist()
+        return [row[:count] for row, count in zip(out, counts, strict=True)]
+
+    @cached_property
     def by_row(self) -> bool:
         """Whether each row of the batch has an output of its own, rather than one for every other row."""
         fewer = {name: value[:-1] for name, value in self.inputs.items()}

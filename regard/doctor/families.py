@@ -24,6 +24,7 @@ IMAGE = 32
 REASONS = {
     "sequence": "it has no output for each token of target or ids",
     "padded": "it takes no lengths of source or ids",
+    "recorded": "it takes no lengths of audio or frames",
     "by_row": "it has an output for pairs of rows",
     "logits": "its output has no logit for each of its config's labels or vocab_size tokens",
     "vocabulary": "its config has no vocab_size",
@@ -54,6 +55,8 @@ LAWS = [
         "answers depend on what fills up a batch", True),
     Law("padding changes nothing: gradients", laws.padding_has_no_gradient, (*PADDED, "features"),
         "it learns from what fills up a batch", True),
+    Law("recordings end where they end", laws.recordings_end, ("recorded",),
+        "answers depend on what fills up a batch", True),
     Law("batch equals single", laws.batch_equals_single, ("by_row",),
         "answers depend on the other rows of a batch", True),
     Law("cached equals uncached", laws.cached_equals_uncached, CACHED,

@@ -101,6 +101,29 @@ def padding_has_no_gradient(case: Case) -> None:
     assert reach[unique[padded][~hidden]].gt(0).all(), f"some real token of {padded!r} has no gradient"
 
 
+@torch.no_grad()
+def recordings_end(case: Case) -> None:
+    """Neither what lies behind a recording's end nor its amount changes the output; alone it has that of the batch."""
+    inputs, name, lengths = case.inputs, case.recorded, case.inputs["lengths"].tolist()
+    x, out = inputs[name], case.own_vectors(case.output)
+    assert min(lengths) < x.shape[1], "the example has no padding: this law could not fail"
+    junk = x.clone()
+    for row, length in zip(junk, lengths, strict=True):
+        row[length:] = torch.randn_like(row[length:])
+    wider = torch.cat([x, torch.ones_like(x[:, :7])], dim=1)
+    for changed, what in ((junk, "noise behind the ends"), (wider, "seven more frames of padding")):
+        for got, was in zip(case.own_vectors(case.model(**inputs | {name: changed})), out, strict=True):
+            close(got, was, what)
+    for row, length in enumerate(lengths):
+        alone = {key: value[row : row + 1] for key, value in inputs.items()}
+        alone[name] = alone[name][:, :length]
+        close(case.model(**alone)[0], out[row], f"recording {row} by itself")
+    shorter = inputs | {"lengths": inputs["lengths"] - 2}
+    differs(
+        case.own_vectors(case.model(**inputs))[0], case.model(**shorter)[0, : len(out[0])], "two frames were hidden"
+    )
+
+
 def batch_equals_single(case: Case) -> None:
     """A row computed alone, without its padding, is that row of the batch."""
     inputs, out = case.inputs, case.output
@@ -216,6 +239,9 @@ def one_batch_can_be_overfitted(case: Case, *, steps: int = 300, rates: Sequence
         targets = torch.randint(shape[-1], shape[:-1])
     if case.padded and case.padded == case.sequence:
         targets[padding_of(case)] = IGNORE
+    elif case.recorded and hasattr(case.model, "out_lengths"):  # vectors behind a recording's end may be all alike
+        counts = case.model.out_lengths(case.inputs["lengths"])
+        targets[torch.arange(targets.shape[1]) >= counts[:, None]] = IGNORE
     loss = math.inf
     for rate in rates:
         for loss in descent(case.model, lambda model: error_of(model(**inputs), targets), rate, steps):

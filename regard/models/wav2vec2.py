@@ -89,7 +89,7 @@ class Wav2Vec2(nn.Module):
     config_class = Wav2Vec2Config
     task = "transcribe-ctc"
     small: ClassVar[dict[str, Any]] = dict(
-        dim=48, depth=2, heads=2, ffn_dim=96, vocab_size=31, channels=(16, 32), sizes=(5, 3), strides=(3, 2),
+        dim=32, depth=2, heads=2, ffn_dim=64, vocab_size=31, channels=(6, 8), sizes=(5, 3), strides=(3, 2),
         position_size=4, position_groups=4, max_len=64,
     )  # fmt: skip
     presets: ClassVar[dict[str, dict[str, Any]]] = {

@@ -40,6 +40,7 @@ APPLIES = {
     "hides the future: outputs": GENERATES, "hides the future: gradients": GENERATES,
     "cached equals uncached": GENERATES, "beams equal copies": GENERATES,
     "padding changes nothing: outputs": READS, "padding changes nothing: gradients": READS,
+    "recordings end where they end": {"conformer", "wav2vec2", "whisper"},
     "order is unknown without positions": {"bert", "t5", "transformer"},
     "batch equals single": set(models) - {"clip"}, "loss starts at ln V": set(models) - {"clip", "detr", "mae"},
 }  # fmt: skip

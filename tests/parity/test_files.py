@@ -9,10 +9,12 @@ from safetensors.torch import load_file
 from regard.hub import load_model
 from regard.hub.maps import MAPS
 from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5, whisper
+from tests.parity.test_ast import ast
 from tests.parity.test_clip import theirs_of as clip_model
 from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
 from tests.parity.test_parakeet import parakeet
+from tests.parity.test_wav2vec2 import wav2vec2
 from tests.parity.test_windows import peer as window_model
 
 KINDS = {  # one block is enough, and many tensors fewer
@@ -32,6 +34,8 @@ KINDS = {  # one block is enough, and many tensors fewer
     "swinv2": partial(window_model, "swinv2", depths=[1, 1]),
     "whisper": partial(whisper, encoder_layers=1, decoder_layers=1),
     "parakeet_ctc": partial(parakeet, num_hidden_layers=1),
+    "wav2vec2": partial(wav2vec2, num_hidden_layers=1, mask_time_prob=0.0),
+    "audio-spectrogram-transformer": partial(ast, num_hidden_layers=1),
 }
 OPTIONAL = "final_logits_bias"
 
