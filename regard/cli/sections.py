@@ -6,7 +6,7 @@ SECTIONS = {
     "Train": ("choose", "train", "finetune", "recipes", "convert", "prune"),
     "Use": (
         "translate", "generate", "classify", "tag", "answer", "fill", "embed", "nearest", "detect", "caption",
-        "transcribe", "complete",
+        "transcribe", "forecast", "complete",
     ),
     "Look inside": ("look", "latent", "attend", "draw", "why"),
     "Understand costs": ("cost", "bench", "cheaper"),

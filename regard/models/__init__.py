@@ -13,6 +13,7 @@ from regard.models.gpt import GPT, GPTConfig
 from regard.models.lr_net import LRNet, LRNetConfig
 from regard.models.mae import MAE, MAEConfig
 from regard.models.mvit import MViT, MViTConfig
+from regard.models.patchtst import PatchTST, PatchTSTConfig
 from regard.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.models.skipgram import SkipGram, SkipGramConfig
@@ -28,7 +29,8 @@ __all__ = [
     "AST", "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "ASTConfig", "Bert", "BertConfig", "BiLSTM",
     "BiLSTMConfig", "CLIPConfig", "CNNAttention", "CNNAttentionConfig", "Captioner", "CaptionerConfig", "Conformer",
     "ConformerConfig", "DETRConfig", "GPTConfig", "Generator", "LRNet", "LRNetConfig", "MAEConfig", "MViT",
-    "MViTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram", "SkipGramConfig", "SpectrogramViT",
-    "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT", "ViTConfig", "Wav2Vec2",
-    "Wav2Vec2Config", "Whisper", "WhisperConfig", "build", "fitting", "preset", "without_labels",
+    "MViTConfig", "PatchTST", "PatchTSTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram",
+    "SkipGramConfig", "SpectrogramViT", "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT",
+    "ViTConfig", "Wav2Vec2", "Wav2Vec2Config", "Whisper", "WhisperConfig", "build", "fitting", "preset",
+    "without_labels",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from regard.recipes import (  # noqa: F401  importing registers them
     clip,
     detr,
     finetune,
+    forecast,
     hierarchies,
     lm,
     mae,

@@ -13,9 +13,11 @@ MOST_CLASSES = 50
 """Classes up to which a confusion matrix is part of the JSON."""
 NOT_SHARES = ("rouge", "bits_per", "bleu", "chrf")
 """Beginnings or parts of the names of metrics that are no percentages."""
+RATIOS = ("mse", "mae", "mase", "crps")
+"""Metrics that are relative to the spread of the values, or to another error."""
 SPELLED = {
     "f1": "F1", "ap": "AP", "ap50": "AP50", "ap75": "AP75", "bleu": "BLEU", "chrf": "chrF", "rouge-l": "ROUGE-L",
-    "wer": "WER", "cer": "CER",
+    "wer": "WER", "cer": "CER", "mse": "MSE", "mae": "MAE", "mase": "MASE", "crps": "CRPS", "smape": "sMAPE",
 }  # fmt: skip
 """Words in the names of metrics that are abbreviations."""
 RIGHT_OR_WRONG = ("accuracy", "exact_match")
@@ -189,4 +191,6 @@ def in_words(metric: str) -> str:
 
 def number(metric: str, value: float) -> str:
     """A metric's value for a terminal, in percent where it is a share."""
+    if metric in RATIOS:
+        return f"{value:.3f}"
     return f"{value:.1f}" if any(part in metric for part in NOT_SHARES) else f"{value:.1f} %"

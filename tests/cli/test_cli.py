@@ -103,6 +103,7 @@ def test_commands_and_options_are_frozen():
             "--beam", "--device", "--json", "--language", "--no-context", "--out", "--prompt", "--quantize", "--srt",
             "--task", "--temperature", "--timestamps", "--vtt",
         ],
+        "forecast": ["--device", "--horizon", "--json", "--out", "--quantize", "--start"],
         "serve": [
             "--allow-host", "--allow-origin", "--api-key", "--device", "--grace", "--host", "--max-batch",
             "--max-body-mb", "--memory-gb", "--models-memory", "--port", "--preload", "--quantize", "--queue",

@@ -58,6 +58,8 @@ COMPARED: dict[str, Any] = dict(
     dropout=0.0,
 )
 """Sizes of an image-text matcher."""
+SERIES: dict[str, Any] = dict(SIZES, context=19, horizon=7, patch=5, depth=2)
+"""Sizes of a forecaster; the patch does not divide the context."""
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
         dict(SIZES, depth=2),
@@ -149,6 +151,12 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(COMPARED, depth=2, text_depth=1),
         dict(COMPARED, depth=1, text_depth=1, stem=(8,), patch=2),
         dict(COMPARED, depth=1, text_depth=2, norm="rms", activation="swiglu", position="rotary", norm_place="post"),
+    ],
+    "patchtst": [
+        dict(SERIES, quantiles=(0.1, 0.5, 0.9), linear=True),
+        dict(SERIES, channels=3, attends="both", norm_place="post", stride=3, covariates=2),
+        dict(SERIES, channels=5, attends="channels", pooling="max", position="rotary", scaling="none"),
+        dict(SERIES, channels=2, batch_norm=True, pooling="mean", covariates=1),
     ],
     "mae": [
         dict(MASKED, depth=2, decoder_depth=1),

@@ -37,10 +37,10 @@ CASES = {
         verb="classify", route="classifications",
     ),
     "estimate": dict(train=["train", "estimate"], family="estimator", verb="estimate", route="estimate"),
-    "series": dict(train=["train", "period"], family="wave", verb="period", route="period"),
+    "waves": dict(train=["train", "period"], family="wave", verb="period", route="period"),
 }  # fmt: skip
 
-ITEMS = {"mixer": "image.png", "series": "wave.csv"}
+ITEMS = {"mixer": "image.png", "waves": "wave.csv"}
 """The files that plugins of other modalities than text read."""
 ANSWERS = {"labels", "number", "period"}
 
@@ -92,7 +92,7 @@ def test_its_verb_answers_in_json(journey):
     code, out, err = found["verb"]
     assert code == 0, err
     answer = json.loads(out)
-    assert {"mixer": "image", "series": "series"}.get(name, "text") in answer
+    assert {"mixer": "image", "waves": "wave"}.get(name, "text") in answer
     assert ANSWERS & answer.keys()
 
 
@@ -170,7 +170,7 @@ def test_the_server_has_a_route_for_it(journey):
     try:
         lines = iter(process.stderr.readline, "")
         address = next(line.split()[1].rstrip("/") for line in lines if line.startswith("page "))
-        sent = {"series": [[0.5], [1.5], [-0.5]]} if name == "series" else {"input": item}
+        sent = {"wave": [[0.5], [1.5], [-0.5]]} if name == "waves" else {"input": item}
         body = json.dumps({"model": "run"} | sent).encode()
         headers = {"Content-Type": "application/json"}
         with urlopen(Request(f"{address}/v1/{CASES[name]['route']}", body, headers)) as answer:

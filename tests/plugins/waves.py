@@ -1,7 +1,7 @@
-"""A modality of one's own, series (.csv files with a row a step), and a task over it: the period of a wave.
+"""A modality of one's own, waves (.csv files with a row a step), and a task over it: the period of a wave.
 
-regard --plugin series train period
-regard --plugin series period runs/period wave.csv
+regard --plugin waves train period
+regard --plugin waves period runs/period wave.csv
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from regard.train.config import TrainConfig
 
 
 def read(item: Any) -> np.ndarray:
-    """A series (steps, channels) from the name of a file, its bytes, or numbers."""
+    """A wave (steps, channels) from the name of a file, its bytes, or numbers."""
     item = Path(item).read_bytes() if isinstance(item, str | Path) else item
     rows = [line.split(",") for line in item.decode().split()] if isinstance(item, bytes) else item
     return np.array(rows, dtype=np.float32).reshape(len(rows), -1)
 
 
-SERIES = register_modality("series")(
+WAVES = register_modality("wave")(
     Modality(
-        name="series", suffixes=(".csv",), types=(np.ndarray, Tensor, list, bytes), unit="steps", field="series",
+        name="wave", suffixes=(".csv",), types=(np.ndarray, Tensor, list, bytes), unit="steps", field="wave",
         file="scale.txt", load=lambda path, config: float((path / "scale.txt").read_text()), read=read,
         save=lambda scale, path: (path / "scale.txt").write_text(str(scale)), value=str | list[list[float]],
     )
@@ -75,7 +75,7 @@ class WavesConfig(Data):
 
 @register_task("period")
 class PeriodEstimator(Task):
-    inputs, data, verbs = ("series",), (WavesConfig,), (Verb(name="period", does="estimates periods"),)
+    inputs, data, verbs = ("wave",), (WavesConfig,), (Verb(name="period", does="estimates periods"),)
 
     def __init__(self, model: Any, scale: float) -> None:
         self.model, self.scale = model.eval(), scale
@@ -85,10 +85,10 @@ class PeriodEstimator(Task):
         return [{"period": self.model(**self.read(item).inputs).item()} for item in series]
 
     def read(self, item: Any, **options: Any) -> Prepared:
-        series, model = SERIES.read(item), self.model
+        series, model = WAVES.read(item), self.model
         return Prepared(
             model=model, inputs={"series": torch.from_numpy(series)[None] / self.scale},
-            sequences=[TokenSequence("series", "Steps", [f"{value:.1f}" for value in series[:, 0]])],
+            sequences=[TokenSequence("wave", "Steps", [f"{value:.1f}" for value in series[:, 0]])],
             run=lambda inputs: model(**inputs)[:, None], answers="number", row_sequence=None,
         )  # fmt: skip
 
@@ -115,5 +115,5 @@ def prepare_waves(data: WavesConfig, recipe: Recipe, out: Path, resume: bool, li
 
     train, valid = data.split()
     stream = Stream(lambda epoch: train, collate, recipe.train.batch_tokens, seed=recipe.train.seed)
-    fields: Any = dict(readers={"series": 3.0}, objective=objective, about=f"{len(train)} waves")
+    fields: Any = dict(readers={"wave": 3.0}, objective=objective, about=f"{len(train)} waves")
     return Job(recipe=recipe, stream=stream, valid=lambda: stream.once(valid), **fields)
