@@ -11,21 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_fractions, check_positive
-from regard.nn.block import Activation, Block, BlockConfig
+from regard.nn.block import Activation, BlockConfig
 from regard.nn.dropout import Dropout
-from regard.nn.masks import Mask, padding
-from regard.nn.norm import build_norm
-from regard.nn.positions import Position
+from regard.nn.masks import padding
+from regard.nn.series import Relative, SeriesBlock, SeriesPatches, pooled, relative, visible
 from regard.nn.stack import build_position, glorot
 from regard.registry import register_model
-
-EPS = 1e-5
-"""Added to the variance of a window, so that a constant one has a scale, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,48 +102,12 @@ class PatchTSTConfig(BlockConfig):
         return self.channels * (self.past + self.ahead)
 
 
-class BatchNorm(nn.BatchNorm1d):
-    """Batch norm of vectors: mean and variance of each number are those over all tokens of the batch."""
-
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return super().forward(x.flatten(0, 1)).view_as(x)
-
-
-class SeriesBlock(Block):
-    """Attention over the patches of each channel, over channels, or both, and the feed-forward layer."""
-
-    def __init__(self, config: PatchTSTConfig, position: Position) -> None:
-        super().__init__(config, position, causal=False, cross=False)
-        self.times, self.across = config.attends != "channels", config.attends != "time"
-        parts = ["attention"] * self.times + ["channels"] * self.across + ["feedforward"]
-
-        def norm() -> nn.Module:
-            both = config.dim, config.norm_eps
-            return BatchNorm(both[0], eps=both[1]) if config.batch_norm else build_norm(config.norm, *both)
-
-        self.norms = nn.ModuleDict({part: norm() for part in parts})
-        self.drops = nn.ModuleDict({part: Dropout(config.dropout) for part in parts})
-
-    def forward(  # type: ignore[override]
-        self, x: Float[Tensor, "B T D"], channels: int, mask: Mask | None, bias: Any
-    ) -> Float[Tensor, "B T D"]:
-        y: Any = x
-        if self.times:
-            y = self.add(y, "attention", lambda z: self.attention(z, mask=mask, bias=bias))
-        if self.across:
-            turned: Any = y.unflatten(0, (-1, channels)).transpose(1, 2).flatten(0, 1)
-            turned = self.add(turned, "channels", self.attention)
-            y = turned.unflatten(0, (-1, x.shape[1])).transpose(1, 2).flatten(0, 1)
-        y = self.add(y, "feedforward", self.feedforward)
-        return y
-
-
 @register_model("patchtst")
 class PatchTST(nn.Module):
     """A forecaster: the mean, and quantiles, of each step of the horizon."""
 
     config_class, task = PatchTSTConfig, "forecast"
-    task_names, optional_names = ("head.", "line."), ("covariates.",)
+    task_names, optional_names = ("head.", "line."), ("patches.covariates.",)
     small: ClassVar[dict[str, Any]] = dict(
         dim=32, depth=2, heads=2, ffn_dim=64, context=24, horizon=6, patch=4, quantiles=(0.1, 0.5, 0.9)
     )
@@ -165,9 +124,10 @@ class PatchTST(nn.Module):
         self.config = config
         sized = replace(config, max_len=config.past + config.ahead)
         self.position = build_position(sized)
-        self.blocks = nn.ModuleList(SeriesBlock(sized, self.position) for _ in range(config.depth))
-        self.patches = nn.Linear(config.patch, config.dim)
-        self.covariates = nn.Linear(config.patch * config.covariates, config.dim) if config.covariates else None
+        ways: dict[str, bool] = dict(times=config.attends != "channels", across=config.attends != "time")
+        blocks = (SeriesBlock(sized, self.position, **ways, batch_norm=config.batch_norm) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(blocks)
+        self.patches = SeriesPatches(config.patch, config.step, config.dim, covariates=config.covariates)
         self.dropout, self.head_dropout = Dropout(config.dropout), Dropout(config.head_dropout)
         width = config.dim * (sized.max_len if config.pooling == "none" else 1)
         self.head = nn.Linear(width, config.horizon * (1 + len(config.quantiles)))
@@ -191,46 +151,11 @@ class PatchTST(nn.Module):
         past = [(i - config.past + 1) * config.step - config.patch for i in range(config.past)]
         return [label(step) for step in (*past, *range(0, config.ahead * config.patch, config.patch))]
 
-    def relative(
-        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None
-    ) -> tuple[Float[Tensor, "B T C"], Float[Tensor, "B 1 C"], Float[Tensor, "B 1 C"]]:
-        """Return windows relative to their mean and standard deviation, and those two; only the last `lengths` steps of
-        each window count, the others are zeros."""
+    def relative(self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None) -> Relative:
+        """Return windows relative to their mean and standard deviation, and those two."""
         if series.shape[1] != self.config.context:
             raise ValueError(f"a window has {series.shape[1]} steps, the model reads {self.config.context}")
-        if lengths is None:
-            variance, mean = torch.var_mean(series, 1, correction=0, keepdim=True)
-        else:
-            steps = torch.arange(self.config.context, device=series.device)
-            real = steps[:, None] >= (self.config.context - lengths)[:, None, None]
-            series, count = series * real, lengths[:, None, None]
-            mean = series.sum(1, keepdim=True) / count
-            variance = ((series - mean) * real).square().sum(1, keepdim=True) / count
-        if self.config.scaling == "none":
-            return series, torch.zeros_like(mean), torch.ones_like(mean)
-        scale = (variance + EPS).sqrt()
-        scaled = (series - mean) / scale
-        return (scaled if lengths is None else scaled * real), mean, scale
-
-    def cut(self, x: Float[Tensor, "B N T"]) -> Float[Tensor, "B N M P"]:
-        """Return the patches of a window, of which the last ends with it."""
-        length = self.config.patch + (self.config.past - 1) * self.config.step
-        return x[..., -length:].unfold(-1, self.config.patch, self.config.step)
-
-    def tokens(
-        self, scaled: Float[Tensor, "B T C"], covariates: Float[Tensor, "B _ _"] | None
-    ) -> Float[Tensor, "M N D"]:
-        """Return a vector for each patch of each channel; with covariates, for those of the horizon, too."""
-        config, x = self.config, self.patches(self.cut(scaled.mT)).flatten(0, 1)
-        if self.covariates is not None:
-            if covariates is None or covariates.shape[1:] != (config.context + config.horizon, config.covariates):
-                raise ValueError(f"the model reads {config.covariates} covariates of its context and its horizon")
-            past, ahead = covariates.mT.split([config.context, config.horizon], dim=-1)
-            ahead = F.pad(ahead, (0, config.ahead * config.patch - config.horizon))
-            both = torch.cat([self.cut(past), ahead.unflatten(-1, (config.ahead, config.patch))], dim=2)
-            beside = self.covariates(both.transpose(1, 2).flatten(2))
-            x = F.pad(x, (0, 0, 0, config.ahead)) + beside.repeat_interleave(scaled.shape[2], 0)
-        return self.dropout(self.position.embed(x))
+        return relative(series, lengths, scaled=self.config.scaling == "std")
 
     def hidden(self, lengths: Int[Tensor, "B"] | None, channels: int) -> Int[Tensor, "M"] | None:
         """Return the number of patches of each channel that are before its first step; None where windows are full."""
@@ -239,50 +164,33 @@ class PatchTST(nn.Module):
         return (self.config.past - -(-lengths // self.config.step)).clamp(min=0).repeat_interleave(channels)
 
     def encode(
-        self, x: Float[Tensor, "M T D"], channels: int, hidden: Int[Tensor, "M"] | None
-    ) -> Float[Tensor, "M T D"]:
+        self, scaled: Float[Tensor, "B T C"], hidden: Int[Tensor, "M"] | None, covariates: Tensor | None
+    ) -> Float[Tensor, "M N D"]:
         """Return the vectors of patches in their context; those of hidden ones are zeros."""
+        x = self.dropout(self.position.embed(self.patches(scaled, covariates)))
         mask, bias = None if hidden is None else ~padding(hidden), self.position.bias()
         for block in self.blocks:
-            x = block(x, channels, mask, bias)
-        return x if hidden is None else x * (torch.arange(x.shape[1], device=x.device) >= hidden[:, None])[..., None]
+            x = block(x, scaled.shape[2], mask, bias)
+        return x if hidden is None else x * visible(x, hidden)
 
     def features(
-        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None,
-        covariates: Float[Tensor, "B _ _"] | None = None,
+        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None, covariates: Tensor | None = None
     ) -> Float[Tensor, "M N D"]:  # fmt: skip
         """Return a vector for each patch, the channels of a window one after the other."""
-        channels = series.shape[2]
-        x = self.tokens(self.relative(series, lengths)[0], covariates)
-        return self.encode(x, channels, self.hidden(lengths, channels))
+        return self.encode(self.relative(series, lengths)[0], self.hidden(lengths, series.shape[2]), covariates)
 
-    def embed(
-        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None,
-        covariates: Float[Tensor, "B _ _"] | None = None,
-    ) -> Float[Tensor, "B D"]:  # fmt: skip
+    def embed(self, **inputs: Tensor) -> Float[Tensor, "B D"]:
         """Return one vector for each window, the mean over its patches and channels."""
-        return self.features(series, lengths, covariates).mean(1).unflatten(0, (len(series), -1)).mean(1)
-
-    def pool(self, x: Float[Tensor, "M T D"], hidden: Int[Tensor, "M"] | None) -> Float[Tensor, "M F"]:
-        """Return what the head reads of the patches of a channel."""
-        if self.config.pooling == "none":
-            return x.flatten(1)
-        if self.config.pooling == "mean":
-            return x.mean(1) if hidden is None else x.sum(1) / (x.shape[1] - hidden)[:, None]
-        if hidden is not None:
-            x = x.masked_fill((torch.arange(x.shape[1], device=x.device) < hidden[:, None])[..., None], -torch.inf)
-        return x.amax(1)
+        return self.features(**inputs).mean(1).unflatten(0, (len(inputs["series"]), -1)).mean(1)
 
     def forward(
-        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None,
-        covariates: Float[Tensor, "B _ _"] | None = None,
+        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None, covariates: Tensor | None = None
     ) -> Float[Tensor, "B H C"] | Float[Tensor, "B H C N"]:  # fmt: skip
         """Return the mean of each step of the horizon and, with quantiles, these behind it in one more axis."""
-        channels = series.shape[2]
         scaled, mean, scale = self.relative(series, lengths)
-        hidden = self.hidden(lengths, channels)
-        x = self.encode(self.tokens(scaled, covariates), channels, hidden)
-        y = self.head(self.head_dropout(self.pool(x, hidden))).view(len(series), channels, self.config.horizon, -1)
+        hidden = self.hidden(lengths, series.shape[2])
+        x = pooled(self.encode(scaled, hidden, covariates), self.config.pooling, hidden)
+        y = self.head(self.head_dropout(x)).view(len(series), series.shape[2], self.config.horizon, -1)
         if self.line is not None:
             y = y + self.line(scaled.mT)[..., None]
         y = y.transpose(1, 2) * scale[..., None] + mean[..., None]

@@ -1,4 +1,4 @@
-"""How a forecaster reads tables: columns, scales and season, which are saved beside the weights."""
+"""The settings by which a forecaster reads tables: columns, scales and season, which are saved beside the weights."""
 
 import json
 import math
@@ -52,7 +52,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class SeriesFormat:
-    """How tables become windows."""
+    """Settings by which tables become windows."""
 
     columns: Columns | None = None
     """None: a checkpoint from elsewhere, which reads the columns of numbers."""
@@ -125,12 +125,12 @@ def measure(values: np.ndarray) -> Scale:
 
 
 def save_format(reader: SeriesFormat, path: Path) -> None:
-    """Write how series are read beside a model."""
+    """Write the settings beside a model."""
     write_text(path / FILE, json.dumps(asdict(reader), ensure_ascii=False) + "\n")
 
 
 def load_format(path: Path, config: Any = None) -> SeriesFormat:
-    """How a model reads series; one from elsewhere reads all columns of numbers as they are."""
+    """The settings beside a model; one from elsewhere reads all columns of numbers as they are."""
     file = path / FILE
     if not file.is_file():
         return SeriesFormat()
