@@ -80,3 +80,11 @@ def test_the_singular_names_the_same_figure():
     assert len(draw_figure("positional", scheme="alibi", length=9).axes) == len(
         draw_figure("positions", scheme="alibi", length=9).axes
     )
+
+
+def test_a_drawn_graph_has_as_many_positions_as_nodes():
+    graph = draw_figure("mask", rule="edges(0-1, 1-2, 2-0, 2 - 3)").axes[0].images[0].get_array()
+    assert graph.shape == (4, 4) and (graph > 0).sum() == 8
+    assert draw_figure("mask", rule="causal").axes[0].images[0].get_array().shape == (12, 12)
+    with pytest.raises(ValueError, match="names position 100000, but there are 64"):
+        draw_figure("mask", rule="edges(0-100000)")
