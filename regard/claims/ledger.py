@@ -175,7 +175,8 @@ def select(ids: Sequence[str] = (), lecture: str | None = None, verdict: str | N
     """Return the claims of some ids, of a lecture or of a verdict; of all without."""
     known = {claim.id: claim for claim in ledger()}
     ids = [name[:4] + name[4:].zfill(2) if name[3:4] == "-" else name for name in ids]  # 002-1 is 002-01
-    if unknown := [name for name in ids if name not in known]:
-        raise ValueError(f"no claim {unknown[0]!r}; {nearest(unknown[0], known)}")
+    if unknown := next((name for name in ids if name not in known), None):
+        near = nearest(unknown, known) if unknown.startswith(LECTURES) else "ids are a lecture and a number, as 002-17"
+        raise ValueError(f"no claim {unknown!r}; {near}")
     chosen = [known[name] for name in ids] if ids else list(known.values())
     return [c for c in chosen if lecture in (None, c.lecture) and verdict in (None, c.verdict)]

@@ -166,7 +166,7 @@ def judge_same(component: Component, runs: Sequence[Run], seed: int = 0) -> list
         differences = [at_end(a)[metric] - at_end(b)[metric] for a, b in zip(order[:half], order[half:], strict=True)]
         found = judged(differences, claim.least, len(strictest))
         found["verdict"] = "no difference" if found["verdict"] == "not visible at this size" else "a difference"
-        results.append({"text": f"{metric}: the same arm twice", "lecture": "", "least": claim.least,
+        results.append({"metric": metric, "text": f"{metric}: the same arm twice", "lecture": "", "least": claim.least,
                         "unit": claim.unit, "steps": found, "cpu": found})  # fmt: skip
     return results
 

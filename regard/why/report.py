@@ -178,7 +178,7 @@ def keep(out: Path) -> str:
     if not kept:
         raise ValueError(f"{out} compares {component} with itself alone; run regard why {component} --out {out} first")
     if found := parts.get(SAME):
-        claims = [{"metric": claim["text"].partition(":")[0], **claim["steps"]} for claim in found["claims"]]
+        claims = [{"metric": claim["metric"], **claim["steps"]} for claim in found["claims"]]
         kept["same"] = {"steps": found["steps"], "claims": claims}
     ordered = {name: every[name] for name in COMPONENTS if name in every}
     write_text(MEASURED, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")

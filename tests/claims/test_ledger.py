@@ -128,6 +128,7 @@ def test_the_command(capsys):
     regard.main(["claims", "--run", "002-08"], standalone_mode=False)
     assert "002-08  12, as stored: fails" in capsys.readouterr().out
     assert "no claim '002-888'; did you mean '002-" in fails(capsys, "claims", "002-888")
+    assert "no claim 'foo'; ids are a lecture and a number, as 002-17" in fails(capsys, "claims", "foo")
     assert "002-96 is not testable here, so there is no figure" in fails(capsys, "claims", "--run", "002-96")
     assert "no lecture '2'" in fails(capsys, "claims", "--lecture", "2")
     assert "no verdict 'true'" in fails(capsys, "claims", "--verdict", "true")

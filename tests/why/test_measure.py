@@ -87,7 +87,7 @@ def test_each_metric_of_the_same_arm_is_judged_once_and_by_the_rule_of_claims():
     for run, value in zip(order, paired, strict=True):
         run["curve"][-1] |= {"loss": value, "accuracy": 0.5}
     both = judge_same(component, made)
-    assert [each["text"].partition(":")[0] for each in both] == ["loss", "accuracy"] and both[0]["least"] == 0.01
+    assert [each["metric"] for each in both] == ["loss", "accuracy"] and both[0]["least"] == 0.01
     assert both[0]["steps"]["verdict"] == "no difference"
     alone = judge_same(replace(component, claims=(LOWER,)), made)
     assert alone[0]["steps"]["verdict"] == "a difference" and alone[0]["steps"]["low"] > both[0]["steps"]["low"]
