@@ -5,8 +5,8 @@ import click
 SECTIONS = {
     "Train": ("choose", "train", "finetune", "recipes", "convert", "prune"),
     "Use": (
-        "translate", "generate", "classify", "tag", "answer", "fill", "embed", "nearest", "detect", "caption",
-        "transcribe", "forecast", "complete",
+        "translate", "generate", "classify", "tag", "answer", "fill", "embed", "nearest", "predict", "detect",
+        "caption", "transcribe", "forecast", "complete",
     ),
     "Look inside": ("look", "latent", "attend", "draw", "why"),
     "Understand costs": ("cost", "bench", "cheaper"),

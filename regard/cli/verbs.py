@@ -220,6 +220,18 @@ def classify(query: Query, second: str | None, zero_shot: tuple[str, ...], out: 
     query.reply(out, **options)
 
 
+@verb(out_option, items="input")
+def predict(query: Query, out: Path | None) -> None:
+    """Predict what the model in RUN learned of graphs: files of graphs, or molecules as SMILES.
+
+    \b
+    regard predict RUN graph.graphml
+    regard predict RUN molecules.smi
+    regard predict RUN --input molecules.txt --out predictions.csv
+    """
+    query.reply(out)
+
+
 @verb(out_option)
 def tag(query: Query, out: Path | None) -> None:
     """Find entities in TEXT: label, text, and the characters where it starts and ends."""

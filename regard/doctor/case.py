@@ -117,6 +117,11 @@ class Case:
         return self.output.shape[-1] in (getattr(config, "vocab_size", 0), len(getattr(config, "labels", ())))
 
     @property
+    def graphs(self) -> bool:
+        """Whether it reads nodes and edges of graphs."""
+        return {"nodes", "edges"} <= self.inputs.keys()
+
+    @property
     def fields(self) -> set[str]:
         return {field.name for field in dataclasses.fields(self.model.config)}
 

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from regard.config import nearest
-from regard.doctor import laws
+from regard.doctor import graph_laws, laws
 from regard.doctor.case import Build, Case, Store, declares
 from regard.doctor.verdicts import Law, Report, in_one_line, run
 from regard.nn.patches import sides
@@ -29,6 +29,7 @@ REASONS = {
     "logits": "its output has no logit for each of its config's labels or vocab_size tokens",
     "vocabulary": "its config has no vocab_size",
     "encoder": "it has no part with positions that attends to both sides of a text",
+    "graphs": "it reads no nodes of graphs",
     "store": "nothing to save it with was given",
 }
 """Properties of a case that laws need, with the outcome if one is missing; other needs are methods of the model."""
@@ -64,6 +65,12 @@ LAWS = [
     Law("beams equal copies", laws.beams_equal_copies, CACHED, "beam search mixes its beams", True),
     Law("order is unknown without positions", laws.order_is_unknown, ("encoder",),
         "position='none' still treats positions differently", True),
+    Law("order of nodes is unknown", graph_laws.order_of_nodes_is_unknown, ("graphs",),
+        "answers depend on the numbers that nodes happen to have", True),
+    Law("filling of graphs changes nothing", graph_laws.filling_changes_nothing, ("graphs",),
+        "answers depend on what fills up a batch", True),
+    Law("graphs do not meet", graph_laws.graphs_do_not_meet, ("graphs",),
+        "a graph sees its neighbours in the batch", True),
     Law("every parameter learns", laws.every_parameter_learns, (), "a part of it does nothing"),
     Law("finite in float32", partial(laws.stays_finite, torch.float32), (), "training would end in NaN"),
     Law("finite in bfloat16", partial(laws.stays_finite, torch.bfloat16), (), "training would end in NaN"),

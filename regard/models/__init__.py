@@ -10,6 +10,7 @@ from regard.models.cnn_attention import CNNAttention, CNNAttentionConfig
 from regard.models.conformer import Conformer, ConformerConfig
 from regard.models.detr import DETR, DETRConfig
 from regard.models.gpt import GPT, GPTConfig
+from regard.models.graph_transformer import GraphTransformer, GraphTransformerConfig
 from regard.models.lr_net import LRNet, LRNetConfig
 from regard.models.mae import MAE, MAEConfig
 from regard.models.mvit import MViT, MViTConfig
@@ -28,7 +29,8 @@ from regard.models.whisper import Whisper, WhisperConfig
 __all__ = [
     "AST", "CLIP", "DETR", "GPT", "GRU", "LSTM", "MAE", "RNN", "T5", "ASTConfig", "Bert", "BertConfig", "BiLSTM",
     "BiLSTMConfig", "CLIPConfig", "CNNAttention", "CNNAttentionConfig", "Captioner", "CaptionerConfig", "Conformer",
-    "ConformerConfig", "DETRConfig", "GPTConfig", "Generator", "LRNet", "LRNetConfig", "MAEConfig", "MViT",
+    "ConformerConfig", "DETRConfig", "GPTConfig", "Generator", "GraphTransformer", "GraphTransformerConfig",
+    "LRNet", "LRNetConfig", "MAEConfig", "MViT",
     "MViTConfig", "PatchTST", "PatchTSTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram",
     "SkipGramConfig", "SpectrogramViT", "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT",
     "ViTConfig", "Wav2Vec2", "Wav2Vec2Config", "Whisper", "WhisperConfig", "build", "fitting", "preset",

@@ -9,12 +9,13 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+Value = TypeVar("Value")
 Rows = Int[Tensor, "*N T 1"]
 Columns = Int[Tensor, "*N 1 S"]
 Allowed = Bool[Tensor, "*B T S"]
@@ -35,11 +36,11 @@ class Rule:
         return i[:, None], torch.arange(S, device=device)[None, :]
 
     @property
-    def known(self) -> dict[Any, Tensor]:
+    def known(self) -> dict[Any, Any]:
         """The cached values: the layers of a stack ask for the same ones."""
         return self.__dict__.setdefault("_dense", {})
 
-    def kept(self, key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
+    def kept(self, key: tuple[Any, ...], make: Callable[[], Value]) -> Value:
         """Return what `make` returns, computed once for each key; symbolic sizes of an exported graph are no key."""
         if any(isinstance(size, torch.SymInt) for size in key):
             return make()
@@ -297,3 +298,24 @@ class edges(Mask):  # noqa: N801
 
     def select(self, rows: Int[Tensor, "N"]) -> Mask:
         return self if self.adjacency.dim() == 2 else super().select(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class neighbours(Mask):  # noqa: N801
+    """The edges of sparse graphs as a list: in row b, node i sees node j for each pair (i, j); −1 fills the list up.
+
+    The kernel `edges` reads the list itself; others get a matrix.
+    """
+
+    pairs: Int[Tensor, "B E 2"]
+
+    def allowed(self, i: Rows, j: Columns) -> Allowed:
+        size = 1 + max(int(x.max()) for x in (i, j, self.pairs) if x.numel())
+        real = self.pairs[..., 0] >= 0
+        rows = torch.arange(len(self.pairs), device=real.device)[:, None].expand_as(real)[real]
+        adjacency = torch.zeros(len(self.pairs), size, size, dtype=torch.bool, device=real.device)
+        adjacency[rows, self.pairs[real][:, 0], self.pairs[real][:, 1]] = True
+        return adjacency[:, i, j]
+
+    def __repr__(self) -> str:
+        return f"neighbours({tuple(self.pairs.shape)})"

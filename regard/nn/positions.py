@@ -28,6 +28,10 @@ class Bias(Rule):
         # Adding what is contiguous is four times as fast.
         return self.kept((T, S), lambda: self.values(*self.positions(T, S))[None].contiguous())
 
+    def at_pairs(self, rows: Int[Tensor, "E"], i: Int[Tensor, "E"], j: Int[Tensor, "E"]) -> Float[Tensor, "H E"]:
+        """Return the bias of single pairs of positions, in these rows of the batch."""
+        return self.values(i[:, None, None], j[:, None, None])[..., 0, 0]
+
 
 class Position(nn.Module):
     """No position at all, and the interface of every scheme: override `embed`, `rotate` or `bias`."""

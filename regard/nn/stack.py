@@ -96,12 +96,18 @@ class Stack(nn.Module):
         mask: Mask | None = None,
         context_mask: Mask | None = None,
         cache: Cache | None = None,
+        bias: Bias | None = None,
     ) -> Float[Tensor, "B T D"]:
+        """Run all blocks; `bias` is one that the input has, such as that of a graph's edges, in place of positions'."""
         if self.causal and mask is None:
             raise ValueError("a causal stack got no mask and would see the future; pass mask=causal()")
         if self.line is not None and cache is None:
+            if bias is not None:
+                raise ValueError("a pipeline hands on no bias of its inputs; use --train.parallel data")
             return self.norm(self.line(x, context, mask, context_mask))
-        return self.norm(self.through(self.blocks, x, context, mask=mask, context_mask=context_mask, cache=cache))
+        return self.norm(
+            self.through(self.blocks, x, context, mask=mask, context_mask=context_mask, cache=cache, bias=bias)
+        )
 
     def through(
         self,
@@ -112,11 +118,13 @@ class Stack(nn.Module):
         mask: Mask | None,
         context_mask: Mask | None,
         cache: Cache | None = None,
+        bias: Bias | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return the output of some of the blocks, one after the other."""
         start = cache.length if cache is not None else 0
         mask = mask.at(start) if mask is not None else None
-        bias = self.position.bias(causal=mask is not None and mask.hides_future)
+        if bias is None:
+            bias = self.position.bias(causal=mask is not None and mask.hides_future)
         bias = bias.at(start) if bias is not None else None
         own = cache.own if cache is not None else [None] * len(blocks)
         source = cache.source if cache is not None and cache.source else [None] * len(blocks)

@@ -116,3 +116,7 @@ class _SomeHeads(Bias):
     def values(self, i, j):
         every = self.bias.values(i, j)
         return every if self.heads is None else every[list(self.heads)]
+
+    def dense(self, T, S):
+        every = self.bias.changed().dense(T, S)
+        return every if self.heads is None else every[:, list(self.heads)]

@@ -7,6 +7,7 @@ from regard.recipes import (  # noqa: F401  importing registers them
     detr,
     finetune,
     forecast,
+    graph,
     hierarchies,
     lm,
     mae,

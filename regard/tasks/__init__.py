@@ -5,6 +5,7 @@ from regard.tasks.contextual_encoder import ContextualEncoder
 from regard.tasks.ctc_transcriber import CTCTranscriber
 from regard.tasks.detection_scores import Detection
 from regard.tasks.forecaster import Forecast, Forecaster
+from regard.tasks.graph_predictor import GraphEncoder, GraphPredictor
 from regard.tasks.image_captioner import Caption, ImageCaptioner
 from regard.tasks.image_encoder import ImageClassifier, ImageEncoder
 from regard.tasks.image_restorer import ImageRestorer
@@ -33,7 +34,8 @@ from regard.tasks.word_vectors import Neighbour, WordVectors
 
 __all__ = [
     "Answer", "CTCTranscriber", "Caption", "ContextualEncoder", "Detection", "Entity", "EntityTagger", "EvalSet",
-    "Filled", "Forecast", "Forecaster", "ImageCaptioner", "ImageClassifier", "ImageEncoder", "ImageRestorer",
+    "Filled", "Forecast", "Forecaster", "GraphEncoder", "GraphPredictor", "ImageCaptioner",
+    "ImageClassifier", "ImageEncoder", "ImageRestorer",
     "ImageTextMatcher", "Label",
     "LanguageModel", "MaskFiller", "Match", "Neighbour", "ObjectDetector", "Option", "PixelModel", "Prepared",
     "QuestionAnswerer", "Samples", "Scored", "Segment", "SoundClassifier", "SoundEncoder", "Task", "TextClassifier",

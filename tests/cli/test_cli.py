@@ -87,6 +87,7 @@ def test_commands_and_options_are_frozen():
             "--columns", "--data.columns", "--device", "--input", "--json", "--out", "--quantize", "--second",
             "--zero-shot",
         ],
+        "predict": ["--columns", "--data.columns", "--device", "--input", "--json", "--out", "--quantize"],
         "tag": ["--columns", "--data.columns", "--device", "--input", "--json", "--out", "--quantize"],
         "answer": ["--device", "--in", "--json", "--passage", "--quantize"],
         "embed": [

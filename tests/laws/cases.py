@@ -60,6 +60,11 @@ COMPARED: dict[str, Any] = dict(
 """Sizes of an image-text matcher."""
 SERIES: dict[str, Any] = dict(SIZES, context=19, horizon=7, patch=5, depth=2)
 """Sizes of a forecaster; the patch does not divide the context."""
+GRAPH: dict[str, Any] = dict(
+    dim=20, heads=3, head_dim=10, ffn_dim=29, node_features=5, edge_features=3, labels=tuple("abcd"), steps=3,
+    frequencies=3, far=2, dropout=0.0,
+)  # fmt: skip
+"""Sizes of a model of graphs."""
 SMALL: dict[str, list[dict[str, Any]]] = {
     "transformer": [
         dict(SIZES, depth=2),
@@ -157,6 +162,13 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SERIES, channels=3, attends="both", norm_place="post", stride=3, covariates=2),
         dict(SERIES, channels=5, attends="channels", pooling="max", position="rotary", scaling="none"),
         dict(SERIES, channels=2, batch_norm=True, pooling="mean", covariates=1),
+    ],
+    "graph-transformer": [
+        dict(GRAPH, depth=2, encodings=("degree", "walk", "laplacian", "distance", "path")),
+        dict(GRAPH | dict(labels=()), depth=2, encodings=("laplacian",), attention="edges", pooling="sum", numbers=2),
+        dict(GRAPH, depth=1, encodings=("walk", "degree"), attention="edges", level="nodes", norm="rms"),
+        dict(GRAPH | dict(labels=()), depth=1, encodings=("distance",), numbers=2, norm_place="post"),
+        dict(GRAPH | dict(labels=(), edge_features=0), depth=1, encodings=(), attention="edges"),
     ],
     "mae": [
         dict(MASKED, depth=2, decoder_depth=1),

@@ -36,6 +36,7 @@ def test_a_family_keeps_the_law(law, family, number):
 
 GENERATES = {"captioner", "gpt", "gru", "lstm", "rnn", "seq2seq", "t5", "transformer", "whisper"}
 READS = {"bert", "seq2seq", "t5", "transformer"}
+GRAPHS = {"graph-transformer"}
 APPLIES = {
     "hides the future: outputs": GENERATES, "hides the future: gradients": GENERATES,
     "cached equals uncached": GENERATES, "beams equal copies": GENERATES,
@@ -44,6 +45,7 @@ APPLIES = {
     "order is unknown without positions": {"bert", "t5", "transformer"},
     "batch equals single": set(models) - {"clip"},
     "loss starts at ln V": set(models) - {"clip", "detr", "mae", "patchtst"},
+    "order of nodes is unknown": GRAPHS, "filling of graphs changes nothing": GRAPHS, "graphs do not meet": GRAPHS,
 }  # fmt: skip
 
 

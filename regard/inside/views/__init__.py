@@ -1,6 +1,16 @@
 """Named views of a model at work on one input; importing this package registers them."""
 
-from regard.inside.views import captions, explanations, feedforward, forecast, image, search, sound, tokens  # noqa: F401
+from regard.inside.views import (  # noqa: F401
+    captions,
+    explanations,
+    feedforward,
+    forecast,
+    graph,
+    image,
+    search,
+    sound,
+    tokens,
+)
 from regard.inside.views.base import VIEWS, Shown, View, draw_view, find_view, register_view, show_view
 from regard.inside.views.explanations import EXPLANATIONS, explain
 

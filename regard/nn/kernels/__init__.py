@@ -1,6 +1,7 @@
 """Attention kernels, which compute the weights and mix the values: one file each, all with one interface."""
 
 from regard.nn.kernels.base import Kernel, Need, build_kernel
+from regard.nn.kernels.edges import Edges
 from regard.nn.kernels.full import Full, attend
 from regard.nn.kernels.linear import Linear
 from regard.nn.kernels.linformer import Linformer
@@ -15,6 +16,7 @@ __all__ = [
     "Additive",
     "Cosine",
     "Dot",
+    "Edges",
     "Full",
     "General",
     "Kernel",

@@ -1,0 +1,156 @@
+"""Attention along the edges of a graph: exact for any mask, in time and memory that grow with the pairs it allows."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.nn.kernels.full import Full, repeat_heads
+from regard.nn.masks import Mask, conjuncts, everything, neighbours
+from regard.nn.positions import Bias
+from regard.registry import register_kernel
+
+
+class Pairs(NamedTuple):
+    """The pairs of queries and keys that a mask allows, sorted by query; the rows of a batch are one large graph."""
+
+    queries: Int[Tensor, "E"]
+    keys: Int[Tensor, "E"]
+    sizes: tuple[int, int]
+    """The numbers of queries and of keys, of all rows together."""
+    starts: Int[Tensor, "N"]
+    """Where the pairs of each query begin, and the number of all."""
+    order: Int[Tensor, "E"]
+    """The pairs sorted by key."""
+    key_starts: Int[Tensor, "N"]
+
+    @classmethod
+    def of(cls, mask: Mask, B: int, T: int, S: int, device: torch.device) -> "Pairs":
+        """The pairs that a mask allows, from its list of edges if it has one, else from a matrix."""
+        rules = conjuncts(mask)
+        listed = next((rule for rule in rules if isinstance(rule, neighbours) and not rule.start), None)
+        if listed is None:
+            allowed = mask.dense(T, S, device)[:, 0].expand(B, T, S).reshape(B * T, S)
+            queries, keys = allowed.nonzero().unbind(1)
+            keys = keys + queries // T * S
+        else:
+            pairs = listed.pairs.to(device)
+            rows = torch.arange(B, device=device)[:, None].expand(pairs.shape[:2])
+            i, j = pairs.unbind(-1)
+            real = (i >= 0) & (i < T) & (j < S)
+            flat = torch.unique(((rows * T + i) * S + j)[real])  # sorted, each once
+            queries, keys = flat // S, flat // (T * S) * S + flat % S
+            for rule in (rule for rule in rules if rule is not listed):
+                seen = rule.dense(T, S, device)[:, 0].expand(B, T, S)[keys // S, queries % T, keys % S]
+                queries, keys = queries[seen], keys[seen]
+        order = torch.argsort(keys, stable=True)
+        return cls(queries, keys.int(), (B * T, B * S), starts_of(queries, B * T), order, starts_of(keys, B * S))
+
+    def matrix(self, values: Float[Tensor, "E"]) -> Tensor:
+        """A sparse matrix (queries × keys) with these values."""
+        return sparse(self.starts, self.keys, values, self.sizes)
+
+    def transposed(self, values: Float[Tensor, "E"]) -> Tensor:
+        """A sparse matrix (keys × queries) with these values."""
+        return sparse(self.key_starts, self.queries[self.order].int(), values[self.order], self.sizes[::-1])
+
+
+def starts_of(sorted_or_not: Int[Tensor, "E"], size: int) -> Int[Tensor, "N"]:
+    """Where each number below `size` begins in the sorted list."""
+    counts = torch.bincount(sorted_or_not, minlength=size).cumsum(0)
+    return torch.cat([counts.new_zeros(1), counts]).int()
+
+
+def sparse(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A matrix in compressed rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls the layout a beta
+        return torch.sparse_csr_tensor(starts, columns, values, size=size, check_invariants=False)
+
+
+def products(pairs: Pairs, a: Float[Tensor, "H N K"], b: Float[Tensor, "H M K"], scale: float) -> Float[Tensor, "H E"]:
+    """The scaled dot product of the vectors of each pair, for each head."""
+    empty = pairs.matrix(a.new_zeros(len(pairs.keys)))
+    rows = [
+        torch.sparse.sampled_addmm(empty, x, y.mT, beta=0.0, alpha=scale).values() for x, y in zip(a, b, strict=True)
+    ]
+    return torch.stack(rows)
+
+
+def softmax(pairs: Pairs, scores: Float[Tensor, "H E"]) -> Float[Tensor, "H E"]:
+    """The softmax over the pairs of each query."""
+    starts = pairs.starts.long().expand(len(scores), -1).contiguous()
+    top = torch.segment_reduce(scores, "max", offsets=starts, axis=1, unsafe=True)
+    weights = (scores - top.index_select(1, pairs.queries)).exp()
+    total = torch.segment_reduce(weights, "sum", offsets=starts, axis=1, unsafe=True)
+    return weights / total.index_select(1, pairs.queries)
+
+
+class _Attend(torch.autograd.Function):
+    """Mixed values of sparse pairs; neither pass keeps a vector for each pair."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, pairs: Pairs, scale: float
+    ) -> Float[Tensor, "H N C"]:
+        scores = products(pairs, q, k, scale)
+        weights = softmax(pairs, scores if bias is None else scores + bias)
+        out = torch.stack([pairs.matrix(own) @ x for own, x in zip(weights, v, strict=True)])
+        ctx.save_for_backward(q, k, v, weights, out)
+        ctx.pairs, ctx.scale = pairs, scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (q, k, v, weights, out), pairs, scale = ctx.saved_tensors, ctx.pairs, ctx.scale
+        grad = grad.contiguous()
+        mean = (grad * out).sum(-1)  # Σ over a query's keys of weight · gradient of the weight
+        inner = weights * (products(pairs, grad, v, 1.0) - mean.index_select(1, pairs.queries))
+        dv = torch.stack([pairs.transposed(own) @ x for own, x in zip(weights, grad, strict=True)])
+        dq = torch.stack([pairs.matrix(own) @ x for own, x in zip(inner, k, strict=True)]) * scale
+        dk = torch.stack([pairs.transposed(own) @ x for own, x in zip(inner, q, strict=True)]) * scale
+        return dq, dk, dv, inner if ctx.needs_input_grad[3] else None, None, None
+
+
+@register_kernel("edges")
+class Edges(Full):
+    """softmax over the pairs that the mask allows: O(edges) time and memory for the mask `neighbours`, exact for all.
+
+    Of any other mask the pairs are found in a matrix. Weights that are asked for are computed as a matrix, too.
+    """
+
+    drops = False
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S C"],
+        *,
+        mask: Mask | None = None,
+        bias: Bias | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        weights: bool = False,
+    ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
+        if weights:
+            return super().forward(q, k, v, mask=mask, bias=bias, scale=scale, weights=True)
+        (B, H, T, K), S = q.shape, k.shape[2]
+        mask = everything() if mask is None else mask
+        pairs: Pairs = mask.kept(("pairs", B, T, S, q.device), lambda: Pairs.of(mask, B, T, S, q.device))
+        shift = None
+        if bias is not None:
+            rows, i, j = pairs.queries // T, pairs.queries % T + bias.start, pairs.keys.long() % S
+            # Keeping the pairs beside their values keeps the id from being given to others.
+            kept = bias.kept(("pairs", id(pairs)), lambda: (pairs, bias.at_pairs(rows, i, j)))
+            shift = kept[1].to(torch.promote_types(q.dtype, torch.float32))
+        joined = [
+            x.transpose(0, 1).flatten(1, 2).to(torch.promote_types(x.dtype, torch.float32)).contiguous()
+            for x in (q, repeat_heads(k, H), repeat_heads(v, H))
+        ]
+        out = _Attend.apply(*joined, shift, pairs, K**-0.5 if scale is None else scale)
+        return out.unflatten(1, (B, T)).transpose(0, 1).to(q.dtype), None

@@ -1,0 +1,239 @@
+"""Models of graphs: a vector for each, labels or numbers of graphs or of their nodes."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.readers.graph_files import Graph
+from regard.data.sets.batches import Batch, bucket
+from regard.data.sets.labelled_graphs import GraphsConfig, LabelledGraph, as_label, values_of
+from regard.modalities.graph import GRAPH
+from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, Work, register_task
+from regard.tasks.baselines import most_frequent
+from regard.tasks.metrics import label_scores, label_table
+from regard.tasks.prepared import Outputs, Prepared, TokenSequence, all_tokens
+from regard.tasks.single import one_or_many
+from regard.tasks.text_encoder import EMBED
+from regard.tokens.graph_features import GraphFeatures
+
+GraphInput = str | Path | bytes | dict | list | Graph
+"""A file of graphs, an object of nodes and edges, a SMILES, or graphs that were read."""
+NODES = 4096
+"""Nodes of the graphs that are computed together."""
+MOST_SHOWN = 1024
+"""Nodes of the largest graph that is looked at: weights are a matrix."""
+
+
+@register_task("embed-graphs")
+class GraphEncoder(Task):
+    """A model of graphs: a vector for each."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("graph",)
+    verbs: ClassVar[tuple[Verb, ...]] = (EMBED,)
+    data: ClassVar[tuple[type, ...]] = (GraphsConfig,)
+
+    def __init__(self, model: Any, features: GraphFeatures) -> None:
+        self.model, self.features = model.eval(), features
+
+    @torch.inference_mode()
+    def outputs(self, function: Any, graphs: Sequence[Graph]) -> list[Tensor]:
+        """The result of `function` for each graph; of a graph's nodes as many rows."""
+        encoded, results = [self.features.encode(graph) for graph in graphs], [torch.empty(0)] * len(graphs)
+        like = next(self.model.parameters())
+        for group in bucket(np.array([[graph.count] for graph in graphs]), NODES, None) if graphs else []:
+            inputs = self.features.batch([encoded[number] for number in group])
+            inputs = {name: x.to(like) if x.is_floating_point() else x.to(like.device) for name, x in inputs.items()}
+            for number, row in zip(group, function(**inputs).float().cpu(), strict=True):
+                results[number] = row[: graphs[number].count] if row.dim() > 1 else row
+        return results
+
+    @one_or_many
+    def embed(self, graphs: Sequence[GraphInput], *, normalize: bool = True) -> Float[Tensor, "N D"]:
+        """A vector for each graph, of length 1 if `normalize`; of a file of several, for the first."""
+        rows = self.outputs(self.model.embed, [GRAPH.read(item)[0] for item in graphs])
+        vectors = torch.stack(rows) if rows else torch.empty(0, self.model.config.dim)
+        return F.normalize(vectors, dim=-1) if normalize else vectors
+
+    vectors = embed
+
+    def read(self, *graphs: Any, **options: Any) -> Prepared:
+        """Prepare a graph; its nodes are the tokens. Of a file of several, the first."""
+        if len(graphs) != 1:
+            raise ValueError(f"a {type(self.model).__name__} reads one graph at a time, got {len(graphs)}")
+        model, answers, graph = self.model, self.output, GRAPH.read(graphs[0])[0]
+        of_nodes = answers != "vector" and model.config.level == "nodes"
+        if graph.count > MOST_SHOWN:
+            raise ValueError(f"a graph of {graph.count:,} nodes is too large to show, at most {MOST_SHOWN:,}")
+        if answers == "labels" and not model.config.labels:
+            answers = "number"
+        like = next(model.parameters())
+        inputs = self.features.batch([self.features.encode(graph)])
+
+        def run(inputs: dict[str, Tensor]) -> Tensor:
+            rows = model.embed(**inputs) if answers == "vector" else model(**inputs)
+            return rows if of_nodes else rows[:, None]
+
+        def choose(prepared: Prepared) -> Outputs:
+            column = 0 if answers in ("vector", "number") else int(prepared.logits()[0, 0].argmax())
+            return Outputs([0], [column], all_tokens(graph.count))
+
+        return Prepared(
+            model=model, run=run, answers=answers, labels=list(model.config.labels), own_views=("graph",),
+            inputs={name: x.to(like) if x.is_floating_point() else x for name, x in inputs.items()},
+            row_sequence=0 if of_nodes else None, choose=None if of_nodes else choose,
+            sequences=[TokenSequence("graph", f"{graph.count} nodes", node_names(graph))],
+            embed=lambda inputs: model.embed(**inputs), request={"answer": self.described(graph)},
+        )  # fmt: skip
+
+    def described(self, graph: Graph) -> str:
+        """A few words about a graph, for figures."""
+        return graph.title or f"{graph.count} nodes"
+
+
+def node_names(graph: Graph) -> list[str]:
+    """The names of nodes, or their numbers with their first attribute."""
+    if len(graph.names) or not graph.nodes:
+        return [graph.name(node) for node in range(graph.count)]
+    first = next(iter(graph.nodes.values()))
+    return [f"{node}:{value}" if isinstance(value, str) else str(node) for node, value in enumerate(first)]
+
+
+def render_predictions(answer: dict[str, Any]) -> str:
+    """A line for each graph or node."""
+    return "\n".join("\t".join(shown(value) for value in row.values()) for row in answer["predictions"])
+
+
+def shown_row(rows: list[dict[str, Any]]) -> str:
+    """A prediction in a few words."""
+    return ", ".join(f"{name} {shown(value)}" for name, value in rows[0].items())
+
+
+def shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@register_task("predict-graphs")
+class GraphPredictor(GraphEncoder):
+    """Predicts a label or a number of each graph, or of each node."""
+
+    verbs: ClassVar[tuple[Verb, ...]] = (
+        Verb(
+            name="predict", does="predicts facts of graphs", help="Predict labels or numbers of graphs, or of nodes.",
+            as_json=lambda rows: {"predictions": rows}, render=render_predictions,
+            columns=lambda answer: answer["predictions"][0],
+        ),
+        EMBED,
+    )  # fmt: skip
+    output = "labels"
+
+    @one_or_many
+    def predict(self, graphs: Sequence[GraphInput]) -> list[list[dict[str, Any]]]:
+        """For each file of graphs a row for each graph in it, or each node: a label and its probability, or a number,
+        under the name of what was learned."""
+        files = [GRAPH.read(item) for item in graphs]
+        rows = iter(self.outputs(self.model, [graph for file in files for graph in file]))
+        return [[row for graph in file for row in self.rows(graph, next(rows), len(file) > 1)] for file in files]
+
+    def described(self, graph: Graph) -> str:
+        rows = self.predict([graph])
+        more = f": {shown_row(rows[0])}" if len(rows[0]) == 1 else ""
+        return super().described(graph) + more
+
+    def rows(self, graph: Graph, out: Tensor, several: bool) -> list[dict[str, Any]]:
+        """The predictions of a graph, or of its nodes by name."""
+        named = {"graph": graph.title} if several and graph.title else {}
+        if out.dim() == 1:
+            return [named | self.row(out)]
+        return [named | {"node": graph.name(node)} | self.row(own) for node, own in enumerate(out)]
+
+    def row(self, out: Tensor) -> dict[str, Any]:
+        """A label with its probability, or a number."""
+        name, labels = self.features.target or "value", self.model.config.labels
+        if not labels:
+            return {name: round(float(out[0]) * self.features.std + self.features.mean, 6)}
+        best = out.softmax(-1).max(-1)
+        return {name: labels[int(best.indices)], "probability": round(float(best.values), 6)}
+
+    @torch.no_grad()
+    def validate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        if not self.model.config.labels:
+            return {}
+        right = count = 0
+        for batch in batches:
+            known = batch.targets >= 0
+            right += int((self.model(**batch.inputs).argmax(-1) == batch.targets)[known].sum())
+            count += int(known.sum())
+        return {"accuracy": 100 * right / max(1, count)}
+
+    def held_out(self, test: EvalSet) -> list[LabelledGraph]:
+        """The graphs of a test set: all of the named files, or those held out of the run's own data."""
+
+        def read() -> list[LabelledGraph]:
+            named = "graphs" in test.named and not test.named & {"valid", "test"}
+            return test.data.read(test.data.graphs) if named else test.data.held_out()
+
+        graphs = test.read("graphs", read)
+        return graphs[: test.limit] if test.limit else graphs
+
+    def predicted(self, graphs: Sequence[LabelledGraph]) -> list[Any]:
+        """The label or number of each graph, or of each node that counts."""
+        values: list[Any] = []
+        for each, rows in zip(graphs, self.predict([each.graph for each in graphs]), strict=True):
+            chosen = [True] if each.chosen is None else each.chosen
+            values += [row[self.features.target] for row, own in zip(rows, chosen, strict=True) if own]
+        return values
+
+    def evaluate(self, test: EvalSet, **options: Any) -> Scored:
+        graphs = self.held_out(test)
+        predicted, expected = self.predicted(graphs), values_of(graphs)
+        if not self.model.config.labels:
+            return Scored(
+                scores=number_scores(predicted, expected), outputs=[f"{value:.4f}" for value in predicted],
+                expected=expected, total=len(expected), unit="graphs", metrics=("mean_error",), lower=True,
+                summary=summary(number_scores(predicted, expected)),
+            )  # fmt: skip
+        expected = [as_label(value) for value in expected]
+        unit = "nodes" if graphs and graphs[0].chosen is not None else "graphs"
+        return Scored(
+            scores=label_scores(predicted, expected), outputs=predicted, expected=expected, total=len(expected),
+            unit=unit, **label_table(predicted, expected, self.model.config.labels),
+        )  # fmt: skip
+
+    def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
+        expected = list(scored.expected)
+        if self.model.config.labels:
+            return {"most frequent label": label_scores([most_frequent(expected)] * len(expected), expected)}
+        return {"the median": number_scores([float(np.median(expected))] * len(expected), expected)}
+
+    def work(self, test: EvalSet) -> Work:
+        graphs = [each.graph for each in self.held_out(test)]
+        return Work(run=lambda: self.predict(graphs), count=len(graphs), unit="graph")
+
+    def samples(self, test: EvalSet, run: Path) -> Samples:
+        graphs = self.held_out(test)[:5]
+        rows = []
+        for each, own in zip(graphs, self.predict([each.graph for each in graphs]), strict=True):
+            about = each.graph.title or f"a graph of {each.graph.count} nodes"
+            expected = f", {as_label(each.target)}" if each.chosen is None else ""
+            rows.append((about + expected, render_predictions({"predictions": own[:3]}).replace("\n", "; ")))
+        examples = [Example(inputs=(each.graph,), label=about) for each, (about, _) in zip(graphs, rows, strict=True)]
+        return Samples(rows=rows, commands=[f"regard predict {run} FILE", f"regard eval {run}"], examples=examples)
+
+
+def number_scores(predicted: Sequence[float], expected: Sequence[float]) -> dict[str, Any]:
+    """The mean absolute error, and the share of the variance that is explained."""
+    error = np.array(predicted) - np.array(expected)
+    spread = float(np.var(expected)) or 1.0
+    explained = round(1 - float(np.mean(error**2)) / spread, 4)
+    return {"mean_error": round(float(np.abs(error).mean()), 4), "r2": explained, "examples": len(predicted)}
+
+
+def summary(scores: dict[str, Any]) -> str:
+    """The error of numbers in a line."""
+    return f"mean absolute error {scores['mean_error']:.3f}   R² {scores['r2']:.3f}   ({scores['examples']:,} examples)"
