@@ -52,7 +52,7 @@ class GraphTransformerConfig(BlockConfig):
     frequencies: int = 8
     """Lowest eigenvalues of the Laplacian."""
     far: int = 8
-    """Longest distance that is told from longer ones."""
+    """Longest distance with a bias of its own."""
     pooling: Literal["mean", "sum"] = "mean"
     """The vector of a graph: the mean or the sum of its nodes'."""
     depth: int = 4
@@ -119,18 +119,11 @@ class GraphTransformer(nn.Module):
 
     def example(self, rows: int) -> dict[str, Tensor]:
         """A few random graphs, of which some are not connected."""
-        config, N = self.config, 7
         lengths = torch.tensor((4, 7, 2, 6, 5, 1, 3)).repeat(rows // 7 + 1)[:rows]
-        choice = torch.rand(rows, N, N, generator=torch.Generator().manual_seed(3)).triu(1) > 0.5
-        real = torch.arange(N) < lengths[:, None]
-        matrix = (choice | choice.mT) & real[:, None] & real[:, :, None]
-        edges = torch.full((rows, N * N, 2), -1)
-        for row, own in enumerate(matrix):
-            pairs = own.nonzero()
-            edges[row, : len(pairs)] = pairs
-        edges = edges[:, : max(1, int(matrix.sum((1, 2)).max()))]
-        links = torch.randn(rows, edges.shape[1], config.edge_features)
-        return {"nodes": torch.randn(rows, N, config.node_features), "lengths": lengths, "edges": edges, "links": links}
+        edges = structure.random_graphs(lengths)
+        nodes = torch.randn(rows, int(lengths.max()), self.config.node_features)
+        links = torch.randn(*edges.shape[:2], self.config.edge_features)
+        return {"nodes": nodes, "lengths": lengths, "edges": edges, "links": links}
 
     def tokens(self, nodes: Float[Tensor, "B N F"], lengths: Int[Tensor, "B"], edges: Tensor) -> Float[Tensor, "B N D"]:
         """Return the vectors of nodes with the encodings of their places in the graph."""
@@ -157,13 +150,13 @@ class GraphTransformer(nn.Module):
         """Return which nodes see which, and the bias of each pair."""
         N, config = x.shape[1], self.config
         if self.links is not None:
-            pairs, features = with_loops(edges, links, lengths, N)
+            pairs, features = structure.with_loops(edges, links, lengths, N)
             return neighbours(pairs), structure.EdgeBias(pairs, self.links(features), N)
         if self.distance is None and self.paths is None:
             return padding(lengths), None
         matrix = structure.adjacency(edges, N)
         hops = structure.once(edges, ("hops", N), lambda: structure.distances(matrix, config.far))
-        bias = 0.0 if self.distance is None else self.distance[hops]
+        bias = x.new_zeros(()) if self.distance is None else self.distance[hops]
         if self.paths is not None:
             every = structure.EdgeBias(edges, links.double(), N).dense(N, N).movedim(1, -1)
             mean = structure.along_paths(matrix, every, hops, config.far)
@@ -197,16 +190,3 @@ class GraphTransformer(nn.Module):
 def along_edges(config: GraphTransformerConfig) -> GraphTransformerConfig:
     """The config of blocks that attend along edges: with the kernel for it, unless another was chosen."""
     return replace(config, kernel="edges") if config.kernel == "full" else config
-
-
-def with_loops(
-    edges: Int[Tensor, "B E 2"], links: Float[Tensor, "B E C"], lengths: Int[Tensor, "B"], N: int
-) -> tuple[Int[Tensor, "B M 2"], Float[Tensor, "B M L"]]:
-    """Edges, and one from each node to itself, with the features of each and one more that says which these are."""
-    nodes = torch.arange(N, device=edges.device).expand(len(edges), N)
-    loops = torch.where(nodes < lengths[:, None], nodes, -1)
-    others = torch.where((edges[..., :1] == edges[..., 1:]), -1, edges)  # loops of the graph's own
-    pairs = torch.cat([others, loops[..., None].expand(-1, -1, 2)], dim=1)
-    width = links.shape[-1]
-    own = torch.cat([links.new_zeros(*loops.shape, width), links.new_ones(*loops.shape, 1)], dim=-1)
-    return pairs, torch.cat([torch.cat([links, links.new_zeros(*links.shape[:2], 1)], dim=-1), own], dim=1)

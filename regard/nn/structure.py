@@ -1,7 +1,7 @@
 """Structure of graphs as numbers: degrees, random walks, the Laplacian's spectrum, shortest paths; and biases.
 
 All of it follows from the edges alone, in double precision, and moves with the nodes when these are renumbered: no
-sign, no basis of an eigenspace and no choice among shortest paths is left to chance. Edges are pairs (i, j): node i
+sign, no basis of an eigenspace and no choice among shortest paths is left open. Edges are pairs (i, j): node i
 sees node j; −1 fills up the lists of smaller graphs. Repeated edges count once, edges from a node to itself not at all.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.nn.masks import neighbours
@@ -107,13 +107,34 @@ def along_paths(
     return result.movedim(1, -1)
 
 
+def with_loops(
+    edges: Int[Tensor, "B E 2"], links: Float[Tensor, "B E C"], lengths: Int[Tensor, "B"], N: int
+) -> tuple[Int[Tensor, "B M 2"], Float[Tensor, "B M L"]]:
+    """Edges, and one from each node to itself, with the features of each and one more that says which these are."""
+    nodes = torch.arange(N, device=edges.device).expand(len(edges), N)
+    loops = torch.where(nodes < lengths[:, None], nodes, -1)
+    others = torch.where((edges[..., :1] == edges[..., 1:]), -1, edges)  # loops of the graph's own
+    pairs = torch.cat([others, loops[..., None].expand(-1, -1, 2)], dim=1)
+    width = links.shape[-1]
+    own = torch.cat([links.new_zeros(*loops.shape, width), links.new_ones(*loops.shape, 1)], dim=-1)
+    return pairs, torch.cat([torch.cat([links, links.new_zeros(*links.shape[:2], 1)], dim=-1), own], dim=1)
+
+
+def random_graphs(lengths: Int[Tensor, "B"], seed: int = 3) -> Edges:
+    """Random edges of undirected graphs of so many nodes, of which some are not connected."""
+    N = int(lengths.max())
+    choice = torch.rand(len(lengths), N, N, generator=torch.Generator().manual_seed(seed)).triu(1) > 0.5
+    real = torch.arange(N) < lengths[:, None]
+    pairs = [own.nonzero() for own in (choice | choice.mT) & real[:, None] & real[:, :, None]]
+    return nn.utils.rnn.pad_sequence(pairs, batch_first=True, padding_value=-1)
+
+
 _known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 @torch.no_grad()
 def once(edges: Edges, key: tuple, make: Callable[[], Tensor]) -> Tensor:
-    """What `make` returns for these edges, computed once as long as their tensor lives: a large graph is read again and
-    again."""
+    """The result of `make` for these edges, computed once as long as their tensor lives: a large graph is read often."""
     if edges.is_meta:
         return make()
     kept = _known.setdefault(edges, {})
@@ -154,7 +175,8 @@ class EdgeBias(PairBias):
         """Row, query, key and numbers of each edge."""
         real = self.pairs[..., 0] >= 0
         rows = torch.arange(len(self.pairs), device=real.device)[:, None].expand_as(real)[real]
-        return rows, *self.pairs[real].unbind(-1), self.numbers[real]
+        i, j = self.pairs[real].unbind(-1)
+        return rows, i, j, self.numbers[real]
 
     def at_pairs(self, rows: Int[Tensor, "E"], i: Int[Tensor, "E"], j: Int[Tensor, "E"]) -> Float[Tensor, "H E"]:
         own_rows, own_i, own_j, numbers = self.real()

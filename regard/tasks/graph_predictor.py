@@ -141,7 +141,7 @@ class GraphPredictor(GraphEncoder):
         return [[row for graph in file for row in self.rows(graph, next(rows), len(file) > 1)] for file in files]
 
     def described(self, graph: Graph) -> str:
-        rows = self.predict([graph])
+        rows: Any = self.predict([graph])
         more = f": {shown_row(rows[0])}" if len(rows[0]) == 1 else ""
         return super().described(graph) + more
 
@@ -184,7 +184,8 @@ class GraphPredictor(GraphEncoder):
     def predicted(self, graphs: Sequence[LabelledGraph]) -> list[Any]:
         """The label or number of each graph, or of each node that counts."""
         values: list[Any] = []
-        for each, rows in zip(graphs, self.predict([each.graph for each in graphs]), strict=True):
+        answers: Any = self.predict([each.graph for each in graphs])
+        for each, rows in zip(graphs, answers, strict=True):
             chosen = [True] if each.chosen is None else each.chosen
             values += [row[self.features.target] for row, own in zip(rows, chosen, strict=True) if own]
         return values
@@ -218,7 +219,8 @@ class GraphPredictor(GraphEncoder):
     def samples(self, test: EvalSet, run: Path) -> Samples:
         graphs = self.held_out(test)[:5]
         rows = []
-        for each, own in zip(graphs, self.predict([each.graph for each in graphs]), strict=True):
+        answers: Any = self.predict([each.graph for each in graphs])
+        for each, own in zip(graphs, answers, strict=True):
             about = each.graph.title or f"a graph of {each.graph.count} nodes"
             expected = f", {as_label(each.target)}" if each.chosen is None else ""
             rows.append((about + expected, render_predictions({"predictions": own[:3]}).replace("\n", "; ")))

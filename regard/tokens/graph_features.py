@@ -21,7 +21,7 @@ from regard.files import write_text
 
 FILE = "graph_features.json"
 MOST_VALUES = 512
-"""Values of an attribute that are told apart, the most frequent ones."""
+"""Values of an attribute that have a number of their own, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class GraphFeatures:
     @classmethod
     def of(cls, graphs: Sequence[Graph], without: Collection[str] = (), **fields: Any) -> "GraphFeatures":
         """The attributes of nodes and edges of these graphs, without some."""
-        named = {}
+        named: dict[str, Any] = {}
         for kind in ("nodes", "links"):
             tables: list[Columns] = [getattr(graph, kind) for graph in graphs]
             names = [name for name in dict.fromkeys(name for table in tables for name in table) if name not in without]
@@ -148,7 +148,9 @@ class GraphFeatures:
             raise ValueError(f"{folder} does not say how it reads graphs: {FILE} is missing; copy it there")
         fields = read_json(path)
         with reading(path):
-            parts = {kind: tuple(map(read_attribute, listed(fields, kind))) for kind in ("nodes", "links")}
+            parts: dict[str, Any] = {
+                kind: tuple(map(read_attribute, listed(fields, kind))) for kind in ("nodes", "links")
+            }
             numbers = {name: parse(fields.get(name, 0.0), float, name) for name in ("mean", "std")}
             return cls(**parts, **numbers, target=parse(fields.get("target", ""), str, "target"))
 

@@ -22,7 +22,7 @@ HELD_OUT = 5
 SPLIT = "split"
 """The attribute of nodes that says which are for training, validation and test."""
 TARGETS = {"molecules": "logp", "communities": "community"}
-"""What is predicted of embedded graphs, where it is not called as they are."""
+"""Targets of embedded graphs that have another name than the graphs."""
 FEW = 20
 """Different whole numbers of a target up to which they are labels."""
 
@@ -157,7 +157,7 @@ def of_part(whole: LabelledGraph, part: str, named: bool) -> LabelledGraph:
 
 
 def values_of(examples: Sequence[LabelledGraph]) -> list[Any]:
-    """What is to be predicted, of each graph or of each node that counts."""
+    """The targets of graphs, or of the nodes that count."""
     if examples and examples[0].chosen is not None:
         return [value for each in examples for value in np.asarray(each.target)[each.chosen].tolist()]
     return [each.target for each in examples]

@@ -16,7 +16,7 @@ APART = 3.0
 
 def layout(count: int, edges: Sequence[tuple[int, int]]) -> np.ndarray:
     """Positions of nodes (count × 2) whose distances are about as long as their shortest paths: stress majorisation
-    (Gansner et al., 2004), from a start without chance."""
+    (Gansner et al., 2004), from a start that is always the same."""
     hops = np.full((count, count), np.inf)
     np.fill_diagonal(hops, 0)
     for a, b in edges:
@@ -59,10 +59,10 @@ def draw_graph(data: Mapping[str, Any], path: Target = None) -> Figure:
                   solid_capstyle="round", zorder=1)  # fmt: skip
     shares = np.array([node["importance"] for node in data["nodes"]]).clip(min=0)
     shares = shares / (shares.max() or 1.0)
-    axes.scatter(*places.T, s=170, c=ramp()(0.75 * shares), edgecolors=SOFT, linewidths=0.7, zorder=2)
+    axes.scatter(places[:, 0], places[:, 1], s=170, c=ramp()(0.75 * shares), edgecolors=SOFT, linewidths=0.7, zorder=2)
     names = readable([node["node"] for node in data["nodes"]], 6)
-    for place, name, share in zip(places, names, shares, strict=True):
-        axes.text(*place, name, zorder=3, **pen(7, ha="center", va="center", color="white" if share > 0.6 else INK))
+    for (across, up), name, share in zip(places.tolist(), names, shares, strict=True):
+        axes.text(across, up, name, zorder=3, **pen(7, ha="center", va="center", color="white" if share > 0.6 else INK))
     answer = data["answer"]
     axes.text(0, float(height) + 0.12, answer, clip_on=False, **pen(9.5, fontweight="bold"))
     note = f"nodes: fall of the output without them; edges: attention, {data['of']}"
