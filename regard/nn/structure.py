@@ -134,7 +134,7 @@ _known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 @torch.no_grad()
 def once(edges: Edges, key: tuple, make: Callable[[], Tensor]) -> Tensor:
-    """The result of `make` for these edges, computed once as long as their tensor lives: a large graph is read often."""
+    """The result of `make` for these edges, computed once as long as their tensor lives."""
     if edges.is_meta:
         return make()
     kept = _known.setdefault(edges, {})
