@@ -46,6 +46,8 @@ def check_regular(path: Path, most: int | None = None) -> int:
 
 def missing(path: Path) -> str:
     """The rest of an error about a file that is not there: the name of one beside it that is nearly the same."""
+    if os.path.islink(path):
+        return "it is a link in a loop, or to nothing; mend it, or name the file itself"
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     close = get_close_matches(path.name[:100], beside, n=1, cutoff=0.8)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"

@@ -8,7 +8,7 @@ import numpy as np
 from regard.data.readers.audio_files import open_audio, wav_bytes
 from regard.tokens.mel import LogMel
 
-READS = ("regard.data.readers.audio_files", "regard.tokens.mel")
+READS = ("regard.data.readers.audio_files", "regard.data.readers.mp3", "regard.tokens.mel")
 FORMS = [("WAV", "PCM_U8"), ("WAV", "PCM_24"), ("WAV", "FLOAT"), ("WAVEX", "PCM_16"), ("WAV", "ALAW"),
          ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_16")]  # fmt: skip
 WORDS = [b"RIFF", b"WAVE", b"fmt ", b"data", b"LIST", b"fact", b"fLaC", b"OggS", b"ID3", b"FORM", b"\xff\xfb",

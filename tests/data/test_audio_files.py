@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from regard.data.readers.audio_files import STAY_OPEN, from_samples, open_audio, resampling, wav_bytes
+from regard.data.readers.mp3 import one_kind
 from regard.modalities.audio import AUDIO
 
 soundfile = pytest.importorskip("soundfile")
@@ -152,6 +153,37 @@ def test_what_cannot_be_read_is_one_line_with_the_path(name, tmp_path):
     with pytest.raises(ValueError, match=expected) as error:
         open_audio(tmp_path / name).samples(RATE)
     assert str(tmp_path / name) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("rate", [44_100, 16_000, 8000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_an_uploaded_mp3_is_what_the_file_is(tmp_path, rate, channels):
+    content = written(tone(rate, channels=channels), rate, form="MP3", subtype="MPEG_LAYER_III")
+    frames = one_kind(content)
+    assert frames == content, "every frame, with those of the encoder's settings"
+    tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 3]) + b"\xff\xfb\x90\0" * 32 + b"abc"
+    assert len(tag) == 10 + 131 and one_kind(tag + content + b"TAG" + bytes(125)) == content
+    (tmp_path / "a.mp3").write_bytes(content)
+    assert np.array_equal(open_audio(tag + content).samples(), open_audio(tmp_path / "a.mp3").samples())
+
+
+def test_frames_of_another_kind_never_reach_the_library():
+    """There are files whose frames change from one kind to another at which libmpg123 writes beyond a buffer."""
+    first, other, mono = (
+        written(tone(rate, channels=channels), rate, form="MP3", subtype="MPEG_LAYER_III")
+        for rate, channels in [(44_100, 2), (16_000, 2), (44_100, 1)]
+    )
+    garbage = b"\xff\xfb" + bytes(99) + b"\xff" * 50
+    assert one_kind(first + other + first) == first * 2
+    assert one_kind(first + mono + garbage + first) == first * 2
+    assert one_kind(garbage + other + first[:-1]) == other
+    assert one_kind(garbage) == b"" and one_kind(b"\xff" * 10**6) == b""
+    flac = written(tone(), form="FLAC")
+    assert one_kind(b"ID3\x04\0\0\0\0\0\x02ab" + flac) == flac
+    with pytest.raises(ValueError, match="damaged"):
+        open_audio(b"\xff\xfb" + garbage)
+    uploaded = open_audio(first + other)
+    assert uploaded.rate == 44_100 and 20_000 < uploaded.length < 26_000
 
 
 def test_a_truncated_mp3_gives_what_is_there(tmp_path):

@@ -18,7 +18,7 @@ from regard.data.readers.image_files import read_image
 from regard.data.readers.tables import read_table
 from regard.data.readers.text_files import read_lines, read_text
 from regard.data.readers.yolo import list_yolo
-from regard.files import check_regular, read_bytes
+from regard.files import check_regular, missing, read_bytes
 from regard.hub import load_model
 from regard.hub.adapter import fingerprint
 from regard.hub.files import read_shard
@@ -227,3 +227,5 @@ def test_a_file_whose_name_is_nearly_right_is_named(tmp_path):
         read_text((str(tmp_path / "message.csv"),))
     with pytest.raises(ValueError, match="no such file; check the path"):
         read_text((str(tmp_path / "other.parquet"),))
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    assert missing(tmp_path / "loop.csv").startswith("it is a link in a loop")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.readers.mp3 import one_kind
 from regard.files import check_regular
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au")
@@ -150,6 +151,8 @@ def open_audio(source: str | Path | bytes | io.BufferedIOBase) -> Recording:
         if start[:4] == b"RIFF" and start[8:] == b"WAVE":
             recording = open_wav(file, source, name)
         elif start.startswith(STARTS) or (len(start) > 1 and start[0] == 0xFF and start[1] & 0xE0 == 0xE0):
+            if isinstance(source, io.BytesIO) and start.startswith((b"ID3", b"\xff")):  # somebody else's mp3, perhaps
+                source = Upload(one_kind(source.getvalue()))
             recording = open_other(source, name)
         else:
             known = ", ".join(SUFFIXES)
