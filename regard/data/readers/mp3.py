@@ -58,7 +58,7 @@ def one_kind(data: bytes) -> bytes:
 
 
 def is_followed(data: bytes, at: int, frame: Frame) -> bool:
-    """Return whether another frame of that kind follows, or the end: two bytes may look like a beginning by chance."""
+    """Return whether another frame of that kind follows, or the end: two bytes alone do not make one."""
     following = frame_at(data, at + frame.size)
     return at + frame.size == len(data) or (following is not None and following.kind == frame.kind)
 
