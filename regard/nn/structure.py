@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from regard.nn.masks import neighbours
 from regard.nn.positions import Bias
 
-MOST_NODES = 4096
+MOST_NODES = 2048
 """Nodes of the largest graph of which a matrix is made."""
 SAME = 1e-6
 """Difference below which neighbouring eigenvalues count as one."""

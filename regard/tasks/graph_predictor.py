@@ -24,6 +24,8 @@ from regard.tokens.graph_features import GraphFeatures
 
 GraphInput = str | Path | bytes | dict | list | Graph
 """A file of graphs, an object of nodes and edges, a SMILES, or graphs that were read."""
+KNOWN = 5000
+"""Training graphs that a linear baseline learns from."""
 NODES = 4096
 """Nodes of the graphs that are computed together."""
 MOST_SHOWN = 1024
@@ -207,10 +209,34 @@ class GraphPredictor(GraphEncoder):
         )  # fmt: skip
 
     def baselines(self, test: EvalSet, scored: Scored) -> dict[str, dict[str, float]]:
-        expected = list(scored.expected)
-        if self.model.config.labels:
-            return {"most frequent label": label_scores([most_frequent(expected)] * len(expected), expected)}
-        return {"the median": number_scores([float(np.median(expected))] * len(expected), expected)}
+        expected, labels = list(scored.expected), self.model.config.labels
+        if labels:
+            rows = {"most frequent label": label_scores([most_frequent(expected)] * len(expected), expected)}
+        else:
+            rows = {"the median": number_scores([float(np.median(expected))] * len(expected), expected)}
+        if (linear := self.linear(test)) is not None:
+            name = "linear on attributes" if self.model.config.level == "nodes" else "linear on counts of attributes"
+            rows[name] = label_scores(linear, expected) if labels else number_scores(linear, expected)
+        return rows
+
+    def linear(self, test: EvalSet) -> list[Any] | None:
+        """The answers of a ridge regression on the attributes of nodes, summed over each graph; it sees no edge."""
+        known, others = test.own.part("train")[:KNOWN], self.held_out(test)
+        if not known or not others:
+            return None
+        labels, values = self.model.config.labels, values_of(known)
+        targets = np.array([[as_label(value) == label for label in labels] if labels else [value] for value in values])
+        inputs, asked = (np.concatenate([self.summed(each) for each in part]) for part in (known, others))
+        middle, offset = inputs.mean(0), targets.mean(0)
+        inner = (inputs - middle).T @ (inputs - middle)
+        weights = np.linalg.solve(inner + np.eye(len(inner)), (inputs - middle).T @ (targets - offset))
+        out = (asked - middle) @ weights + offset
+        return [labels[best] for best in out.argmax(1)] if labels else out[:, 0].tolist()
+
+    def summed(self, each: LabelledGraph) -> np.ndarray:
+        """The numbers of a graph's nodes, summed, with how many they are; or those of each node that counts."""
+        nodes = self.features.encode(each.graph).nodes.astype(float)
+        return np.append(nodes.sum(0), len(nodes))[None] if each.chosen is None else nodes[each.chosen]
 
     def work(self, test: EvalSet) -> Work:
         graphs = [each.graph for each in self.held_out(test)]

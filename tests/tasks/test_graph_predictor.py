@@ -132,7 +132,7 @@ def test_a_graph_is_drawn_with_attention_and_importance(files, tmp_path, monkeyp
     task = train(tmp_path / "run", monkeypatch, graphs)
     prepared = task.read(graphs[0])
     data, draw = show_view(prepared, "graph", layer=0, head=1)
-    assert len(data["nodes"]) == 9 and data["of"] == "encoder.blocks.0.attention head 1"
+    assert len(data["nodes"]) == 9 and data["of"] == "encoder.blocks.0.attention, head 1"
     assert 0 < data["elsewhere"] < 1 and all(0 <= edge["attention"] <= 1 for edge in data["edges"])
     draw(tmp_path / "graph.png")
     assert (tmp_path / "graph.png").stat().st_size > 5000

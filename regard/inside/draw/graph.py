@@ -47,7 +47,7 @@ def draw_graph(data: Mapping[str, Any], path: Target = None) -> Figure:
     places = EDGE * layout(len(data["nodes"]), edges)
     sheet = Sheet()
     width, height = places.max(0) + 0.6
-    axes = sheet.blank(float(width), float(height))
+    axes = sheet.blank(float(width) + 0.3, float(height))
     places = places + 0.3
     both: dict[tuple[int, int], float] = {}
     for (a, b), edge in zip(edges, data["edges"], strict=True):
@@ -59,10 +59,10 @@ def draw_graph(data: Mapping[str, Any], path: Target = None) -> Figure:
                   solid_capstyle="round", zorder=1)  # fmt: skip
     shares = np.array([node["importance"] for node in data["nodes"]]).clip(min=0)
     shares = shares / (shares.max() or 1.0)
-    axes.scatter(places[:, 0], places[:, 1], s=170, c=ramp()(0.75 * shares), edgecolors=SOFT, linewidths=0.7, zorder=2)
-    names = readable([node["node"] for node in data["nodes"]], 6)
-    for (across, up), name, share in zip(places.tolist(), names, shares, strict=True):
-        axes.text(across, up, name, zorder=3, **pen(7, ha="center", va="center", color="white" if share > 0.6 else INK))
+    axes.scatter(places[:, 0], places[:, 1], s=90, c=ramp()(0.85 * shares), edgecolors=SOFT, linewidths=0.7, zorder=2)
+    names = readable([node["node"] for node in data["nodes"]], 10)
+    for (across, up), name in zip(places.tolist(), names, strict=True):
+        axes.text(across + 0.09, up + 0.05, name, zorder=3, **pen(7, color=INK))
     answer = data["answer"]
     axes.text(0, float(height) + 0.12, answer, clip_on=False, **pen(9.5, fontweight="bold"))
     note = f"nodes: fall of the output without them; edges: attention, {data['of']}"

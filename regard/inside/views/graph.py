@@ -35,7 +35,7 @@ def show_graph(
     joined[pairs[:, 0], pairs[:, 1]] = True
     data = {
         "answer": prepared.request["answer"] if at is None else f"{names[at]}: {chosen.output_names[0]}",
-        "of": " ".join(
+        "of": ", ".join(
             [matching(layer, seen.layers)[0] if layer is not None else "all layers",
              f"head {head}" if head is not None else "mean of the heads"]
         ),
