@@ -1,7 +1,7 @@
 """Attention along edges beside TransformerConv of PyTorch Geometric, interleaved; and a training step of a large graph.
 
     pip install torch_geometric
-    python benchmarks/graphs.py                 # ratios of CPU time, forward and backward; both layers have the same weights
+    python benchmarks/graphs.py                 # ratios of CPU time, forward and backward, on the same weights
     python benchmarks/graphs.py --memory        # a step of a whole model on 50,000 nodes and 500,000 edges
 
 Each layer projects queries, keys and values, attends along the same random edges, and adds nothing else. Seconds are

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.graph_layout import layout
 from regard.data.readers.graph_files import Graph
 from regard.data.sets.batches import Batch, bucket
 from regard.data.sets.labelled_graphs import GraphsConfig, LabelledGraph, as_label, values_of
@@ -30,6 +31,8 @@ NODES = 4096
 """Nodes of the graphs that are computed together."""
 MOST_SHOWN = 1024
 """Nodes of the largest graph that is looked at: weights are a matrix."""
+MOST_DRAWN = 400
+"""Nodes of the largest graph that is drawn."""
 
 
 @register_task("embed-graphs")
@@ -90,12 +93,21 @@ class GraphEncoder(Task):
             inputs={name: x.to(like) if x.is_floating_point() else x for name, x in inputs.items()},
             row_sequence=0 if of_nodes else None, choose=None if of_nodes else choose,
             sequences=[TokenSequence("graph", f"{graph.count} nodes", node_names(graph))],
-            embed=lambda inputs: model.embed(**inputs), request={"answer": self.described(graph)},
+            embed=lambda inputs: model.embed(**inputs),
+            request={"answer": self.described(graph)} | placed(graph),
         )  # fmt: skip
 
     def described(self, graph: Graph) -> str:
         """A few words about a graph, for figures."""
         return graph.title or f"{graph.count} nodes"
+
+
+def placed(graph: Graph) -> dict[str, Any]:
+    """The edges of a graph and positions of its nodes, for the page; {} for one that is too large to draw."""
+    if graph.count > MOST_DRAWN:
+        return {}
+    edges = graph.edges.tolist()
+    return {"edges": edges, "places": layout(graph.count, edges).round(3).tolist()}
 
 
 def node_names(graph: Graph) -> list[str]:

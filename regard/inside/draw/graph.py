@@ -1,44 +1,15 @@
 """Figures of graphs: nodes in the plane, attention along edges, and the nodes that a prediction rests on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from regard.data.graph_layout import layout
 from regard.inside.draw.canvas import INK, LINES, SOFT, Figure, Sheet, Target, pen, ramp, readable
 
 EDGE = 0.55
 """Inches between joined nodes."""
-ROUNDS = 200
-APART = 3.0
-"""Distance at which nodes without a path between them are drawn, beyond the longest path."""
-
-
-def layout(count: int, edges: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Positions of nodes (count × 2) whose distances are about as long as their shortest paths: stress majorisation
-    (Gansner et al., 2004), from a start that is always the same."""
-    hops = np.full((count, count), np.inf)
-    np.fill_diagonal(hops, 0)
-    for a, b in edges:
-        if a != b:
-            hops[a, b] = hops[b, a] = 1
-    for middle in range(count):
-        hops = np.minimum(hops, hops[:, middle, None] + hops[None, middle])
-    longest = hops[np.isfinite(hops)].max()
-    hops[~np.isfinite(hops)] = longest / 2 + APART
-    weights = np.where(hops > 0, 1 / np.maximum(hops, 1) ** 2, 0)
-    centred = hops**2 - (hops**2).mean(0) - (hops**2).mean(1)[:, None] + (hops**2).mean()
-    values, vectors = np.linalg.eigh(-centred / 2)
-    places = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 1e-3)) if count > 1 else np.zeros((1, 2))
-    places = places + 0.05 * np.stack([np.cos(np.arange(count) * 2.4), np.sin(np.arange(count) * 2.4)], axis=1)
-    inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
-    for _ in range(ROUNDS):
-        apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
-        pull = -weights * hops / np.maximum(apart, 1e-6)
-        np.fill_diagonal(pull, 0)
-        np.fill_diagonal(pull, -pull.sum(1))
-        places = inverse @ (pull @ places)
-    return places - places.min(0)
 
 
 def draw_graph(data: Mapping[str, Any], path: Target = None) -> Figure:

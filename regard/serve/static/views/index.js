@@ -14,9 +14,10 @@ import { view as chat } from "./chat.js";
 import { view as classify } from "./classify.js";
 import { view as compare } from "./compare.js";
 import { view as look } from "./look.js";
+import { view as predict } from "./predict.js";
 import { view as transcribe } from "./transcribe.js";
 import { view as translate } from "./translate.js";
 import { view as write } from "./write.js";
 
 /** @type {View[]} */
-export const views = [chat, translate, write, classify, transcribe, compare, look];
+export const views = [chat, translate, write, classify, predict, transcribe, compare, look];
