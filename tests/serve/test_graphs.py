@@ -2,7 +2,6 @@
 
 import base64
 
-import httpx
 import numpy as np
 import pytest
 
@@ -32,19 +31,19 @@ def server(tmp_path_factory):
 
 
 def post(server, route, **body):
-    return httpx.post(f"{server.address}/v1/{route}", json={"model": "graphs"} | body, timeout=240)
+    return server.post(f"/v1/{route}", model="graphs", **body)
 
 
 def test_a_graph_is_predicted_as_an_object_and_as_a_file(server):
     graph = as_value(distance(np.random.default_rng(5), 1)[0])
-    (row,) = post(server, "predict", graph=graph).json()["data"]
+    (row,) = post(server, "predict", graph=graph).json["data"]
     (label,) = row["predictions"]
     assert label["distance"] in "12345" and 0 < label["probability"] < 1
     nodes = "".join(f'<node id="{i}"><data key="k">{"no" if i else "yes"}</data></node>' for i in range(3))
     edges = '<edge source="0" target="2"/>'
     text = f'<graphml><key id="k" for="node" attr.name="marked"/><graph>{nodes}{edges}</graph></graphml>'
     uri = "data:application/xml;base64," + base64.b64encode(text.encode()).decode()
-    rows = post(server, "predict", input=[uri, uri]).json()["data"]
+    rows = post(server, "predict", input=[uri, uri]).json["data"]
     assert len(rows) == 2 and rows[0]["predictions"] == rows[1]["predictions"]
 
 
@@ -57,11 +56,11 @@ def test_a_graph_is_predicted_as_an_object_and_as_a_file(server):
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_line(server, graph, error):
     answer = post(server, "predict", graph=graph)
-    assert answer.status_code == 400 and error in answer.json()["error"]["message"]
+    assert answer.status == 400 and error in answer.error["message"]
 
 
 def test_a_look_at_a_graph_has_its_nodes_and_layers(server):
     graph = as_value(distance(np.random.default_rng(5), 1)[0])
-    page = post(server, "look", graph=graph).json()
+    page = post(server, "look", graph=graph).json
     assert len(page["sequences"][0]["tokens"]) == len(graph["nodes"]) and page["layers"]
     assert len(page["input"]["places"]) == len(graph["nodes"]) and page["input"]["edges"]

@@ -1,6 +1,7 @@
 """Attention along the edges of a graph: exact for any mask, in time and memory that grow with the pairs it allows."""
 
 import warnings
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +50,21 @@ class Pairs(NamedTuple):
         order = torch.argsort(keys, stable=True)
         return cls(queries, keys.int(), (B * T, B * S), starts_of(queries, B * T), order, starts_of(keys, B * S))
 
+    def repeated(self, heads: int) -> "Pairs":
+        """These pairs once for each head, as one graph whose parts do not meet."""
+        (T, S), E, each = self.sizes, len(self.keys), torch.arange(heads, device=self.keys.device)[:, None]
+
+        def shifted(x: Tensor, by: int) -> Tensor:
+            return (x + each.to(x.dtype) * by).flatten()
+
+        def joined(starts: Tensor) -> Tensor:
+            return torch.cat([shifted(starts[:-1], E), starts.new_tensor([heads * E])])
+
+        return Pairs(
+            shifted(self.queries, T), shifted(self.keys, S), (heads * T, heads * S), joined(self.starts),
+            shifted(self.order, E), joined(self.key_starts),
+        )  # fmt: skip
+
     def matrix(self, values: Float[Tensor, "E"]) -> Tensor:
         """A sparse matrix (queries × keys) with these values."""
         return sparse(self.starts, self.keys, values, self.sizes)
@@ -58,35 +74,39 @@ class Pairs(NamedTuple):
         return sparse(self.key_starts, self.queries[self.order].int(), values[self.order], self.sizes[::-1])
 
 
-def starts_of(sorted_or_not: Int[Tensor, "E"], size: int) -> Int[Tensor, "N"]:
+def starts_of(numbers: Int[Tensor, "E"], size: int) -> Int[Tensor, "N"]:
     """Where each number below `size` begins in the sorted list."""
-    counts = torch.bincount(sorted_or_not, minlength=size).cumsum(0)
+    counts = torch.bincount(numbers, minlength=size).cumsum(0)
     return torch.cat([counts.new_zeros(1), counts]).int()
+
+
+@cache
+def quiet() -> None:
+    """Make a first sparse tensor, of which PyTorch says once that the layout is a beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
 def sparse(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
     """A matrix in compressed rows."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch calls the layout a beta
-        return torch.sparse_csr_tensor(starts, columns, values, size=size, check_invariants=False)
+    quiet()
+    return torch.sparse_csr_tensor(starts, columns, values, size=size, check_invariants=False)
 
 
-def products(pairs: Pairs, a: Float[Tensor, "H N K"], b: Float[Tensor, "H M K"], scale: float) -> Float[Tensor, "H E"]:
-    """The scaled dot product of the vectors of each pair, for each head."""
+def products(pairs: Pairs, a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], scale: float) -> Float[Tensor, "E"]:
+    """The scaled dot product of the vectors of each pair."""
     empty = pairs.matrix(a.new_zeros(len(pairs.keys)))
-    rows = [
-        torch.sparse.sampled_addmm(empty, x, y.mT, beta=0.0, alpha=scale).values() for x, y in zip(a, b, strict=True)
-    ]
-    return torch.stack(rows)
+    return torch.sparse.sampled_addmm(empty, a, b.mT, beta=0.0, alpha=scale).values()
 
 
-def softmax(pairs: Pairs, scores: Float[Tensor, "H E"]) -> Float[Tensor, "H E"]:
+def softmax(pairs: Pairs, scores: Float[Tensor, "E"]) -> Float[Tensor, "E"]:
     """The softmax over the pairs of each query."""
-    starts = pairs.starts.long().expand(len(scores), -1).contiguous()
-    top = torch.segment_reduce(scores, "max", offsets=starts, axis=1, unsafe=True)
-    weights = (scores - top.index_select(1, pairs.queries)).exp()
-    total = torch.segment_reduce(weights, "sum", offsets=starts, axis=1, unsafe=True)
-    return weights / total.index_select(1, pairs.queries)
+    starts = pairs.starts.long()
+    top = torch.segment_reduce(scores, "max", offsets=starts, unsafe=True)
+    weights = (scores - top[pairs.queries]).exp()
+    total = torch.segment_reduce(weights, "sum", offsets=starts, unsafe=True)
+    return weights / total[pairs.queries]
 
 
 class _Attend(torch.autograd.Function):
@@ -95,10 +115,10 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, pairs: Pairs, scale: float
-    ) -> Float[Tensor, "H N C"]:
+    ) -> Float[Tensor, "N C"]:
         scores = products(pairs, q, k, scale)
         weights = softmax(pairs, scores if bias is None else scores + bias)
-        out = torch.stack([pairs.matrix(own) @ x for own, x in zip(weights, v, strict=True)])
+        out = pairs.matrix(weights) @ v
         ctx.save_for_backward(q, k, v, weights, out)
         ctx.pairs, ctx.scale = pairs, scale
         return out
@@ -109,11 +129,9 @@ class _Attend(torch.autograd.Function):
         (q, k, v, weights, out), pairs, scale = ctx.saved_tensors, ctx.pairs, ctx.scale
         grad = grad.contiguous()
         mean = (grad * out).sum(-1)  # Σ over a query's keys of weight · gradient of the weight
-        inner = weights * (products(pairs, grad, v, 1.0) - mean.index_select(1, pairs.queries))
-        dv = torch.stack([pairs.transposed(own) @ x for own, x in zip(weights, grad, strict=True)])
-        dq = torch.stack([pairs.matrix(own) @ x for own, x in zip(inner, k, strict=True)]) * scale
-        dk = torch.stack([pairs.transposed(own) @ x for own, x in zip(inner, q, strict=True)]) * scale
-        return dq, dk, dv, inner if ctx.needs_input_grad[3] else None, None, None
+        inner = weights * (products(pairs, grad, v, 1.0) - mean[pairs.queries])
+        dq, dk = pairs.matrix(inner) @ k * scale, pairs.transposed(inner) @ q * scale
+        return dq, dk, pairs.transposed(weights) @ grad, inner if ctx.needs_input_grad[3] else None, None, None
 
 
 @register_kernel("edges")
@@ -141,16 +159,17 @@ class Edges(Full):
             return super().forward(q, k, v, mask=mask, bias=bias, scale=scale, weights=True)
         (B, H, T, K), S = q.shape, k.shape[2]
         mask = everything() if mask is None else mask
-        pairs: Pairs = mask.kept(("pairs", B, T, S, q.device), lambda: Pairs.of(mask, B, T, S, q.device))
-        shift = None
+
+        def found() -> tuple[Pairs, Pairs]:
+            one = Pairs.of(mask, B, T, S, q.device)
+            return one, one.repeated(H)
+
+        one, pairs = mask.kept(("pairs", B, H, T, S, q.device), found)
+        kind, shift = torch.promote_types(q.dtype, torch.float32), None
         if bias is not None:
-            rows, i, j = pairs.queries // T, pairs.queries % T + bias.start, pairs.keys.long() % S
+            rows, i, j = one.queries // T, one.queries % T + bias.start, one.keys.long() % S
             # Keeping the pairs beside their values keeps the id from being given to others.
-            kept = bias.kept(("pairs", id(pairs)), lambda: (pairs, bias.at_pairs(rows, i, j)))
-            shift = kept[1].to(torch.promote_types(q.dtype, torch.float32))
-        joined = [
-            x.transpose(0, 1).flatten(1, 2).to(torch.promote_types(x.dtype, torch.float32)).contiguous()
-            for x in (q, repeat_heads(k, H), repeat_heads(v, H))
-        ]
+            shift = bias.kept(("pairs", id(one)), lambda: (one, bias.at_pairs(rows, i, j)))[1].to(kind).flatten()
+        joined = [x.transpose(0, 1).flatten(0, 2).to(kind) for x in (q, repeat_heads(k, H), repeat_heads(v, H))]
         out = _Attend.apply(*joined, shift, pairs, K**-0.5 if scale is None else scale)
-        return out.unflatten(1, (B, T)).transpose(0, 1).to(q.dtype), None
+        return out.view(H, B, T, -1).transpose(0, 1).to(q.dtype), None
