@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -105,6 +105,12 @@ class DeviceTensor(Tensor):
 
     def __repr__(self, **_: Any) -> str:
         return f"{self.values!r} on {NAME}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if id(self) not in memo:
+            copy = DeviceTensor(self.values.clone())
+            memo[id(self)] = nn.Parameter(copy, self.requires_grad) if isinstance(self, nn.Parameter) else copy
+        return memo[id(self)]
 
     def tolist(self) -> Any:
         Rules.waits["tolist"] += 1

@@ -16,8 +16,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Each imports only from those before it. `regard/__init__.py` is the front door: it names what lives anywhere.
 ORDER = [
     "files", "config", "registry",
-    "data", "tokens", "nn", "native", "models", "objectives", "train", "doctor", "decode", "hub", "modalities", "tasks",
-    "runs", "inside", "cost", "eval", "recipes", "bench", "why", "decide", "claims", "serve",
+    "data", "tokens", "nn", "native", "models", "objectives", "cost", "train", "doctor", "decode", "hub", "modalities",
+    "tasks", "runs", "inside", "eval", "recipes", "bench", "why", "decide", "claims", "serve",
     "cli", "__main__", "__init__",
 ]  # fmt: skip
 

@@ -206,7 +206,7 @@ class Query:
     ) -> None:  # fmt: skip
         """Write the rows of --input with the texts that a model generates for them; `method` is that of the task, where
         it is not the verb's, and `about` is recorded beside the settings."""
-        from regard.tasks.engine_task import texts_as_json
+        from regard.tasks.bulk import written
 
         self.check_file()
         asked = self.asked(task)
@@ -217,9 +217,7 @@ class Query:
 
         def work(left: Sequence[int], put: Put) -> None:
             def ready(number: int, output: Any) -> None:
-                best = [{"text": output}] if isinstance(output, str) else texts_as_json(output)
-                record = {"answer": best[0]["text"]} | ({"answers": best} if len(best) > 1 else {})
-                put(left[number], record, best[0]["text"])
+                put(left[number], *written(output))
 
             # The number of a text among all seeds its samples, whatever was answered before.
             first, texts = len(asked) - len(left), [self.texts[index] for index in left]

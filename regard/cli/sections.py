@@ -3,7 +3,7 @@
 import click
 
 SECTIONS = {
-    "Train": ("choose", "train", "finetune", "recipes", "convert", "prune"),
+    "Train": ("choose", "train", "finetune", "recipes", "launch", "convert", "prune"),
     "Use": (
         "translate", "generate", "classify", "tag", "answer", "fill", "embed", "nearest", "predict", "detect",
         "caption", "transcribe", "forecast", "complete",

@@ -37,7 +37,8 @@ class TorchFunctions(TorchFunctionMode):
         if name in GATES and isinstance(args[0], Tensor):
             return self.recurrence(name, *args)
         if name in ("__bool__", "__int__", "item") and args[0].is_meta:
-            return True if name == "__bool__" else 0  # a kernel asks whether all keys are there
+            # A kernel asks whether all keys are there, an optimizer for its step.
+            return True if name == "__bool__" else int(args[0].is_floating_point())
         if name == "cpu":
             return args[0]
         if "device" in kwargs:

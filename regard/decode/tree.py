@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.decode.beam import Beams
 from regard.decode.requests import Request
 from regard.decode.sample import Hypothesis, evaluating
+from regard.train.device import device_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ def begin(model: Any, request: Request) -> tuple[Any, Float[Tensor, "1 V"]]:
     cache = model.new_cache(len(request.prompt) + request.max_len)
     inputs = {name: values[None] for name, values in request.inputs.items()}
     if request.sequences:
-        inputs["lengths"] = torch.tensor([request.source_length])
-    return cache, model.prefill(torch.tensor([list(request.prompt)]), cache, **inputs)
+        inputs["lengths"] = torch.tensor([request.source_length], device=device_of(model))
+    return cache, model.prefill(torch.tensor([list(request.prompt)], device=device_of(model)), cache, **inputs)
 
 
 def allowed(logits: Float[Tensor, "B V"], request: Request) -> Float[Tensor, "B V"]:

@@ -130,7 +130,9 @@ def record_embedding(program: Program, embedding: Embedding, max_positions: int)
         raise Unsupported("a model with token types cannot be recorded for decoding")
     weight = weight_of(embedding)
     x = program.columns("x", weight.columns)
-    program.add(Embed(x, weight, embedding.scale, table_of(embedding.position, max_positions)))
+    positions = table_of(embedding.position, max_positions)
+    positions = None if positions is None else positions.to(weight.values.device)
+    program.add(Embed(x, weight, embedding.scale, positions))
     if embedding.norm is not None:
         record_norm(program, embedding.norm, x, x)
     return x

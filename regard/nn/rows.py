@@ -114,18 +114,26 @@ def everyone(x: Shaped[Tensor, "B *N"], parts: int = 1) -> tuple[Shaped[Tensor, 
 
 def batch_norm(norm: Any, x: Shaped[Tensor, "B C *N"]) -> Shaped[Tensor, "B C *N"]:
     """Apply a batch norm whose statistics are those of all rows of the batch."""
-    if not norm.training or not shared():
-        return type(norm).forward(norm, x)
+    return normalized(norm, x) if norm.training and shared() else type(norm).forward(norm, x)
+
+
+def normalized(
+    norm: Any, x: Shaped[Tensor, "B C *N"], valid: Shaped[Tensor, "B 1 *N"] | None = None
+) -> Shaped[Tensor, "B C *N"]:
+    """Normalise by the statistics of a batch, those of its `valid` places, and keep them as a batch norm does."""
     axes, wide = [0, *range(2, x.dim())], [-1, *[1] * (x.dim() - 2)]
-    count = total(x[:, 0].numel())
-    mean = total(x.sum(axes)) / count
-    apart = x - mean.view(wide)
-    variance = total(apart.square().sum(axes)) / count
+    full = x.to(torch.promote_types(x.dtype, torch.float32))
+    counts = torch.ones_like(full[:, :1]) if valid is None else valid.to(full)
+    count = total(counts.sum()).clamp(min=1)
+    mean = total((full * counts).sum(axes)) / count
+    apart = full - mean.view(wide)
+    variance = total((apart.square() * counts).sum(axes)) / count
     if norm.track_running_stats:
         with torch.no_grad():
-            for past, now in ((norm.running_mean, mean), (norm.running_var, variance * count / max(1, count - 1))):
-                past.lerp_(now, norm.momentum)
+            unbiased = variance * count / (count - 1).clamp(min=1)
+            for past, now in ((norm.running_mean, mean), (norm.running_var, unbiased)):
+                past.lerp_(now.to(past), norm.momentum)
             if norm.num_batches_tracked is not None:
                 norm.num_batches_tracked.add_(1)
-    apart = apart * (variance + norm.eps).rsqrt().view(wide)
-    return apart * norm.weight.view(wide) + norm.bias.view(wide) if norm.affine else apart
+    y = apart * (variance + norm.eps).rsqrt().view(wide)
+    return (y * norm.weight.view(wide) + norm.bias.view(wide) if norm.affine else y).to(x.dtype)

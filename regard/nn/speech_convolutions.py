@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.nn.norm import build_norm
+from regard.nn.rows import normalized
 
 
 def valid_frames(lengths: Int[Tensor, "B"], count: int) -> Bool[Tensor, "B T 1"]:
@@ -56,9 +57,9 @@ class FrameBatchNorm(nn.BatchNorm1d):
     """Batch norm over the frames of all recordings, without those of the padding."""
 
     def forward(self, x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T 1"]) -> Float[Tensor, "B T D"]:
-        if not self.training:
-            return super().forward(x.transpose(1, 2)).transpose(1, 2)
-        return torch.zeros_like(x).masked_scatter(valid, super().forward(x[valid[..., 0]]))
+        x = x.transpose(1, 2)
+        y = normalized(self, x, valid.transpose(1, 2)) if self.training else super().forward(x)
+        return y.transpose(1, 2) * valid
 
 
 class ConvModule(nn.Module):

@@ -25,7 +25,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
         vocab, kind = len(weight), x.device.type
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        half = torch.is_autocast_enabled(kind)  # products in half precision, all else in float32
+        half = not x.is_meta and torch.is_autocast_enabled(kind)  # products in half precision, all else in float32
         total = x.new_zeros((), dtype=sum_dtype(x))
         weight_grad, bias_grad = torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)
         if half:

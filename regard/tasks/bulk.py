@@ -14,6 +14,7 @@ from regard.data.readers.packed import PACKED, check_packer, create, kind_of
 from regard.data.readers.tables import CELLS, LINES
 from regard.data.readers.text_files import has_mark
 from regard.files import sync, write_atomically
+from regard.tasks.engine_task import texts_as_json
 
 NOT_WRITTEN = (*ARROW, ".json", ".xlsx", ".xls", ".ods")
 """Formats that would be taken for what they are not."""
@@ -94,6 +95,23 @@ class Answers:
                 writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
                 writer.writerow(names)
                 writer.writerows([cell(record.get(name)) for name in names] for record in records)
+
+
+def answers_of(
+    task: Any, verb: str, texts: Sequence[str], options: dict[str, Any], *, method: str = "", first: int = 0
+) -> list[tuple[dict[str, Any], str]]:
+    """The answer to each text as a record and as a line. With a `method`, answers are the texts that it generates, and
+    the number `first` of a text among all seeds its samples."""
+    if method:
+        return [written(output) for output in getattr(task, method)(texts, first=first, **options)]
+    render = task.verb(verb).render
+    return [(answer, render(answer)) for answer in task.answers(verb, texts, **options)]
+
+
+def written(output: Any) -> tuple[dict[str, Any], str]:
+    """A generated text, or several with their scores, as a record and as a line."""
+    best = [{"text": output}] if isinstance(output, str) else texts_as_json(output)
+    return {"answer": best[0]["text"]} | ({"answers": best} if len(best) > 1 else {}), best[0]["text"]
 
 
 def is_plain(out: Path) -> bool:

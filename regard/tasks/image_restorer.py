@@ -68,7 +68,7 @@ class ImageRestorer(ImageEncoder):
         hidden = self.model.order(noise)[1][:, :, None]
         guessed = torch.where(hidden, self.model.in_pixels(self.model(x, noise), x), patches)
         blank = self.pasted(torch.zeros_like(x), hidden.to(x).expand_as(patches)).movedim(1, -1).cpu().numpy() > 0
-        seen, whole = (self.preprocessing.bytes_of(one.numpy()) for one in (x, self.pasted(x, guessed)))
+        seen, whole = (self.preprocessing.bytes_of(one.cpu().numpy()) for one in (x, self.pasted(x, guessed)))
         return list(zip(np.where(blank, np.uint8(BLANK), seen), whole, strict=True))
 
     def masks(self, patches: int) -> Float[Tensor, "K T"]:

@@ -141,7 +141,7 @@ class WordVectors(TextEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         """The share of held-out pairs of neighbours that beat a noise word, and the scores of lists of words."""
         pairs = self.held_out_pairs(test)
-        words, contexts = self.model.embedding.weight.detach(), self.model.contexts.weight.detach()
+        words, contexts = (table.weight.detach().cpu() for table in (self.model.embedding, self.model.contexts))
         centres, right, wrong = (torch.from_numpy(part) for part in pairs)
         margins = (words[centres] * (contexts[right] - contexts[wrong])).sum(-1)
         scores: dict[str, Any] = {"context_accuracy": share_above(margins.numpy()), "examples": len(centres)}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from regard.data.sets.batches import Batch
@@ -79,7 +80,9 @@ def computing(model: nn.Module, config: TrainConfig) -> Iterator[None]:
     if config.compile or config.checkpoint_blocks:
         for block in blocks_of(model):
             run = torch.compile(block.forward) if config.compile else block.forward
-            run = partial(checkpoint, afresh(run), use_reentrant=False) if config.checkpoint_blocks else run
+            if config.checkpoint_blocks:
+                contexts = partial(contexts_of, block)
+                run = partial(checkpoint, afresh(run), use_reentrant=False, context_fn=contexts)
             block.forward = in_training(block, run, block.forward)  # type: ignore[method-assign]
             changed.append(block)
     try:
@@ -87,6 +90,24 @@ def computing(model: nn.Module, config: TrainConfig) -> Iterator[None]:
     finally:
         for module in changed:
             del module.forward
+
+
+def contexts_of(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Return the contexts of a block's forward pass, and of its recomputation, which counts no batch a second time."""
+    return nullcontext(), statistics_kept([norm for norm in block.modules() if isinstance(norm, _BatchNorm)])
+
+
+@contextmanager
+def statistics_kept(norms: list[Any]) -> Iterator[None]:
+    """Context manager: what batch norms learn of their input is forgotten."""
+    before = [dict(norm._buffers) for norm in norms]
+    for norm in norms:
+        norm._buffers.update({name: buffer.clone() for name, buffer in norm._buffers.items() if buffer is not None})
+    try:
+        yield
+    finally:
+        for norm, buffers in zip(norms, before, strict=True):
+            norm._buffers.update(buffers)
 
 
 def in_training(block: nn.Module, run: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:

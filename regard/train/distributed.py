@@ -65,7 +65,7 @@ class Processes(Parallel):
         self.numbers: list[Tensor] = []
         """The numbers that the rows of each process have within the step."""
         for module in every.modules():
-            if isinstance(module, _BatchNorm):
+            if getattr(type(module), "forward", None) is _BatchNorm.forward:  # others share rows themselves
                 module.forward = partial(batch_norm, module)  # type: ignore[method-assign]
         self.shapes = {name: p.shape for name, p in every.named_parameters()}
         paces = {name: p.pace for name, p in model.named_parameters() if hasattr(p, "pace")}
@@ -150,6 +150,8 @@ class Processes(Parallel):
     def gradients(self, parameters: list[nn.Parameter], count: int) -> None:
         if self.stages:
             self.reduce(parameters)
+        elif self.layout.shard > 1 and (whole := [p for p in parameters if not isinstance(p, DTensor)]):
+            self.reduce(whole)
         averaged = isinstance(self.step, DistributedDataParallel)
         grads = [self.local(p.grad) for p in parameters if p.grad is not None]
         torch._foreach_div_(grads, count / self.layout.rows if averaged else count)
@@ -291,7 +293,7 @@ def shard(step: nn.Module, mesh: Any) -> None:
             for block in blocks:
                 if any(True for _ in block.parameters()):
                     fully_shard(block, mesh=mesh)
-    fully_shard(step, mesh=mesh)
+    fully_shard(step, mesh=mesh, ignored_params={p for p in step.parameters() if not p.dim()})  # it refuses numbers
     for module in step.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)

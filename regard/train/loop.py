@@ -23,6 +23,7 @@ from regard.train.checkpoint import Progress
 from regard.train.compute import Placed, check_computing, computing, overflows, scaler_of
 from regard.train.config import TrainConfig
 from regard.train.device import pick
+from regard.train.footprint import Gauge
 from regard.train.memory import memory_errors
 from regard.train.observer import Observer, Row
 from regard.train.optim import build_optimizers
@@ -105,7 +106,7 @@ def fit(
     batches = stream.batches(state.epoch, state.index)
     parameters = [p for p in model.parameters() if p.requires_grad]
     now = time.process_time if config.clock == "cpu" else time.monotonic
-    started, speed = now() - state.seconds, Speed()
+    started, speed, gauge = now() - state.seconds, Speed(), Gauge(model, device, parallel.alone and not quiet)
 
     def used() -> float:
         """The share of the budget that is used up."""
@@ -119,9 +120,12 @@ def fit(
     def needy() -> str:
         return f"step {state.step + 1} (batches of {config.batch_tokens:,} tokens)"
 
-    lower = (
-        "lower --train.batch-tokens, or the model's sizes in a new run; then --resume: the last checkpoint is untouched"
-    )
+    def lower() -> str:
+        """What fills the memory, and what to lower."""
+        filled = gauge.cause(objective, config) if parallel.alone else ""
+        fields = filled or "lower --train.batch-tokens, or the model's sizes in a new run"
+        return f"{fields}; then --resume: the last checkpoint is untouched"
+
     for remark in check_computing(model, config, device):
         line.say(remark)
     with (
@@ -137,11 +141,13 @@ def fit(
             for group in [group for optimizer in optimizers for group in optimizer.param_groups]:
                 group["lr"] = lr * group.get("pace", 1.0)
 
+            gauge.start(optimizers)
             model.train()
             loss, counted, tokens, rows = 0.0, 0, 0, 0
             for _ in range(config.accumulate):
                 epoch, index, batch = next(batches)
                 observer.on_batch(epoch, index, batch)
+                gauge.add(batch)
                 summed, count = parallel.loss(batch, smoothing=config.smoothing, step=step, before=rows)
                 check_finite("loss", summed.item(), step, epoch, index, batch, observer, log)
                 scaler.scale(summed).backward()
@@ -160,6 +166,7 @@ def fit(
                 scaler.step(optimizer)
                 optimizer.zero_grad(set_to_none=True)
             scaler.update()
+            gauge.stop()
 
             state = replace(state, step=step, epoch=epoch, index=index, seconds=parallel.agree(now() - started))
             speed.add(tokens)
@@ -192,6 +199,8 @@ def fit(
                     checkpoint.prune(folder, keep=max(2, config.average))
             if asked and not finished():
                 raise Interrupted(f"stopped at step {step}, everything is saved; go on with --resume")
+    if memory := gauge.compare(objective, config):
+        line.say(memory)
     with memory_errors(lambda: "the last validation", lower):
         if config.average > 1:
             checkpoint.average(checkpoint.saved(folder)[-config.average :], parallel)

@@ -23,7 +23,7 @@ def memory_need(error: BaseException) -> str | None:
 
 
 @contextmanager
-def memory_errors(fact: Callable[[], str], cure: str) -> Iterator[None]:
+def memory_errors(fact: Callable[[], str], cure: Callable[[], str]) -> Iterator[None]:
     """Turn an allocation that fails, on a CPU or a GPU, into an error that says who needed it and what to lower."""
     try:
         yield
@@ -32,4 +32,4 @@ def memory_errors(fact: Callable[[], str], cure: str) -> Iterator[None]:
         if need is None:
             raise
         amount = "more memory than there is" if need == "more" else f"{need} of memory that there is not"
-        raise OutOfMemory(f"{fact()} needs {amount}; {cure}") from None
+        raise OutOfMemory(f"{fact()} needs {amount}; {cure()}") from None

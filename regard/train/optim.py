@@ -104,7 +104,8 @@ def build_optimizers(
         {"params": [p for p in plain if p.dim() < 2], "weight_decay": 0.0},
     ]
     groups += [{"params": [p], "weight_decay": 0.0, "pace": p.pace} for p in rest if hasattr(p, "pace")]
-    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)]
+    fused = not any(p.is_meta for p in rest)
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)]
     if inner:
         optimizers.append(Muon(inner, lr=lr, weight_decay=weight_decay, momentum=0.95, parallel=parallel))
     return optimizers

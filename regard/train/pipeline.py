@@ -102,7 +102,7 @@ class Line:
         return dist.isend(tensor.contiguous(), dist.get_global_rank(self.group, stage), group=self.group)
 
     def receive(self, like: Tensor, stage: int) -> Tensor:
-        room = torch.empty_like(like)
+        room = torch.empty_like(like, memory_format=torch.contiguous_format)
         dist.recv(room, dist.get_global_rank(self.group, stage), group=self.group)
         return room
 

@@ -63,6 +63,9 @@ def test_commands_and_options_are_frozen():
     assert found == {
         "completion": [],
         "train": ["--config", "--help", "--json", "--no-score", "--out", "--probe", "--quiet", "--resume"],
+        "launch": [
+            "--claim", "--file", "--gpus", "--hours", "--image", "--job", "--nodes", "--on", "--out", "--processes",
+        ],
         "finetune": ["--json", "--no-score", "--out", "--quiet", "--resume", "--task", "--tune"],
         "recipes": ["--json"],
         "eval": [

@@ -33,7 +33,7 @@ EVEN: dict[str, Any] = dict(ffn_dim=30, depth=2, text_depth=2, text_ffn_dim=30, 
 HEADS: dict[str, Any] = dict(heads=4, text_heads=4, decoder_heads=4)
 OWN: dict[str, dict[str, Any]] = {
     "swin": {}, "mvit": dict(heads=2), "cnn-attention": dict(dim=6, heads=2), "lr-net": {}, "captioner": dict(heads=2),
-    "clip": HEADS | dict(dim=24, text_dim=20), "mae": HEADS | dict(dim=24, decoder_dim=20),
+    "clip": HEADS | dict(dim=24, text_dim=16), "mae": HEADS | dict(dim=24, decoder_dim=20),
     "detr": HEADS | dict(dim=36, frozen=False, widths=(8, 12), blocks=(1, 1)),
 }  # fmt: skip
 """Sizes of families whose heads are not HEADS of six numbers each."""
@@ -167,7 +167,7 @@ def run(count: int, tasks: list[Any], folder: Path) -> list[dict[str, Any]]:
         own = dict(WORLD_SIZE=str(count), RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         started.append(subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True))
     errors = [process.communicate()[1] for process in started]
-    assert not any(process.returncode for process in started), "\n".join(errors)[-3000:]
+    assert not any(process.returncode for process in started), "\n".join(error[-3000:] for error in errors)
     return [json.loads(line) for line in done.read_text().splitlines()]
 
 

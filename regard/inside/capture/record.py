@@ -60,7 +60,7 @@ class Layer:
             q=q[row, head], k=k[row, group], v=v[row, group], bias=bias, mask=seen, scale=scale, scores=scores,
             weights=weights,
         )  # fmt: skip
-        if not torch.allclose(softmaxed(numbers), weights, atol=NEAR, rtol=0):
+        if not torch.allclose(softmaxed(numbers), weights.to(q.device), atol=NEAR, rtol=0):
             numbers |= dict(scale=None, scores=None)
         return numbers
 

@@ -60,7 +60,8 @@ def keep_output(seen: list[BlockWrites], part: str) -> Any:
     """Return a hook that stores a part's output with the block that was entered last."""
 
     def keep(module: nn.Module, args: Any, output: Tensor) -> None:
-        seen[-1].added[part] = output.flatten(0, -2) if len(output) > 1 else output[0]
+        writes = seen[-1]
+        writes.added[part] = output.flatten(0, -2)[: len(writes.stream)]  # windows are rows, and so are other texts
 
     return keep
 

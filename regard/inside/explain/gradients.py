@@ -66,7 +66,8 @@ def gradient(prepared: Prepared) -> Float[Tensor, "R S"]:
     seen, every = gradients(prepared)
     rows = []
     for readout, own in zip(prepared.outputs.readout, every, strict=True):
-        weighted = {name: prepared.without_ablated(name, seen.attention[name][0]) * own[name] for name in seen.names}
+        weights = {name: prepared.without_ablated(name, seen.attention[name][0]) for name in seen.names}
+        weighted = {name: each * own[name].cpu() for name, each in weights.items()}
         steps = [(seen.kind_of(name), one.clamp(min=0).mean(0)) for name, one in weighted.items()]
         rows.append(readout @ flow(steps, stay=1.0, go=1.0))
     return torch.stack(rows)
