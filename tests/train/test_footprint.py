@@ -76,7 +76,7 @@ def footprint(**flags):
 def test_flags_change_what_they_should():
     plain, less, half = footprint(), footprint(checkpoint_blocks=True), footprint(precision="bfloat16")
     count = 4 * sum(p.numel() for p in gpt(dim=64, depth=3).parameters())
-    assert plain.weights == plain.gradients == count and plain.optimizer == pytest.approx(2 * count, rel=0.01)
+    assert plain.weights >= plain.gradients == count and plain.optimizer == pytest.approx(2 * count, rel=0.01)
     assert sum(less.activations.values()) < 0.3 * sum(plain.activations.values())
     assert less.peak < half.peak < plain.peak
     assert plain.peak >= plain.weights + plain.optimizer + sum(plain.activations.values())
@@ -102,7 +102,7 @@ def test_every_family_has_a_prediction(family):
         return sum(part.square().sum() for part in (out if isinstance(out, tuple) else (out,))), rows
 
     found = predict(model, objective, Batch(inputs, torch.zeros(rows), tuple(range(rows))), TrainConfig(lr=1e-3))
-    assert found.peak > found.weights + found.optimizer > 2.5 * found.weights
+    assert found.peak > found.weights + found.optimizer and found.optimizer >= 2 * found.gradients
     assert not any(tensor.is_meta for tensor in model.parameters()), "the model itself stays as it is"
 
 
