@@ -77,7 +77,7 @@ class Live(TorchDispatchMode):
 
 
 class Halved(TorchFunctionMode):
-    """What `torch.autocast` does, which `meta` lacks: matrix products take, and give, numbers of a half type."""
+    """Mode that stands for `torch.autocast`, which `meta` lacks: matrix products take, and give, half the bytes."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
