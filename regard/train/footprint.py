@@ -38,7 +38,7 @@ class Footprint:
     optimizer: int
     """The optimizer's state: for AdamW two moments."""
     activations: dict[str, int]
-    """What is kept for the backward pass, by the part of the model that made it."""
+    """Bytes kept for the backward pass, by the part of the model that made it."""
     peak: int
     """The most that is alive at once, with what lives within an operation; activations go while gradients come."""
 
@@ -49,7 +49,7 @@ class Footprint:
         return dict(sorted(named.items(), key=lambda item: -item[1]))
 
     def cause(self, config: TrainConfig) -> str:
-        """What fills the memory, and the fields that make it less, in a few words."""
+        """The parts that fill the memory, and the fields that make it less, in a few words."""
         kept, fixed = sum(self.activations.values()), self.weights + self.gradients + self.optimizer
         first, second, *_ = [*self.parts().items(), ("", 0)]
         shown = " and ".join(f"{size / self.peak:.0%} {name}" for name, size in (first, second) if size)
@@ -177,7 +177,7 @@ class Gauge:
             return None
 
     def cause(self, objective: Objective, config: TrainConfig) -> str:
-        """What filled the memory, in words; empty where it is not known."""
+        """The cause of a lack of memory, in words; empty where it is not known."""
         footprint = self.predict(objective, self.latest, config)
         return "" if footprint is None else footprint.cause(config)
 

@@ -121,7 +121,7 @@ def fit(
         return f"step {state.step + 1} (batches of {config.batch_tokens:,} tokens)"
 
     def lower() -> str:
-        """What fills the memory, and what to lower."""
+        """The parts that fill the memory, and the fields to lower."""
         filled = gauge.cause(objective, config) if parallel.alone else ""
         fields = filled or "lower --train.batch-tokens, or the model's sizes in a new run"
         return f"{fields}; then --resume: the last checkpoint is untouched"

@@ -21,6 +21,8 @@ FLAGS = {
     "bfloat16": {"precision": "bfloat16"}, "muon": {"optimizer": "muon"},
     "all": {"accumulate": 2, "checkpoint_blocks": True, "precision": "bfloat16"},
 }  # fmt: skip
+NONE = {"graph-transformer"}
+"""Families that do not run on `meta`: their runs print no prediction."""
 
 
 def gpt(dim=256, depth=4):
@@ -91,7 +93,7 @@ def test_the_cause_names_what_fills_memory_and_what_to_lower():
     assert "optimizer" in words and "a smaller model" in words
 
 
-@pytest.mark.parametrize("family", list(models))
+@pytest.mark.parametrize("family", [family for family in models if family not in NONE])
 def test_every_family_has_a_prediction(family):
     model = make(family)
     inputs = example(model)
