@@ -55,8 +55,8 @@ class Transcription:
 def spoken_tokens(tokenizer: Tokenizer, latest_start: int) -> Transcription:
     """The special tokens of a new model whose tokenizer ends in `MARKERS`; a transcript begins at most so many
     timestamps into a window."""
-    ids = [tokenizer.inner.token_to_id(name) for name in MARKERS]
-    if None in ids or ids[-1] != len(tokenizer) - 1:
+    ids = [id for name in MARKERS if (id := tokenizer.inner.token_to_id(name)) is not None]
+    if len(ids) < len(MARKERS) or ids[-1] != len(tokenizer) - 1:
         raise ValueError(f"the tokenizer must end in {' '.join(MARKERS)}; leave out --data.tokenizer")
     return Transcription(
         start=ids[1], end=ids[0], no_timestamps=ids[2], first_time=len(tokenizer), suppressed=tuple(ids[1:]),

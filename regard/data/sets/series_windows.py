@@ -159,8 +159,8 @@ class SeriesSet:
             raise ValueError(f"{source} has no value in {', '.join(columns.targets)}; give a column of numbers")
         season = config.season or usual_season(series)
         horizon = config.horizon or max(1, min(season if season > 1 else 12, 96, longest // 10))
-        bounds = [(each, ends) for each in series if (ends := parts_of(each, horizon))]
-        kept, ends = [each for each, _ in bounds], [own for _, own in bounds]
+        bounds = [(each, parts) for each in series if (parts := parts_of(each, horizon))]
+        kept, ends = [each for each, _ in bounds], [parts for _, parts in bounds]
         if not kept:
             raise ValueError(
                 f"{source} has {longest:,} steps, and a horizon of {horizon} needs at least {3 * horizon + 2:,}, to "
@@ -251,8 +251,8 @@ class Windows:
         context, horizon, format = self.set.context, self.set.horizon, self.set.format
         calendar = self.steps[0].covariates.shape[1] - self.set.series[0].covariates.shape[1]
         known = calendar + format.known
-        cut = [self.steps[n].window(start, context, horizon, known) for n, start in self.places[chosen]]
-        truth = [self.steps[n].truth[start : start + horizon] for n, start in self.places[chosen]]
+        cut = [self.steps[n].window(start, context, horizon, known) for n, start in self.places[chosen].tolist()]
+        truth = [self.steps[n].truth[start : start + horizon] for n, start in self.places[chosen].tolist()]
         inputs = {"series": torch.from_numpy(np.stack([values for values, _, _ in cut]))}
         lengths = torch.tensor([length for _, _, length in cut])
         if (lengths < context).any():
