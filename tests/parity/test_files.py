@@ -14,6 +14,7 @@ from tests.parity.test_clip import theirs_of as clip_model
 from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
 from tests.parity.test_parakeet import parakeet
+from tests.parity.test_patchtst import patchtst
 from tests.parity.test_wav2vec2 import wav2vec2
 from tests.parity.test_windows import peer as window_model
 
@@ -36,6 +37,7 @@ KINDS = {  # one block is enough, and many tensors fewer
     "parakeet_ctc": partial(parakeet, num_hidden_layers=1),
     "wav2vec2": partial(wav2vec2, num_hidden_layers=1, mask_time_prob=0.0),
     "audio-spectrogram-transformer": partial(ast, num_hidden_layers=1),
+    "patchtst": partial(patchtst, num_hidden_layers=1),
 }
 OPTIONAL = "final_logits_bias"
 
@@ -61,7 +63,8 @@ def test_every_missing_tensor_is_named(tmp_path, kind):
 def test_an_unexpected_tensor_is_named(tmp_path, kind):
     saved(KINDS[kind](), tmp_path)
     name = max(load_file(tmp_path / "model.safetensors"))
-    odd = {"odd.weight": torch.zeros(3), name.replace("weight", "scale").replace("bias", "scale"): torch.zeros(3)}
+    name = name.rpartition(".")[0] + ".scale"
+    odd = {"odd.weight": torch.zeros(3), name: torch.zeros(3)}
     change_tensors(tmp_path, lambda tensors: tensors | odd)
     with pytest.raises(ValueError, match="model.safetensors: 2 unexpected tensors: .*; ") as error:
         load_model(tmp_path)

@@ -13,6 +13,7 @@ from regard.hub.maps.gpt2 import GPT2
 from regard.hub.maps.llama import LLAMA
 from regard.hub.maps.marian import MARIAN
 from regard.hub.maps.parakeet import PARAKEET
+from regard.hub.maps.patchtst import PATCHTST
 from regard.hub.maps.pegasus import PEGASUS
 from regard.hub.maps.roberta import ROBERTA
 from regard.hub.maps.swin import SWIN
@@ -28,5 +29,6 @@ MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
         DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER, WAV2VEC2,
+        PATCHTST,
     )
 }  # fmt: skip
