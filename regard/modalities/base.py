@@ -74,7 +74,8 @@ class Modality:
         if not (isinstance(value, str) and self.files):
             return value
         head, comma, data = value.partition(",")
-        if not (comma and head.startswith(f"data:{self.accept.rstrip('*')}") and head.endswith(";base64")):
+        kind = self.accept.rstrip("*") if self.accept.endswith("*") else ""  # browsers name others in many ways
+        if not (comma and head.startswith(f"data:{kind}") and head.endswith(";base64")):
             form = mimetypes.guess_type(f"x{self.suffixes[0]}")[0] or ""
             raise ValueError(f"no data: URI of {self.noun}; send data:{form};base64,…")
         return base64.b64decode(data, validate=True)  # its errors are ValueErrors

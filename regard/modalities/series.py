@@ -31,7 +31,7 @@ SERIES = register_modality("series")(
     Modality(
         name="series", suffixes=(".csv", ".tsv", ".parquet"), types=(Table, np.ndarray, Tensor, list, tuple, bytes),
         file=FILE, load=load_format, save=save_format, read=read, unit="steps", field="series",
-        value=str | list[float | None] | list[list[float | None]], accept=".csv,text/csv", write=write,
+        value=str | list[float | None] | list[list[float | None]], accept=".csv,.tsv,text/csv", write=write,
         send=lambda item: "data:text/csv;base64," + base64.b64encode(as_csv(read(item)).encode()).decode(),
     )
 )  # fmt: skip

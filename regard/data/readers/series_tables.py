@@ -100,6 +100,8 @@ def header_of(table: Table) -> tuple[list[str], list[tuple[int, list[str]]]]:
     if table.cells is None:
         names = list(dict.fromkeys(name for _, row in table.objects for name in row))
         return names, [(number, [cell(row.get(name)) for name in names]) for number, row in table.objects]
+    if not table.cells:
+        raise ValueError(f"{table.source} is empty; give a table with a row for each step")
     check_width(table)
     first = [each.strip() for each in table.cells[0][1]]
     rows = [(number, [each.strip() for each in row]) for number, row in table.cells]
@@ -146,9 +148,10 @@ def choose_columns(table: Table, given: Columns) -> Columns:
         date = next(iter(sorted(able, key=lambda name: len(set(held[name])) < len(some))), None)
     free = [name for name in names if name not in taken | {date} and name]
     item = given.item
-    if item is None and date is not None and len(set(held[date])) < len(some):  # several rows for a date
+    if item is None and date is not None and repeated(rows, names, date):
         words = [name for name in free if not all(map(is_number, held[name]))]
-        item = next((lowered[name] for name in ITEMS if lowered.get(name) in free), words[0] if words else None)
+        named = [lowered[name] for name in ITEMS if lowered.get(name) in free]
+        item = next((name for name in (*named, *words) if name in named or not repeated(rows, names, date, name)), None)
     free = [name for name in free if name != item and not name.lower().startswith("unnamed: 0")]
     targets = given.targets
     if not targets:
@@ -162,6 +165,12 @@ def choose_columns(table: Table, given: Columns) -> Columns:
         what = next((f"{row[names.index(name)]!r} in {name!r}" for name in free), "only dates")
         raise ValueError(f"{table.source}, {table.unit} {number}: no column of numbers to forecast, got {what}")
     return Columns(date, item, targets, given.known, given.observed, dict(given.categories))
+
+
+def repeated(rows: Sequence[tuple[int, list[str]]], names: list[str], *columns: str) -> bool:
+    """Whether some rows have the same cells in these columns."""
+    places = [names.index(name) for name in columns]
+    return len({tuple(row[place] for place in places) for _, row in rows}) < len(rows)
 
 
 def with_categories(table: Table, columns: Columns) -> Columns:

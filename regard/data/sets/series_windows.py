@@ -251,8 +251,9 @@ class Windows:
         context, horizon, format = self.set.context, self.set.horizon, self.set.format
         calendar = self.steps[0].covariates.shape[1] - self.set.series[0].covariates.shape[1]
         known = calendar + format.known
-        cut = [self.steps[n].window(start, context, horizon, known) for n, start in self.places[chosen].tolist()]
-        truth = [self.steps[n].truth[start : start + horizon] for n, start in self.places[chosen].tolist()]
+        places = self.places[chosen].tolist()
+        cut = [self.steps[n].window(start, context, horizon, known) for n, start in places]
+        truth = [self.steps[n].truth[start : start + horizon] for n, start in places]
         inputs = {"series": torch.from_numpy(np.stack([values for values, _, _ in cut]))}
         lengths = torch.tensor([length for _, _, length in cut])
         if (lengths < context).any():

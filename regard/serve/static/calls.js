@@ -28,6 +28,13 @@ for a in vectors:
   classify: { after: `for found in answer["data"][0]["labels"]:
     print(found["probability"], found["label"])
 ` },
+  predict: { after: `for found in answer["data"][0]["predictions"]:
+    print(found)
+` },
+  forecast: { after: `for series in answer["data"][0]["series"]:
+    for date, mean in zip(series["dates"], series["mean"]):
+        print(series["name"], date, mean)
+` },
 };
 
 /** For a POSIX shell: inside single quotes only the single quote itself is special. */

@@ -13,6 +13,7 @@
 import { view as chat } from "./chat.js";
 import { view as classify } from "./classify.js";
 import { view as compare } from "./compare.js";
+import { view as forecast } from "./forecast.js";
 import { view as look } from "./look.js";
 import { view as predict } from "./predict.js";
 import { view as transcribe } from "./transcribe.js";
@@ -20,4 +21,4 @@ import { view as translate } from "./translate.js";
 import { view as write } from "./write.js";
 
 /** @type {View[]} */
-export const views = [chat, translate, write, classify, predict, transcribe, compare, look];
+export const views = [chat, translate, write, classify, predict, forecast, transcribe, compare, look];

@@ -2,6 +2,7 @@
 
 import { post } from "../api.js";
 import { createCopyPanel } from "../copy.js";
+import { createDrop, uriOf } from "../drop.js";
 import { createExamples } from "../examples.js";
 import { make, makeSvg, percent } from "../make.js";
 import { createTask } from "../task.js";
@@ -18,10 +19,8 @@ export const view = {
   needs: "predict",
 
   mount(host, context) {
-    const file = make("input", { type: "file", name: "graph", onchange: () => take(file.files[0]) });
     const smiles = make("input", { type: "text", name: "smiles", autocomplete: "off", spellcheck: false, onchange: typed });
-    const zone = make("div", { class: "stack drop", ondragover: over, ondragleave: left, ondrop: dropped },
-      make("label", { class: "field wide" }, make("span", {}, "Graph: .graphml, .json, edges as .csv"), file),
+    const zone = createDrop({ name: "graph", label: "Graph: .graphml, .json, edges as .csv", take },
       make("label", { class: "field wide" }, make("span", {}, "or a molecule as SMILES"), smiles));
     const drawing = make("div", { class: "stack" });
     const rows = make("ol", { class: "phrases" });
@@ -41,26 +40,8 @@ export const view = {
       if (smiles.value.trim()) use({ graph: { smiles: smiles.value.trim() } });
     }
 
-    function take(next) {
-      if (!next) return;
-      const reader = new FileReader();
-      reader.onload = () => use({ graph: reader.result });
-      reader.readAsDataURL(next);
-    }
-
-    function over(event) {
-      event.preventDefault();
-      zone.classList.add("over");
-    }
-
-    function left() {
-      zone.classList.remove("over");
-    }
-
-    function dropped(event) {
-      event.preventDefault();
-      left();
-      take(event.dataTransfer.files[0]);
+    async function take(file) {
+      use({ graph: await uriOf(file) });
     }
 
     async function work(signal) {
@@ -75,7 +56,7 @@ export const view = {
       if (seen?.input.places) drawing.replaceChildren(draw(seen.input, seen.sequences[0].tokens, found.predictions));
     }
 
-    host.append(make("div", { class: "stack" }, zone, examples.element, task.element, result, copy.element));
+    host.append(make("div", { class: "stack" }, zone.element, examples.element, task.element, result, copy.element));
     examples.show();
     return { ...task, modelChanged: examples.show };
   },

@@ -1,6 +1,7 @@
 /** What is said in a recording: phrases with their times, each of which can be played. */
 
 import { stream } from "../api.js";
+import { createDrop } from "../drop.js";
 import { make } from "../make.js";
 import { createSettings } from "../settings.js";
 import { createTask } from "../task.js";
@@ -19,10 +20,8 @@ export const view = {
   needs: "transcribe",
 
   mount(host, context) {
-    const file = make("input", { type: "file", name: "audio", onchange: () => take(file.files[0]) });
     const player = make("audio", { controls: true, hidden: true });
-    const zone = make("div", { class: "stack drop", ondragover: over, ondragleave: left, ondrop: dropped },
-      make("label", { class: "field wide" }, make("span", {}, "Recording"), file), player);
+    const zone = createDrop({ name: "audio", label: "Recording", take }, player);
     const settings = createSettings("transcribe", SETTINGS);
     const phrases = make("ol", { class: "phrases" });
     const result = make("section", { class: "result", hidden: true, "aria-label": "Result" }, phrases);
@@ -31,27 +30,11 @@ export const view = {
     let stopAt = Infinity;
 
     function take(next) {
-      if (!next) return;
       recording = next;
       URL.revokeObjectURL(player.src);
       player.src = URL.createObjectURL(next);
       player.hidden = false;
       task.go();
-    }
-
-    function over(event) {
-      event.preventDefault();
-      zone.classList.add("over");
-    }
-
-    function left() {
-      zone.classList.remove("over");
-    }
-
-    function dropped(event) {
-      event.preventDefault();
-      left();
-      take(event.dataTransfer.files[0]);
     }
 
     async function work(signal) {
@@ -81,8 +64,8 @@ export const view = {
       player.pause();
       stopAt = Infinity;
     });
-    file.accept = context.model.accept;
-    host.append(make("div", { class: "stack" }, zone, settings.element, task.element, result));
+    zone.file.accept = context.model.accept;
+    host.append(make("div", { class: "stack" }, zone.element, settings.element, task.element, result));
     return {
       ...task,
       modelChanged() {
