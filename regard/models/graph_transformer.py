@@ -158,7 +158,7 @@ class GraphTransformer(nn.Module):
         hops = structure.once(edges, ("hops", N), lambda: structure.distances(matrix, config.far))
         bias = x.new_zeros(()) if self.distance is None else self.distance[hops]
         if self.paths is not None:
-            every = structure.EdgeBias(edges, links.double(), N).dense(N, N).movedim(1, -1)
+            every = structure.EdgeBias(edges, links.to(matrix), N).dense(N, N).movedim(1, -1)
             mean = structure.along_paths(matrix, every, hops, config.far)
             bias = bias + self.paths(mean.to(x))
         return padding(lengths), structure.PairBias(bias.movedim(-1, 1).contiguous())

@@ -1,8 +1,9 @@
 """Structure of graphs as numbers: degrees, random walks, the Laplacian's spectrum, shortest paths; and biases.
 
-All of it follows from the edges alone, in double precision, and moves with the nodes when these are renumbered: no
-sign, no basis of an eigenspace and no choice among shortest paths is left open. Edges are pairs (i, j): node i
-sees node j; −1 fills up the lists of smaller graphs. Repeated edges count once, edges from a node to itself not at all.
+All of it follows from the edges alone, in double precision where the device has it, and moves with the nodes when these
+are renumbered: no sign, no basis of an eigenspace and no choice among shortest paths is left open. Edges are pairs
+(i, j): node i sees node j; −1 fills up the lists of smaller graphs. Repeated edges count once, edges from a node to
+itself not at all.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from regard.nn.positions import Bias
 MOST_NODES = 2048
 """Nodes of the largest graph of which a matrix is made."""
 SAME = 1e-6
-"""Difference below which neighbouring eigenvalues count as one."""
+"""Difference below which neighbouring eigenvalues count as one, in double precision."""
 FILLED = 4.0
 """Eigenvalue of what fills up a batch; those of a normalised Laplacian lie between 0 and 2."""
 
@@ -26,13 +27,14 @@ Edges = Int[Tensor, "B E 2"]
 
 
 def adjacency(edges: Edges, N: int) -> Float[Tensor, "B N N"]:
-    """1 where node i sees another node j, in double precision."""
+    """1 where node i sees another node j; in float64, which Apple's GPUs have not, on the CPU alone."""
     if N > MOST_NODES:
         raise ValueError(
             f"a graph of {N:,} nodes is too large for an n × n matrix (at most {MOST_NODES:,}); use attention=edges "
             "with encodings=degree, which need none"
         )
-    matrix = neighbours(edges).dense(N, N)[:, 0].double()
+    kind = torch.float64 if edges.device.type in ("cpu", "meta") else torch.float32
+    matrix = neighbours(edges).dense(N, N)[:, 0].to(kind)
     return matrix * (1 - torch.eye(N, dtype=matrix.dtype, device=matrix.device))
 
 
@@ -68,7 +70,8 @@ def spectrum(matrix: Float[Tensor, "B N N"], real: Bool[Tensor, "B N"], count: i
     eigenspace: the absolute value of the eigenvector, or where several share the value, what no basis of them changes.
     """
     values, vectors = laplacian(matrix, real)
-    new = values.diff(dim=-1, prepend=values[:, :1] - 1) > SAME
+    same = max(SAME, 1000 * torch.finfo(values.dtype).eps)
+    new = values.diff(dim=-1, prepend=values[:, :1] - 1) > same
     group = (new.cumsum(-1) - 1).clamp(max=count)  # the last one takes what is left over
     parts = vectors.new_zeros(*vectors.shape[:2], count + 1)
     parts.scatter_add_(2, group[:, None].expand_as(vectors), vectors.square())
@@ -86,7 +89,7 @@ def distances(matrix: Float[Tensor, "B N N"], far: int) -> Int[Tensor, "B N N"]:
     for length in range(1, far + 1):
         edge = ((edge @ matrix) > 0) & (hops > far)
         hops = torch.where(edge, length, hops)
-        edge = edge.double()
+        edge = edge.to(matrix)
     return hops
 
 
@@ -95,8 +98,8 @@ def along_paths(
 ) -> Float[Tensor, "B N N C"]:
     """The mean of the edges' features on a shortest path from node i to node j, averaged over all shortest paths, so
     that none has to be chosen; 0 where there is none."""
-    features = links.movedim(-1, 1).double() * matrix[:, None]  # B C N N
-    count, total = (hops == 0).double(), torch.zeros_like(features)
+    features = links.movedim(-1, 1).to(matrix) * matrix[:, None]  # B C N N
+    count, total = (hops == 0).to(matrix), torch.zeros_like(features)
     result = torch.zeros_like(features)
     for length in range(1, far + 1):
         here = hops == length

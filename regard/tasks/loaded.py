@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from regard.tasks.base import Task
+from regard.tasks.forecaster import Forecast
 from regard.tasks.image_captioner import ImageCaptioner
 from regard.tasks.image_encoder import ImageInput
 from regard.tasks.language_model import LanguageModel
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         nearest = WordVectors.nearest
         transcribe: Verbal[Any, ..., Transcript, list[Transcript]]
         complete: Callable[..., Any]
+        forecast: Verbal[Any, ..., list[Forecast], list[list[Forecast]]]
+        predict: Verbal[Any, ..., list[dict[str, Any]], list[list[dict[str, Any]]]]
 
         def __getattr__(self, name: str) -> Any:
             """A reader, a setting, or a verb of a plugin."""

@@ -381,7 +381,7 @@ def test_the_command_prints_checks_and_causes(mine, capsys):
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        ("my_module", "'my_module' is no run and no registered family (bert,"),
+        ("my_module", "'my_module' is no run and no registered family (ast, bert,"),
         ("my_modul:bag", "no module 'my_modul' in"),
         ("my_module:bagg", "module 'my_module' has no 'bagg'; it defines Bag, bag, words"),
         ("my_module:constant", "has 'constant', but that is a int"),

@@ -134,7 +134,7 @@ def test_a_broken_family_is_an_exit_code(mine, capsys):
         ),
         ("sizeless", "family 'sizeless' cannot be built: AttributeError"),
         ("mixer:hugh", "mixer has no preset 'hugh'; known: tiny"),
-        ("mixr", "'mixr' is no run and no registered family (bert, bilstm, captioner,"),
+        ("mixr", "'mixr' is no run and no registered family (ast, bert, bilstm, captioner,"),
     ],
 )
 def test_mistakes_are_one_line(mine, capsys, name, message):

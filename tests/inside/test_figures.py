@@ -53,7 +53,7 @@ def test_wrong_names_and_settings_carry_the_cure(tmp_path):
         draw_figure("positions", shceme="alibi")
     with pytest.raises(ValueError, match="has neither position vectors nor a bias"):
         draw_figure("positions", scheme="none")
-    with pytest.raises(ValueError, match="length takes a whole number, got 'long'"):
+    with pytest.raises(ValueError, match="length takes a whole number or none, got 'long'"):
         draw_figure("masks", length="long")
     with pytest.raises(ValueError, match="a figure ends in"):
         draw_figure("masks", tmp_path / "x.gif")

@@ -359,7 +359,7 @@ def test_what_a_kernel_cannot_do_fails_when_it_is_built(monkeypatch):
 
     monkeypatch.setitem(kernels._entries, "blind", Blind)
     build_kernel("blind", needs=("cached", "biased"), heads=H, head_dim=K)
-    with pytest.raises(ValueError, match="'blind' cannot hide the future; these can: additive, cosine, dot, full"):
+    with pytest.raises(ValueError, match="'blind' cannot hide the future; these can: additive, cosine, dot, edges,"):
         build_kernel("blind", needs=("causal", "cached"), heads=H, head_dim=K)
     with pytest.raises(ValueError, match="unknown kernel 'ful'; did you mean 'full'"):
         build_kernel("ful", heads=H, head_dim=K)

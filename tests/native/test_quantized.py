@@ -190,7 +190,8 @@ def test_every_family(family, number):
     assert is_quantized(model) and size_of(model) < 0.75 * before
     likeness = F.cosine_similarity(wanted.flatten(0, -2), found.flatten(0, -2), dim=-1)
     assert likeness.min() > 0.99
-    assert not any(type(part) in (nn.Linear, Head, Embedding, Recurrent) for part in model.modules())
+    kept = [part for part in model.modules() if type(part) in (nn.Linear, Head, Embedding, Recurrent)]
+    assert all(type(part) is nn.Linear and part.in_features < quantized.NARROW for part in kept)
     close(model(**inputs), found, "the same without no_grad", 1e-2)
 
 
@@ -217,7 +218,7 @@ def test_every_family_in_int4(family, number):
     assert likeness.mean() > 0.9
     assert size_of(model) < size_of(larger)
     formats = {name: part.format for name, part in model.named_modules() if hasattr(part, "packed")}
-    assert {format_ for name, format_ in formats.items() if "embedding" in name or "head" in name} == {"int8"}
+    assert {format_ for name, format_ in formats.items() if "embedding" in name or "head" in name} <= {"int8"}
     assert "int4" in formats.values()
     assert "int4" not in {
         formats[name] for name in formats if "encoder" in name and name.endswith((".up", "key_value"))

@@ -51,5 +51,6 @@ def test_every_rule_has_a_name_here():
     import regard.nn.masks as masks
 
     rules = {name for name, each in vars(masks).items() if isinstance(each, type) and each.__module__ == masks.__name__}
-    public = {name for name in rules if name[0].islower()} - {"valid_keys"}  # flags of a feature map have no short form
+    tensors = {"valid_keys", "neighbours"}  # flags of a feature map and lists of edges have no short form
+    public = {name for name in rules if name[0].islower()} - tensors
     assert {name.removesuffix("_tokens") for name in public} == set(RULES)

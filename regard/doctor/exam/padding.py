@@ -23,6 +23,8 @@ def padding(subject: Subject) -> str | Finding:
     if hidden(subject, spec, real):
         alone = spec.kind != "token" and unused(subject, spec, real)
         return f"{spec}: hidden from real tokens" + (" by their order; it changes nothing itself" if alone else "")
+    if spec.kind == "lengths" and hidden(subject, spec, real.flip(1)):
+        return f"{spec}: hidden from real tokens, which are the last ones"
     swapped = dataclasses.replace(spec, real=spec.hidden, hidden=spec.real)
     if not spec.sure and hidden(subject, swapped, real):
         return f"{swapped}: hidden from real tokens"

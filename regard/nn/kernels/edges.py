@@ -14,6 +14,9 @@ from regard.nn.masks import Mask, conjuncts, everything, neighbours
 from regard.nn.positions import Bias
 from regard.registry import register_kernel
 
+SPARSE = ("cpu", "cuda")
+"""Devices with sparse matrices; on others a vector is kept for each pair."""
+
 
 class Pairs(NamedTuple):
     """The pairs of queries and keys that a mask allows, sorted by query; the rows of a batch are one large graph."""
@@ -31,8 +34,7 @@ class Pairs(NamedTuple):
     @classmethod
     def of(cls, mask: Mask, B: int, T: int, S: int, device: torch.device) -> "Pairs":
         """The pairs that a mask allows, from its list of edges if it has one, else from a matrix."""
-        rules = conjuncts(mask)
-        listed = next((rule for rule in rules if isinstance(rule, neighbours) and not rule.start), None)
+        rules, listed = conjuncts(mask), listed_edges(mask)
         if listed is None:
             allowed = mask.dense(T, S, device)[:, 0].expand(B, T, S).reshape(B * T, S)
             queries, keys = allowed.nonzero().unbind(1)
@@ -65,13 +67,22 @@ class Pairs(NamedTuple):
             shifted(self.order, E), joined(self.key_starts),
         )  # fmt: skip
 
-    def matrix(self, values: Float[Tensor, "E"]) -> Tensor:
-        """A sparse matrix (queries × keys) with these values."""
-        return sparse(self.starts, self.keys, values, self.sizes)
+    def mixed(self, values: Float[Tensor, "E"], x: Float[Tensor, "M C"]) -> Float[Tensor, "N C"]:
+        """The sum of the keys' vectors for each query, each times the value of the pair."""
+        if x.device.type not in SPARSE:
+            return x.new_zeros(self.sizes[0], x.shape[1]).index_add(0, self.queries, values[:, None] * x[self.keys])
+        return sparse(self.starts, self.keys, values, self.sizes) @ x
 
-    def transposed(self, values: Float[Tensor, "E"]) -> Tensor:
-        """A sparse matrix (keys × queries) with these values."""
-        return sparse(self.key_starts, self.queries[self.order].int(), values[self.order], self.sizes[::-1])
+    def returned(self, values: Float[Tensor, "E"], x: Float[Tensor, "N C"]) -> Float[Tensor, "M C"]:
+        """The sum of the queries' vectors for each key, each times the value of the pair."""
+        if x.device.type not in SPARSE:
+            return x.new_zeros(self.sizes[1], x.shape[1]).index_add(0, self.keys, values[:, None] * x[self.queries])
+        return sparse(self.key_starts, self.queries[self.order].int(), values[self.order], self.sizes[::-1]) @ x
+
+
+def listed_edges(mask: Mask) -> neighbours | None:
+    """The rule of a mask that lists the pairs it allows, if there is one."""
+    return next((rule for rule in conjuncts(mask) if isinstance(rule, neighbours) and not rule.start), None)
 
 
 def starts_of(numbers: Int[Tensor, "E"], size: int) -> Int[Tensor, "N"]:
@@ -96,16 +107,24 @@ def sparse(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int
 
 def products(pairs: Pairs, a: Float[Tensor, "N K"], b: Float[Tensor, "M K"], scale: float) -> Float[Tensor, "E"]:
     """The scaled dot product of the vectors of each pair."""
-    empty = pairs.matrix(a.new_zeros(len(pairs.keys)))
+    if a.device.type not in SPARSE:
+        return (a[pairs.queries] * b[pairs.keys]).sum(-1) * scale
+    empty = sparse(pairs.starts, pairs.keys, a.new_zeros(len(pairs.keys)), pairs.sizes)
     return torch.sparse.sampled_addmm(empty, a, b.mT, beta=0.0, alpha=scale).values()
 
 
 def softmax(pairs: Pairs, scores: Float[Tensor, "E"]) -> Float[Tensor, "E"]:
     """The softmax over the pairs of each query."""
-    starts = pairs.starts.long()
-    top = torch.segment_reduce(scores, "max", offsets=starts, unsafe=True)
-    weights = (scores - top[pairs.queries]).exp()
-    total = torch.segment_reduce(weights, "sum", offsets=starts, unsafe=True)
+    if scores.device.type in SPARSE:
+        starts = pairs.starts.long()
+        top = torch.segment_reduce(scores, "max", offsets=starts, unsafe=True)
+        weights = (scores - top[pairs.queries]).exp()
+        total = torch.segment_reduce(weights, "sum", offsets=starts, unsafe=True)
+    else:
+        nothing = scores.new_zeros(pairs.sizes[0])
+        top = nothing.scatter_reduce(0, pairs.queries, scores, "amax", include_self=False)
+        weights = (scores - top[pairs.queries]).exp()
+        total = nothing.index_add(0, pairs.queries, weights)
     return weights / total[pairs.queries]
 
 
@@ -118,7 +137,7 @@ class _Attend(torch.autograd.Function):
     ) -> Float[Tensor, "N C"]:
         scores = products(pairs, q, k, scale)
         weights = softmax(pairs, scores if bias is None else scores + bias)
-        out = pairs.matrix(weights) @ v
+        out = pairs.mixed(weights, v)
         ctx.save_for_backward(q, k, v, weights, out)
         ctx.pairs, ctx.scale = pairs, scale
         return out
@@ -130,8 +149,8 @@ class _Attend(torch.autograd.Function):
         grad = grad.contiguous()
         mean = (grad * out).sum(-1)  # Σ over a query's keys of weight · gradient of the weight
         inner = weights * (products(pairs, grad, v, 1.0) - mean[pairs.queries])
-        dq, dk = pairs.matrix(inner) @ k * scale, pairs.transposed(inner) @ q * scale
-        return dq, dk, pairs.transposed(weights) @ grad, inner if ctx.needs_input_grad[3] else None, None, None
+        dq, dk = pairs.mixed(inner, k) * scale, pairs.returned(inner, q) * scale
+        return dq, dk, pairs.returned(weights, grad), inner if ctx.needs_input_grad[3] else None, None, None
 
 
 @register_kernel("edges")
@@ -155,10 +174,10 @@ class Edges(Full):
         dropout: float = 0.0,
         weights: bool = False,
     ) -> tuple[Float[Tensor, "B H T C"], Float[Tensor, "B H T S"] | None]:
-        if weights:
-            return super().forward(q, k, v, mask=mask, bias=bias, scale=scale, weights=True)
-        (B, H, T, K), S = q.shape, k.shape[2]
         mask = everything() if mask is None else mask
+        if weights or (q.is_meta and listed_edges(mask) is None):  # there is nothing to find the pairs in on `meta`
+            return super().forward(q, k, v, mask=mask, bias=bias, scale=scale, weights=weights)
+        (B, H, T, K), S = q.shape, k.shape[2]
 
         def found() -> tuple[Pairs, Pairs]:
             one = Pairs.of(mask, B, T, S, q.device)
