@@ -10,6 +10,7 @@ import difflib
 import inspect
 import json
 import math
+import os
 import textwrap
 import tomllib
 import traceback
@@ -27,9 +28,14 @@ LISTED = 40
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The clause of an error message that names the closest known word, or lists them, as far as a line holds."""
+    """The clause of an error message that names the closest known word, or lists them, as far as a line holds.
+
+    The section that dotted names share says nothing: model.position is not close to model.dropout.
+    """
     known = sorted(known)
+    start = len(os.path.commonprefix([name, *known]).rpartition(".")[0])
     close = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
+    close = [word for word in close if difflib.SequenceMatcher(None, name[start:], word[start:]).ratio() > 0.5]
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:LISTED])}{more}"
 

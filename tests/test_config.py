@@ -300,6 +300,10 @@ def test_registry():
 def test_nearest():
     assert nearest("stpes", ["steps", "seed"]) == "did you mean 'steps'?"
     assert nearest("q", ["steps", "seed"]) == "known: seed, steps"
+    fields = ["model.dropout", "model.cell", "model.lr"]
+    assert nearest("model.dropuot", fields) == "did you mean 'model.dropout'?"
+    assert nearest("model.lt", fields) == "did you mean 'model.lr'?"
+    assert nearest("model.position", fields).startswith("known: "), "what they share is no likeness"
 
 
 def test_an_error_in_the_code_of_a_plugin_names_its_line(tmp_path):

@@ -39,6 +39,8 @@ def why(
     from regard.why.report import measured, overview, render, write_report
 
     if component is None:
+        if same or out or seeds is not None or steps is not None:
+            raise ValueError(f"name the COMPONENT to measure: {', '.join(COMPONENTS)}")
         stored = measured()
         listed = {name: {"question": each.question, "claims": [claim.text for claim in each.claims],
                          "measured": stored.get(name)} for name, each in COMPONENTS.items()}  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard.bench.measure import Died, in_child
+from regard.bench.measure import Died, counted, in_child
 from regard.bench.quality import store, stored
 from regard.config import nearest
 from regard.eval.scores import evaluate
@@ -135,7 +135,7 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     unclear = [name for name, interval in intervals.items() if interval.low <= 0]
     if short:
-        reason = f"{short[0]} made {models[short[0]]['steps']} steps, too few to tell; raise --minutes"
+        reason = f"{short[0]} made {counted(models[short[0]]['steps'], 'step')}, too few to tell; raise --minutes"
     else:
         reason = f"{UNKNOWN} {best} from {' and '.join(unclear)}" if unclear else ""
     found = {name: {"mean": i.mean, "low": i.low, "high": i.high} for name, i in intervals.items()}

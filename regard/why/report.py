@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.bench.measure import counted
 from regard.files import write_text
 from regard.inside.draw.report_page import grid, report_page, table
 from regard.why.component import COMPONENTS, Component
@@ -41,7 +42,7 @@ def arm_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 def heading(result: Mapping[str, Any]) -> str:
     return (
-        f"{result['seeds']} paired seeds, {result['steps']} steps a run; differences are positive where a claim holds, "
+        f"{result['seeds']} paired seeds, {counted(result['steps'], 'step')} a run; differences are positive where a claim holds, "
         f"their {len(result['claims'])} intervals hold together with 95 %"
     )
 

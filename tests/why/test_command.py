@@ -14,6 +14,7 @@ from tests.cli.calling import fails, said
         (("residuals",), "no component 'residuals'; did you mean 'residual'?"),
         (("bag",), "no component 'bag'; known: depth, dropout"),
         (("mask", "--seeds", "1"), "--seeds 1 gives no interval; use 2 or more"),
+        (("--same",), "name the COMPONENT to measure: scale, mask"),
         (("mask", "--steps", "0"), "--steps 0 trains nothing; use 1 or more"),
     ],
 )
