@@ -90,7 +90,7 @@ class Case:
         """The input of numbers over time whose true lengths are an input, if there is one."""
         if "lengths" not in self.inputs:
             return ""
-        return next((name for name in ("audio", "frames") if name in self.inputs), "")
+        return next((name for name in ("audio", "frames", "video") if name in self.inputs), "")
 
     def own_vectors(self, out: Tensor) -> list[Tensor]:
         """The outputs of each recording, without those of its padding."""
@@ -120,6 +120,11 @@ class Case:
     def graphs(self) -> bool:
         """Whether it reads nodes and edges of graphs."""
         return {"nodes", "edges"} <= self.inputs.keys()
+
+    @property
+    def clips(self) -> bool:
+        """Whether it reads clips."""
+        return "video" in self.inputs
 
     @property
     def fields(self) -> set[str]:

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from regard.config import nearest
-from regard.doctor import graph_laws, laws
+from regard.doctor import graph_laws, laws, video_laws
 from regard.doctor.case import Build, Case, Store, declares
 from regard.doctor.verdicts import Law, Report, in_one_line, run
 from regard.nn.patches import sides
@@ -24,7 +24,8 @@ IMAGE = 32
 REASONS = {
     "sequence": "it has no output for each token of target or ids",
     "padded": "it takes no lengths of source or ids",
-    "recorded": "it takes no lengths of audio or frames",
+    "recorded": "it takes no lengths of audio, frames or video",
+    "clips": "it reads no clips",
     "by_row": "it has an output for pairs of rows",
     "logits": "its output has no logit for each of its config's labels or vocab_size tokens",
     "vocabulary": "its config has no vocab_size",
@@ -71,6 +72,8 @@ LAWS = [
         "answers depend on what fills up a batch", True),
     Law("graphs do not meet", graph_laws.graphs_do_not_meet, ("graphs",),
         "a graph sees its neighbours in the batch", True),
+    Law("time runs one way", video_laws.time_runs_one_way, ("clips",),
+        "it sees the frames of a clip, and not their order", True),
     Law("every parameter learns", laws.every_parameter_learns, (), "a part of it does nothing"),
     Law("finite in float32", partial(laws.stays_finite, torch.float32), (), "training would end in NaN"),
     Law("finite in bfloat16", partial(laws.stays_finite, torch.bfloat16), (), "training would end in NaN"),

@@ -47,6 +47,13 @@ TRANSFORMS = {
     "by-head": Transform(lambda theirs: [theirs[0][:, None]], lambda ours, count: [ours[0][:, 0]]),  # H K ↔ H 1 K
     # a convolution of size 1 ↔ a matrix
     "size-1": Transform(lambda theirs: [theirs[0][..., 0]], lambda ours, count: [ours[0][..., None]]),
+    # kernels of rows and columns ↔ those of one frame, rows and columns
+    "one-frame": Transform(lambda theirs: [theirs[0][:, :, None]], lambda ours, count: [ours[0][:, :, 0]]),
+    # two matrices one after the other ↔ their product: weight, bias
+    "product": Transform(
+        lambda theirs: product(*theirs),
+        lambda ours, count: [*ours, torch.eye(len(ours[1])).to(ours[1]), torch.zeros_like(ours[1])],
+    ),
     # a length for each place of a kernel and its direction ↔ the kernel
     "weight-norm": Transform(
         lambda theirs: [theirs[0] * theirs[1] / theirs[1].norm(dim=(0, 1), keepdim=True)],
@@ -61,6 +68,11 @@ TRANSFORMS = {
 
 def thirds(qkv: Tensor) -> list[Tensor]:
     return list(qkv.tensor_split([len(qkv) // 3]))
+
+
+def product(first: Tensor, bias: Tensor, second: Tensor, more: Tensor) -> list[Tensor]:
+    weight, exact = second.double(), bias.double()
+    return [(weight @ first.double()).to(first), (weight @ exact + more.double()).to(bias)]
 
 
 @cache

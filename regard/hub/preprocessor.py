@@ -24,6 +24,13 @@ KINDS: dict[str, dict[str, Any]] = {
         size={"shortest_edge": 800, "longest_edge": 1333}, resample=2, image_mean=IMAGENET_MEAN,
         image_std=IMAGENET_STD,
     ),
+    "VideoMAE": dict(
+        size={"shortest_edge": 224}, resample=2, do_center_crop=True, crop_size=224, image_mean=HALF, image_std=HALF,
+    ),
+    "Vivit": dict(
+        size={"shortest_edge": 256}, resample=2, do_center_crop=True, crop_size=224, rescale_factor=1 / 127.5,
+        image_mean=HALF, image_std=HALF,
+    ),
 }  # fmt: skip
 """Defaults of each of their processors, for fields that a file leaves out."""
 SIZES = ("height", "width"), ("shortest_edge",), ("shortest_edge", "longest_edge")
@@ -63,7 +70,7 @@ def read_preprocessing(fields: Any, channels: int) -> Preprocessing:
     size = settings["size"] if settings.get("do_resize", True) else None
     if isinstance(size, int) and kind == "Detr":
         size = {"shortest_edge": size, "longest_edge": settings.get("max_size", 1333)}
-    if isinstance(size, int) and kind == "CLIP":
+    if isinstance(size, int) and kind in ("CLIP", "VideoMAE", "Vivit"):
         size = {"shortest_edge": size}
     lengths = {} if size is None else read_size("size", size, SIZES)
     crop = read_size("crop_size", settings["crop_size"], SIZES[:1]) if settings.get("do_center_crop", False) else None
@@ -101,6 +108,11 @@ def per_channel(name: str, value: Any, channels: int) -> tuple[float, ...]:
 
 def save_preprocessing(directory: str | Path, preprocessing: Preprocessing) -> None:
     """Write a preprocessing so that other projects read the same."""
+    write_json(Path(directory) / PREPROCESSOR, image_fields(preprocessing))
+
+
+def image_fields(preprocessing: Preprocessing) -> dict[str, Any]:
+    """A preprocessing in their words."""
     kind = "ViT" if preprocessing.shortest is None else "CLIP" if preprocessing.longest is None else "Detr"
     fields: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
@@ -122,4 +134,4 @@ def save_preprocessing(directory: str | Path, preprocessing: Preprocessing) -> N
         fields["rescale_factor"] = preprocessing.scale
     if preprocessing.mean:
         fields |= {"image_mean": list(preprocessing.mean), "image_std": list(preprocessing.std)}
-    write_json(Path(directory) / PREPROCESSOR, fields)
+    return fields

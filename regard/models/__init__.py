@@ -22,6 +22,7 @@ from regard.models.spectrogram_vit import SpectrogramViT
 from regard.models.swin import Swin, SwinConfig
 from regard.models.t5 import T5, T5Config
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.video_vit import VideoViT, VideoViTConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.wav2vec2 import Wav2Vec2, Wav2Vec2Config
 from regard.models.whisper import Whisper, WhisperConfig
@@ -33,6 +34,6 @@ __all__ = [
     "LRNet", "LRNetConfig", "MAEConfig", "MViT",
     "MViTConfig", "PatchTST", "PatchTSTConfig", "RecurrentConfig", "Seq2Seq", "Seq2SeqConfig", "SkipGram",
     "SkipGramConfig", "SpectrogramViT", "Swin", "SwinConfig", "T5Config", "Transformer", "TransformerConfig", "ViT",
-    "ViTConfig", "Wav2Vec2", "Wav2Vec2Config", "Whisper", "WhisperConfig", "build", "fitting", "preset",
-    "without_labels",
+    "ViTConfig", "VideoViT", "VideoViTConfig", "Wav2Vec2", "Wav2Vec2Config", "Whisper", "WhisperConfig", "build",
+    "fitting", "preset", "without_labels",
 ]  # fmt: skip

@@ -155,7 +155,7 @@ def glorot(module: nn.Module) -> None:
                 torch.nn.init.zeros_(child.bias)
 
 
-def init_keys_as_queries(stack: Stack) -> None:
+def init_keys_as_queries(stack: nn.Module) -> None:
     """Initialise keys as copies of queries, so that tokens first attend to similar ones (Trockman & Kolter, 2023)."""
     for layer in (module for module in stack.modules() if isinstance(module, Attention)):
         if layer.kv_heads == layer.heads and layer.fused:

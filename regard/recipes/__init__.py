@@ -19,6 +19,7 @@ from regard.recipes import (  # noqa: F401  importing registers them
     t5,
     toy,
     translate,
+    video,
     vit,
 )
 from regard.runs.fit import fit

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from regard.serve import audio, completions, images, looks, replies, text_routes
+from regard.serve import audio, completions, images, looks, replies, text_routes, videos
 from regard.serve.errors import broken, on_http, on_invalid
 from regard.serve.guard import Guard, shared
 from regard.serve.metrics import Metrics
@@ -28,6 +28,7 @@ NEEDS = {
     "/v1/completions": "generate", "/v1/chat/completions": "chat", "/v1/embeddings": "embed",
     "/v1/translations": "translate", "/v1/classifications": "classify", "/v1/tokenize": "tokenize",
     "/v1/images": "images",
+    "/v1/videos": "videos",
 }  # fmt: skip
 """The ability that a model needs for each route."""
 
@@ -45,7 +46,15 @@ def build_app(store: ModelStore, settings: Settings, opening: tuple[Any, ...] = 
     for name, (verb, read) in verbs_without_route(store, NEEDS.values()).items():
         add_route(others, verb, read)
         needs[f"/v1/{name}"] = name
-    for router in (completions.router, text_routes.router, images.router, audio.router, others, looks.router):
+    for router in (
+        completions.router,
+        text_routes.router,
+        images.router,
+        videos.router,
+        audio.router,
+        others,
+        looks.router,
+    ):
         app.include_router(router)
     add_models(app)
     add_operations(app)

@@ -184,6 +184,19 @@ class Image(Reply):
     """A vector of length 1."""
 
 
+class Video(Reply):
+    """The answer of a model for one clip, in the fields of its task."""
+
+    object: Literal["video"]
+    index: int
+    labels: list[Label] | None = None
+    """All labels, the most probable first."""
+    label: str | None = None
+    """The most probable label."""
+    embedding: list[float] | None = None
+    """A vector of length 1."""
+
+
 class Answer(BaseModel):
     """The answer of a model for one input; its other fields depend on the verb."""
 

@@ -252,6 +252,11 @@ class ImagesRequest(Body):
     """The least probability of a detected object (0.5)."""
 
 
+class VideosRequest(Body):
+    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_IMAGES, fail_fast=True)]
+    """Clips as data: URIs of video files or animated GIFs, `data:video/mp4;base64,…`."""
+
+
 class TokenizationRequest(Body):
     text: Text
 

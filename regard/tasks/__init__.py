@@ -29,6 +29,7 @@ from regard.tasks.text_heads import (
 )
 from regard.tasks.transcriber import Segment, Transcriber, Transcript
 from regard.tasks.translator import TextToText, Translation, Translator
+from regard.tasks.video_classifier import VideoClassifier, VideoEncoder
 from regard.tasks.whisper_transcriber import WhisperTranscriber
 from regard.tasks.word_vectors import Neighbour, WordVectors
 
@@ -40,5 +41,6 @@ __all__ = [
     "LanguageModel", "MaskFiller", "Match", "Neighbour", "ObjectDetector", "Option", "PixelModel", "Prepared",
     "QuestionAnswerer", "Samples", "Scored", "Segment", "SoundClassifier", "SoundEncoder", "Task", "TextClassifier",
     "TextEncoder", "TextToText", "TokenSequence", "Transcriber", "Transcript", "Translation", "Translator", "Verb",
-    "WhisperTranscriber", "WordVectors", "load", "load_for", "register_task", "task_of",
+    "VideoClassifier", "VideoEncoder", "WhisperTranscriber", "WordVectors", "load", "load_for", "register_task",
+    "task_of",
 ]  # fmt: skip

@@ -135,6 +135,8 @@ class Prepared:
     """The part of the model that reads the first sequence (none: all of it)."""
     grids: dict[str, LayerGrids] = field(default_factory=dict)
     """The grids of attention layers that read an image, by their names in the model."""
+    sequence_of: dict[str, int] = field(default_factory=dict)
+    """The sequence that an attention layer runs over, by its name, where it is neither the input nor the target."""
     image: np.ndarray | None = None
     """Bytes, rows × columns × channels: the image as it was brought to the model's size."""
     original: Any = None
@@ -167,6 +169,8 @@ class Prepared:
             grids = self.grids[layer]
             shapes = [(sequence.grid, sequence.prefix) for sequence in self.sequences]
             return shapes.index((grids.queries, grids.prefix)), shapes.index((grids.keys, grids.prefix))
+        if layer in self.sequence_of:
+            return self.sequence_of[layer], self.sequence_of[layer]
         own = len(self.sequences) - 1
         return {"encoder": (0, 0), "decoder": (own, own)}.get(kind, (own, 0))
 
@@ -184,7 +188,7 @@ class Prepared:
         if self.grids:
             own = self.sequences[0].grid
             return all(layer.queries == layer.keys == own and layer.windows is None for layer in self.grids.values())
-        return bool(parts.stacks(self.model))
+        return bool(parts.stacks(self.model)) and not self.sequence_of
 
     @property
     def explanations(self) -> list[str]:
@@ -213,7 +217,8 @@ class Prepared:
         """The names of all views of this model and input; the first is shown unless another is asked for."""
         if self.image is None:
             alignment = ["alignment"] if self.row_sequence else []
-            shown = ["heads", "lines", *self.explanations, *alignment] if parts.attention_layers(self.model) else []
+            of_all = [] if self.sequence_of else ["heads", "lines"]  # which have one sequence
+            shown = [*of_all, *self.explanations, *alignment] if parts.attention_layers(self.model) else []
             return [*self.own_views, *shown, *self.mechanisms]
         boxes = ["queries", "boxes"] if self.answers == "boxes" else []
         own = boxes or (["words"] if self.generation and self.row_sequence else [])

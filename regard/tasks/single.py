@@ -8,6 +8,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload, run
 
 from torch import Tensor
 
+AXES = 3
+"""Axes of an array that is one image, at most."""
 Item = TypeVar("Item")
 P = ParamSpec("P")
 One = TypeVar("One")
@@ -48,18 +50,19 @@ def one_or_many(method: Any) -> Any:
 
     @functools.wraps(method)
     def verb(self: Any, *args: Any, **options: Any) -> Any:
-        if args and is_single(args[0]):
+        axes = getattr(self, "axes", AXES)
+        if args and is_single(args[0], axes):
             return method(self, [args[0]], *args[1:], **options)[0]
-        if not args and name in options and is_single(options[name]):
+        if not args and name in options and is_single(options[name], axes):
             return method(self, **options | {name: [options[name]]})[0]
         return method(self, *args, **options)
 
     return verb
 
 
-def is_single(items: Any) -> bool:
-    """Whether this is one input, such as a text, a path or an image, and no list of them; arrays of images have four
-    axes."""
+def is_single(items: Any, axes: int = AXES) -> bool:
+    """Whether this is one input, such as a text, a path or an image, and no list of them; arrays of several have more
+    than so many axes."""
     if isinstance(items, str | Path | bytes):
         return True
-    return items.ndim < 4 if hasattr(items, "ndim") else not hasattr(items, "__iter__")
+    return items.ndim <= axes if hasattr(items, "ndim") else not hasattr(items, "__iter__")

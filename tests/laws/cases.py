@@ -60,6 +60,8 @@ COMPARED: dict[str, Any] = dict(
 """Sizes of an image-text matcher."""
 SERIES: dict[str, Any] = dict(SIZES, context=19, horizon=7, patch=5, depth=2)
 """Sizes of a forecaster; the patch does not divide the context."""
+CLIP: dict[str, Any] = dict(SIZES, image=(9, 13), channels=2, patch=4, frames=7, labels=tuple("abcde"))
+"""Sizes of a model of clips; patch and tubelet divide no side."""
 GRAPH: dict[str, Any] = dict(
     dim=20, heads=3, head_dim=10, ffn_dim=29, node_features=5, edge_features=3, labels=tuple("abcd"), steps=3,
     frequencies=3, far=2, dropout=0.0,
@@ -139,6 +141,15 @@ SMALL: dict[str, list[dict[str, Any]]] = {
         dict(SIZES, **IMAGE, depth=1, teacher="head", norm_place="post", kv_heads=1),
         dict(SIZES, **IMAGE | dict(labels=()), depth=1, teacher="token", position="relative"),
         dict(SIZES, **IMAGE, depth=2, reversible=True),
+    ],
+    "video-vit": [
+        dict(CLIP, depth=3),
+        dict(CLIP, depth=2, attention="divided", tubelet=1, kv_heads=1),
+        dict(CLIP, depth=1, attention="divided", tubelet=3, pooling="mean", norm="rms", position="rotary"),
+        dict(CLIP, depth=1, attention="factorised", over=2),
+        dict(CLIP | dict(labels=()), depth=1, attention="factorised", over=1, pooling="mean", norm_place="post"),
+        dict(CLIP, depth=1, times="joint", position="sinusoidal", pooling="mean", norm_mean=True, reversible=True),
+        dict(CLIP | dict(labels=()), depth=1, times="joint", activation="relu"),
     ],
     "captioner": [
         dict(SEEN, dim=14, heads=2),

@@ -41,11 +41,12 @@ APPLIES = {
     "hides the future: outputs": GENERATES, "hides the future: gradients": GENERATES,
     "cached equals uncached": GENERATES, "beams equal copies": GENERATES,
     "padding changes nothing: outputs": READS, "padding changes nothing: gradients": READS,
-    "recordings end where they end": {"conformer", "wav2vec2", "whisper"},
+    "recordings end where they end": {"conformer", "video-vit", "wav2vec2", "whisper"},
     "order is unknown without positions": {"bert", "t5", "transformer"},
     "batch equals single": set(models) - {"clip"},
     "loss starts at ln V": set(models) - {"clip", "detr", "mae", "patchtst"},
     "order of nodes is unknown": GRAPHS, "filling of graphs changes nothing": GRAPHS, "graphs do not meet": GRAPHS,
+    "time runs one way": {"video-vit"},
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
 from tests.parity.test_parakeet import parakeet
 from tests.parity.test_patchtst import patchtst
+from tests.parity.test_video import video
 from tests.parity.test_wav2vec2 import wav2vec2
 from tests.parity.test_windows import peer as window_model
 
@@ -36,6 +37,9 @@ KINDS = {  # one block is enough, and many tensors fewer
     "whisper": partial(whisper, encoder_layers=1, decoder_layers=1),
     "parakeet_ctc": partial(parakeet, num_hidden_layers=1),
     "wav2vec2": partial(wav2vec2, num_hidden_layers=1, mask_time_prob=0.0),
+    "videomae": partial(video, "videomae", num_hidden_layers=1),
+    "timesformer": partial(video, "timesformer", num_hidden_layers=1),
+    "vivit": partial(video, "vivit", num_hidden_layers=1),
     "audio-spectrogram-transformer": partial(ast, num_hidden_layers=1),
     "patchtst": partial(patchtst, num_hidden_layers=1),
 }

@@ -234,7 +234,7 @@ def test_the_description_names_what_is_there(server):
     assert told["openapi"].startswith("3.1")
     wanted = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/translations", "/v1/classifications",
               "/v1/audio/transcriptions", "/v1/audio/translations",
-              "/v1/tokenize", "/v1/images", "/v1/answer", "/v1/models", "/v1/models/{model}", "/health",
+              "/v1/tokenize", "/v1/images", "/v1/videos", "/v1/answer", "/v1/models", "/v1/models/{model}", "/health",
               "/metrics"}  # fmt: skip
     assert wanted == set(told["paths"])
     assert "422" not in json.dumps(told["paths"])

@@ -19,8 +19,11 @@ from regard.hub.maps.roberta import ROBERTA
 from regard.hub.maps.swin import SWIN
 from regard.hub.maps.swinv2 import SWINV2
 from regard.hub.maps.t5 import T5
+from regard.hub.maps.timesformer import TIMESFORMER
+from regard.hub.maps.videomae import VIDEOMAE
 from regard.hub.maps.vit import VIT
 from regard.hub.maps.vit_mae import VIT_MAE
+from regard.hub.maps.vivit import VIVIT
 from regard.hub.maps.wav2vec2 import WAV2VEC2
 from regard.hub.maps.whisper import WHISPER
 
@@ -28,7 +31,6 @@ from regard.hub.maps.whisper import WHISPER
 MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
-        DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER, WAV2VEC2,
-        PATCHTST,
+        DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER, WAV2VEC2, PATCHTST, VIDEOMAE, TIMESFORMER, VIVIT,
     )
 }  # fmt: skip

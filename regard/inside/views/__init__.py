@@ -10,6 +10,7 @@ from regard.inside.views import (  # noqa: F401
     search,
     sound,
     tokens,
+    video,
 )
 from regard.inside.views.base import VIEWS, Shown, View, draw_view, find_view, register_view, show_view
 from regard.inside.views.explanations import EXPLANATIONS, explain

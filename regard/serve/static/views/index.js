@@ -18,7 +18,8 @@ import { view as look } from "./look.js";
 import { view as predict } from "./predict.js";
 import { view as transcribe } from "./transcribe.js";
 import { view as translate } from "./translate.js";
+import { view as videos } from "./videos.js";
 import { view as write } from "./write.js";
 
 /** @type {View[]} */
-export const views = [chat, translate, write, classify, predict, forecast, transcribe, compare, look];
+export const views = [chat, translate, write, classify, predict, forecast, videos, transcribe, compare, look];

@@ -1,0 +1,242 @@
+"""Video ViT: a clip as a sequence of tubelets (TimeSformer: Bertasius et al., ViViT: Arnab et al., 2021; VideoMAE: Tong
+et al., 2022).
+
+Unlike vit.py: a token is a patch of some successive frames, positions are in space and time, and attention over both is
+whole, divided into one along time and one over space, or factorised into a part for each frame and one over frames.
+video B T C Y X → tubelets B S D + positions → blocks → norm → the first token, or the mean → labels
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.config import check_positive
+from regard.models.vit import ImageConfig
+from regard.nn.dropout import Dropout
+from regard.nn.heads import LabelHead, Pooler
+from regard.nn.norm import build_norm
+from regard.nn.patches import grid_of, resample
+from regard.nn.positions import with_columns
+from regard.nn.space_time import (
+    DividedEncoder,
+    FactorisedEncoder,
+    Weights,
+    WholeEncoder,
+    mean_of,
+    real_steps,
+)
+from regard.nn.stack import glorot, init_keys_as_queries
+from regard.nn.tubelets import TubeletEmbedding, held, resample_clip
+from regard.registry import register_model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VideoViTConfig(ImageConfig):
+    """Sizes of an encoder of clips and its labels; the defaults are those of ViViT-B with fewer frames."""
+
+    frames: int = 16
+    """Frames that positions are learned for."""
+    tubelet: int = 2
+    """Frames of a token."""
+    attention: Literal["whole", "divided", "factorised"] = "whole"
+    """Attention of every tubelet to all others, along time and then over space, or within frames and then over frames.
+    """
+    over: int = 2
+    """Blocks over frames, of factorised attention; `depth` counts those within frames."""
+    times: Literal["added", "joint", "none"] = "added"
+    """Positions in time: a learned vector for each step beside those of patches, a position for each tubelet of all
+    steps counted together, or none."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes; without any, a clip becomes a vector."""
+    pooling: Literal["cls", "mean"] = "cls"
+    """The vector of a clip: that of a learned class token, or the mean of its tubelets, without such a token."""
+    norm_mean: bool = False
+    """The last norm is one of the mean, as a part of the head, and not of each tubelet."""
+    pooler: bool = False
+    """A layer on the class token's vector, which published encoders without labels have."""
+
+    def __post_init__(self) -> None:
+        ImageConfig.__post_init__(self)
+        check_positive(self, "frames", "tubelet", "over")
+        if self.tubelet > self.frames:
+            raise ValueError(f"tubelet={self.tubelet} is more than frames={self.frames}; lower it")
+        if self.pooling == "mean" and self.pooler or self.pooling == "cls" and self.norm_mean:
+            raise ValueError("a pooler reads the class token, a norm of the mean needs pooling=mean")
+        if self.labels and self.pooler:
+            raise ValueError("a model with labels has no pooler; set pooler=false")
+        if self.times == "joint" and self.attention == "factorised":
+            raise ValueError("factorised attention sees one frame at a time; use times=added")
+        if self.reversible and self.attention == "divided":
+            raise ValueError("divided attention has no reversible blocks; use attention=whole")
+
+    def without_labels(self) -> "VideoViTConfig":
+        """The config to fine-tune this model with: no labels, no pooler."""
+        return replace(self, labels=(), pooler=False)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Fields without effect, and why."""
+        over = {} if self.attention == "factorised" else {"over": f"attention {self.attention}"}
+        return {"max_len": f"image {self.image} and frames {self.frames}"} | over
+
+    @property
+    def first(self) -> int:
+        """Tokens before the tubelets."""
+        return int(self.pooling == "cls")
+
+    @property
+    def steps(self) -> int:
+        """Tubelets in time."""
+        return -(-self.frames // self.tubelet)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a clip."""
+        rows, columns = grid_of(self.image, self.patch)
+        return self.first + self.steps * rows * columns
+
+    @property
+    def sized(self) -> "VideoViTConfig":
+        """This config with what the clip determines: the number of positions and, for grid positions, the columns."""
+        rows, columns = grid_of(self.image, self.patch)
+        count = self.tokens if self.times == "joint" else self.first + rows * columns
+        return replace(self, max_len=count, position=with_columns(self.position, columns))
+
+
+@register_model("video-vit")
+class VideoViT(nn.Module):
+    """An encoder of clips and, for labels, its head."""
+
+    config_class = VideoViTConfig
+    task_names, optional_names = ("head.", "head_norm."), ("pooler.",)
+    small: ClassVar[dict[str, Any]] = dict(
+        dim=20, depth=2, heads=2, ffn_dim=29, channels=1, image=(8, 12), patch=4, frames=7, labels=("a", "b", "c")
+    )
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": dict(
+            dim=64, depth=4, heads=4, ffn_dim=256, channels=1, image=32, patch=8, frames=8, tubelet=2,
+            attention="divided", pooling="mean",
+        ),
+        "videomae-b": dict(position="sinusoidal", times="joint", pooling="mean", norm_mean=True),
+        "timesformer-b": dict(frames=8, tubelet=1, attention="divided", norm_eps=1e-6),
+        "vivit-b": dict(frames=32, times="joint", activation="gelu-tanh", norm_eps=1e-6),
+        "vivit-b-factorised": dict(frames=32, attention="factorised", over=4, norm_eps=1e-6),
+    }  # fmt: skip
+
+    def __init__(self, config: VideoViTConfig) -> None:
+        super().__init__()
+        self.config, self.grid, sized = config, grid_of(config.image, config.patch), config.sized
+        final = config.norm_place == "pre" and not config.norm_mean
+        if config.attention == "factorised":
+            later = replace(sized, max_len=config.steps + config.first)
+            if config.times == "none":
+                later = replace(later, position="none")
+            self.encoder: Any = FactorisedEncoder(
+                sized, later, depth=config.depth, over=config.over, first=bool(config.first), final_norm=final
+            )
+        else:
+            encoder = WholeEncoder if config.attention == "whole" else DividedEncoder
+            self.encoder = encoder(sized, depth=config.depth, final_norm=final)
+        self.dropout = Dropout(config.dropout)
+        labels = len(config.labels)
+        self.pooler = Pooler(config.dim, activation="tanh") if config.pooler else None
+        self.head_norm = build_norm(config.norm, config.dim, 1e-5) if labels and config.norm_mean else None
+        self.head = LabelHead(config.dim, labels, dropout=config.dropout) if labels else None
+        glorot(self)
+        init_keys_as_queries(self.encoder)
+        self.tubelets = TubeletEmbedding(config.channels, config.tubelet, config.patch, config.dim)
+        self.first = nn.Parameter(torch.randn(config.first, config.dim) * 0.02) if config.first else None
+        added = config.times == "added" and config.attention != "factorised"  # which adds them to vectors of frames
+        self.times = nn.Parameter(torch.randn(config.steps, config.dim) * 0.02) if added else None
+
+    @property
+    def task(self) -> str:
+        return "classify-videos" if self.config.labels else "embed-videos"
+
+    def example(self, rows: int) -> dict[str, Tensor]:
+        """Clips of unequal length."""
+        frames, (height, width) = self.config.frames, (side * self.config.patch for side in self.grid)
+        lengths = torch.tensor([4, 7, 3, 6, 5, 7, 4])[:rows].clamp(max=frames)
+        return {"video": torch.randn(rows, frames, self.config.channels, height, width), "lengths": lengths}
+
+    def resized(self, base: "VideoViT", name: str, tensor: Tensor) -> Tensor:
+        """Return a tensor of the model that this one starts from; positions are interpolated to its own sizes."""
+        if name == "times":
+            return resample(tensor.float(), (base.config.steps, 1), (self.config.steps, 1))
+        if not name.endswith("position.table"):
+            return tensor
+        if ".over." in name:
+            steps = ((one.config.steps, 1) for one in (base, self))
+            return resample(tensor.float(), *steps, first=base.config.first)
+        if self.config.times != "joint":
+            return resample(tensor.float(), base.grid, self.grid, first=base.config.first)
+        grids = ((one.config.steps, *one.grid) for one in (base, self))
+        return resample_clip(tensor.float(), *grids, first=base.config.first)
+
+    def tokens(self, video: Float[Tensor, "B T C Y X"]) -> Float[Tensor, "B S D"]:
+        """Return the token in front, if there is one, and a vector for each tubelet, with their positions."""
+        x, count = self.tubelets(video), self.config.first
+        steps, rows, columns = x.shape[1:4]
+        if steps > self.config.steps:
+            raise ValueError(f"the clip has {video.shape[1]} frames, the model reads {self.config.frames}")
+        position, joint = self.encoder.position, self.config.times == "joint"
+        if joint and position.limit is not None and (rows, columns) != self.grid:
+            raise ValueError(f"frames have {rows} × {columns} patches, the model's positions are for {self.grid}")
+        x = x.flatten(1 if joint else 2, 3).flatten(0, 0 if joint else 1)  # clips, or frames, of patches
+        if self.first is not None:
+            x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
+        if joint and position.limit is not None:
+            x = position.embed(x)
+        else:
+            x = position.embed_grid(x, (x.shape[1] // columns, columns), trained=self.grid, first=count)
+        if not joint:
+            x = x.unflatten(0, (-1, steps))
+            cells = x[:, :, count:] if self.times is None else x[:, :, count:] + self.times[:steps, None]
+            x = torch.cat([x[:, 0, :count], cells.flatten(1, 2)], dim=1)
+        return self.dropout(x)
+
+    def features(
+        self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Return a vector for the token in front, if there is one, and for each tubelet, or each frame of factorised
+        attention; `lengths` are the frames of each clip that do not fill up the batch."""
+        real, steps = self.steps_of(video, lengths)
+        video = held(video, steps * self.config.tubelet, lengths)
+        return self.encoder.encode(self.tokens(video), steps=steps, first=self.config.first, real=real)
+
+    def steps_of(self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None) -> tuple[Any, int]:
+        """Return which steps of each clip are real, if not all are, and how many there are."""
+        steps = -(-video.shape[1] // self.config.tubelet)
+        if lengths is not None:
+            steps = min(steps, self.config.steps)  # of what fills up a batch, nothing is needed
+        return real_steps(lengths, steps, self.config.tubelet), steps
+
+    def axis(self, layer: str) -> Literal["whole", "time", "space"]:
+        """Return what the attention layer of that name runs over: all tubelets, the steps, or the patches of a step."""
+        if self.config.attention == "whole":
+            return "whole"
+        return "time" if layer.endswith(".time") or ".over." in layer else "space"
+
+    def shares(self, weights: Weights, steps: int, stay: float = 0.5) -> Float[Tensor, "T N"]:
+        """Return the share of each tubelet in a clip's vector, from each layer's mean attention weights."""
+        rows, columns = self.grid
+        return self.encoder.shares(weights, steps, rows * columns, self.config.first, stay)
+
+    def embed(self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None) -> Float[Tensor, "B D"]:
+        """Return one vector for each clip."""
+        x = self.features(video, lengths)
+        if self.config.pooling == "cls":
+            return x[:, 0] if self.pooler is None else self.pooler(x)
+        real, steps = self.steps_of(video, lengths)
+        return mean_of(x.unflatten(1, (steps, -1)), real).mean(1)
+
+    def forward(
+        self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None
+    ) -> Float[Tensor, "B N"]:
+        """Return logits over labels; without labels the vector of each clip."""
+        x = self.embed(video, lengths)
+        x = x if self.head_norm is None else self.head_norm(x)
+        return x if self.head is None else self.head(x)
