@@ -1,5 +1,4 @@
-"""Video ViT: a clip as a sequence of tubelets (TimeSformer: Bertasius et al., ViViT: Arnab et al., 2021; VideoMAE: Tong
-et al., 2022).
+"""Video ViT: clips as tubelets (TimeSformer: Bertasius et al., ViViT: Arnab et al., 2021; VideoMAE: Tong et al., 2022).
 
 Unlike vit.py: a token is a patch of some successive frames, positions are in space and time, and attention over both is
 whole, divided into one along time and one over space, or factorised into a part for each frame and one over frames.
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.config import check_positive
@@ -18,18 +17,11 @@ from regard.models.vit import ImageConfig
 from regard.nn.dropout import Dropout
 from regard.nn.heads import LabelHead, Pooler
 from regard.nn.norm import build_norm
-from regard.nn.patches import grid_of, resample
+from regard.nn.patches import grid_of
 from regard.nn.positions import with_columns
-from regard.nn.space_time import (
-    DividedEncoder,
-    FactorisedEncoder,
-    Weights,
-    WholeEncoder,
-    mean_of,
-    real_steps,
-)
+from regard.nn.space_time import ENCODERS, mean_of, real_steps
 from regard.nn.stack import glorot, init_keys_as_queries
-from regard.nn.tubelets import TubeletEmbedding, held, resample_clip
+from regard.nn.tubelets import Clips, Lengths, TubeletEmbedding, held, resample_clip
 from regard.registry import register_model
 
 
@@ -42,8 +34,7 @@ class VideoViTConfig(ImageConfig):
     tubelet: int = 2
     """Frames of a token."""
     attention: Literal["whole", "divided", "factorised"] = "whole"
-    """Attention of every tubelet to all others, along time and then over space, or within frames and then over frames.
-    """
+    """Attention of every tubelet to all, along time and then over space, or within frames and then over frames."""
     over: int = 2
     """Blocks over frames, of factorised attention; `depth` counts those within frames."""
     times: Literal["added", "joint", "none"] = "added"
@@ -67,10 +58,8 @@ class VideoViTConfig(ImageConfig):
             raise ValueError("a pooler reads the class token, a norm of the mean needs pooling=mean")
         if self.labels and self.pooler:
             raise ValueError("a model with labels has no pooler; set pooler=false")
-        if self.times == "joint" and self.attention == "factorised":
-            raise ValueError("factorised attention sees one frame at a time; use times=added")
-        if self.reversible and self.attention == "divided":
-            raise ValueError("divided attention has no reversible blocks; use attention=whole")
+        if (self.times, self.attention) == ("joint", "factorised") or self.reversible and self.attention == "divided":
+            raise ValueError("factorised attention needs times=added, and reversible blocks attention=whole")
 
     def without_labels(self) -> "VideoViTConfig":
         """The config to fine-tune this model with: no labels, no pooler."""
@@ -116,10 +105,8 @@ class VideoViT(nn.Module):
         dim=20, depth=2, heads=2, ffn_dim=29, channels=1, image=(8, 12), patch=4, frames=7, labels=("a", "b", "c")
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "tiny": dict(
-            dim=64, depth=4, heads=4, ffn_dim=256, channels=1, image=32, patch=8, frames=8, tubelet=2,
-            attention="divided", pooling="mean",
-        ),
+        "tiny": dict(dim=64, depth=4, heads=4, ffn_dim=256, channels=1, image=32, patch=8, frames=8, pooling="mean",
+                     attention="divided"),
         "videomae-b": dict(position="sinusoidal", times="joint", pooling="mean", norm_mean=True),
         "timesformer-b": dict(frames=8, tubelet=1, attention="divided", norm_eps=1e-6),
         "vivit-b": dict(frames=32, times="joint", activation="gelu-tanh", norm_eps=1e-6),
@@ -130,16 +117,8 @@ class VideoViT(nn.Module):
         super().__init__()
         self.config, self.grid, sized = config, grid_of(config.image, config.patch), config.sized
         final = config.norm_place == "pre" and not config.norm_mean
-        if config.attention == "factorised":
-            later = replace(sized, max_len=config.steps + config.first)
-            if config.times == "none":
-                later = replace(later, position="none")
-            self.encoder: Any = FactorisedEncoder(
-                sized, later, depth=config.depth, over=config.over, first=bool(config.first), final_norm=final
-            )
-        else:
-            encoder = WholeEncoder if config.attention == "whole" else DividedEncoder
-            self.encoder = encoder(sized, depth=config.depth, final_norm=final)
+        depths = (config.depth, config.over) if config.attention == "factorised" else (config.depth,)
+        self.encoder = ENCODERS[config.attention](sized, *depths, steps=config.steps, final_norm=final)
         self.dropout = Dropout(config.dropout)
         labels = len(config.labels)
         self.pooler = Pooler(config.dim, activation="tanh") if config.pooler else None
@@ -164,19 +143,14 @@ class VideoViT(nn.Module):
 
     def resized(self, base: "VideoViT", name: str, tensor: Tensor) -> Tensor:
         """Return a tensor of the model that this one starts from; positions are interpolated to its own sizes."""
-        if name == "times":
-            return resample(tensor.float(), (base.config.steps, 1), (self.config.steps, 1))
-        if not name.endswith("position.table"):
+        in_time, first = name == "times" or ".over." in name, 0 if name == "times" else base.config.first
+        if not (in_time or name.endswith("position.table")):
             return tensor
-        if ".over." in name:
-            steps = ((one.config.steps, 1) for one in (base, self))
-            return resample(tensor.float(), *steps, first=base.config.first)
-        if self.config.times != "joint":
-            return resample(tensor.float(), base.grid, self.grid, first=base.config.first)
-        grids = ((one.config.steps, *one.grid) for one in (base, self))
-        return resample_clip(tensor.float(), *grids, first=base.config.first)
+        long = in_time or self.config.times == "joint"
+        grids = ((one.config.steps if long else 1, *((1, 1) if in_time else one.grid)) for one in (base, self))
+        return resample_clip(tensor.float(), *grids, first=first)
 
-    def tokens(self, video: Float[Tensor, "B T C Y X"]) -> Float[Tensor, "B S D"]:
+    def tokens(self, video: Clips) -> Float[Tensor, "B S D"]:
         """Return the token in front, if there is one, and a vector for each tubelet, with their positions."""
         x, count = self.tubelets(video), self.config.first
         steps, rows, columns = x.shape[1:4]
@@ -198,44 +172,27 @@ class VideoViT(nn.Module):
             x = torch.cat([x[:, 0, :count], cells.flatten(1, 2)], dim=1)
         return self.dropout(x)
 
-    def features(
-        self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None
-    ) -> Float[Tensor, "B S D"]:
-        """Return a vector for the token in front, if there is one, and for each tubelet, or each frame of factorised
-        attention; `lengths` are the frames of each clip that do not fill up the batch."""
-        real, steps = self.steps_of(video, lengths)
-        video = held(video, steps * self.config.tubelet, lengths)
-        return self.encoder.encode(self.tokens(video), steps=steps, first=self.config.first, real=real)
-
-    def steps_of(self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None) -> tuple[Any, int]:
-        """Return which steps of each clip are real, if not all are, and how many there are."""
+    def run(self, video: Clips, lengths: Lengths) -> tuple[Float[Tensor, "B S D"], Any, int]:
+        """Return the vectors of `features`, which steps of each clip are real, if not all are, and their number."""
         steps = -(-video.shape[1] // self.config.tubelet)
-        if lengths is not None:
-            steps = min(steps, self.config.steps)  # of what fills up a batch, nothing is needed
-        return real_steps(lengths, steps, self.config.tubelet), steps
+        steps = steps if lengths is None else min(steps, self.config.steps)  # what fills up a batch is not needed
+        real = real_steps(lengths, steps, self.config.tubelet)
+        x = self.tokens(held(video, steps * self.config.tubelet, lengths))
+        return self.encoder.encode(x, steps=steps, first=self.config.first, real=real), real, steps
 
-    def axis(self, layer: str) -> Literal["whole", "time", "space"]:
-        """Return what the attention layer of that name runs over: all tubelets, the steps, or the patches of a step."""
-        if self.config.attention == "whole":
-            return "whole"
-        return "time" if layer.endswith(".time") or ".over." in layer else "space"
+    def features(self, video: Clips, lengths: Lengths = None) -> Float[Tensor, "B S D"]:
+        """Return a vector for the token in front, if there is one, and for each tubelet, or each step of factorised
+        attention; `lengths` are the frames of each clip that do not fill up the batch."""
+        return self.run(video, lengths)[0]
 
-    def shares(self, weights: Weights, steps: int, stay: float = 0.5) -> Float[Tensor, "T N"]:
-        """Return the share of each tubelet in a clip's vector, from each layer's mean attention weights."""
-        rows, columns = self.grid
-        return self.encoder.shares(weights, steps, rows * columns, self.config.first, stay)
-
-    def embed(self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None) -> Float[Tensor, "B D"]:
+    def embed(self, video: Clips, lengths: Lengths = None) -> Float[Tensor, "B D"]:
         """Return one vector for each clip."""
-        x = self.features(video, lengths)
-        if self.config.pooling == "cls":
-            return x[:, 0] if self.pooler is None else self.pooler(x)
-        real, steps = self.steps_of(video, lengths)
-        return mean_of(x.unflatten(1, (steps, -1)), real).mean(1)
+        x, real, steps = self.run(video, lengths)
+        if self.config.pooling == "mean":
+            return mean_of(x.unflatten(1, (steps, -1)), real).mean(1)
+        return x[:, 0] if self.pooler is None else self.pooler(x)
 
-    def forward(
-        self, video: Float[Tensor, "B T C Y X"], lengths: Int[Tensor, "B"] | None = None
-    ) -> Float[Tensor, "B N"]:
+    def forward(self, video: Clips, lengths: Lengths = None) -> Float[Tensor, "B N"]:
         """Return logits over labels; without labels the vector of each clip."""
         x = self.embed(video, lengths)
         x = x if self.head_norm is None else self.head_norm(x)

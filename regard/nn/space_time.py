@@ -5,7 +5,8 @@ none that fill up a batch.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -65,11 +66,11 @@ class DividedBlock(Block):
         self.drops["time"] = Dropout(config.dropout)
 
     def forward(self, x: Float[Tensor, "B S D"], *, steps: int, first: int, real: Real) -> Float[Tensor, "B S D"]:
-        front, cells = x[:, :first], x[:, first:]
-        cells = self.add(cells, "time", lambda y: self.across_time(y, steps, real))
-        x = torch.cat([front, cells], dim=1) if first else cells
-        x = self.add(x, "attention", lambda y: self.across_space(y, steps, first, real))
-        return self.add(x, "feedforward", self.feedforward)
+        cells: Any = self.add(x[:, first:], "time", lambda y: self.across_time(y, steps, real))
+        y: Any = torch.cat([x[:, :first], cells], dim=1) if first else cells
+        y = self.add(y, "attention", lambda z: self.across_space(z, steps, first, real))
+        y = self.add(y, "feedforward", self.feedforward)
+        return y
 
     def across_time(self, x: Float[Tensor, "B M D"], steps: int, real: Real) -> Float[Tensor, "B M D"]:
         """Attend from each tubelet to those of its patch at all steps."""
@@ -90,8 +91,16 @@ class DividedBlock(Block):
         return torch.cat([mean_of(out[:, :, :first], real), out[:, :, first:].flatten(1, 2)], dim=1)
 
 
+Axis = Literal["whole", "time", "space"]
+"""The tubelets that an attention layer runs over: all, the steps, or the patches of a step."""
+
+
 class WholeEncoder(Stack):
     """Blocks in which every token attends to every other, whatever its step."""
+
+    def axis(self, layer: str) -> Axis:
+        """Return what the attention layer of that name runs over."""
+        return "whole"
 
     def shares(self, weights: Weights, steps: int, cells: int, first: int, stay: float) -> Float[Tensor, "T N"]:
         """Return the share of each tubelet in a clip's vector, by rollout: a layer passes on `stay` of what a token
@@ -102,7 +111,7 @@ class WholeEncoder(Stack):
                 share = stay * share + (1 - stay) * share @ own[0]
         return share[first:].unflatten(0, (steps, cells))
 
-    def __init__(self, config: BlockConfig, *, depth: int, final_norm: bool) -> None:
+    def __init__(self, config: BlockConfig, depth: int, *, steps: int, final_norm: bool) -> None:
         super().__init__(config, build_position(config), depth=depth, causal=False, final_norm=final_norm)
 
     def encode(self, x: Float[Tensor, "B S D"], *, steps: int, first: int, real: Real) -> Float[Tensor, "B S D"]:
@@ -112,6 +121,10 @@ class WholeEncoder(Stack):
 
 class DividedEncoder(nn.Module):
     """Blocks in which attention runs along time, then over space."""
+
+    def axis(self, layer: str) -> Axis:
+        """Return what the attention layer of that name runs over."""
+        return "time" if layer.endswith(".time") else "space"
 
     def shares(self, weights: Weights, steps: int, cells: int, first: int, stay: float) -> Float[Tensor, "T N"]:
         """Return the share of each tubelet in a clip's vector, by rollout along both axes; a block has
@@ -128,7 +141,7 @@ class DividedEncoder(nn.Module):
                 share = stay * share + (1 - stay) * torch.einsum("tn,nts->sn", share, time)
         return share
 
-    def __init__(self, config: BlockConfig, *, depth: int, final_norm: bool) -> None:
+    def __init__(self, config: BlockConfig, depth: int, *, steps: int, final_norm: bool) -> None:
         super().__init__()
         self.position = build_position(config)
         self.blocks = nn.ModuleList(DividedBlock(config, self.position) for _ in range(depth))
@@ -145,20 +158,24 @@ class FactorisedEncoder(nn.Module):
     """Blocks over the tokens of each step, which become one vector, and blocks over these vectors.
 
     The first token of a step, or else the mean of its tubelets, is its vector. With tokens in front, the result has one
-    in front, too. `later` is the config of the blocks over vectors.
+    in front, too.
     """
 
-    def __init__(
-        self, config: BlockConfig, later: BlockConfig, *, depth: int, over: int, first: bool, final_norm: bool
-    ) -> None:
+    def __init__(self, config: Any, depth: int, over: int, *, steps: int, final_norm: bool) -> None:
         super().__init__()
         self.space = Stack(config, build_position(config), depth=depth, causal=False, final_norm=final_norm)
+        position = "none" if config.times == "none" else config.position
+        later = replace(config, max_len=steps + config.first, position=position)
         self.over = Stack(later, build_position(later), depth=over, causal=False, final_norm=final_norm)
-        self.first = nn.Parameter(torch.randn(1, config.dim) * 0.02) if first else None
+        self.first = nn.Parameter(torch.randn(1, config.dim) * 0.02) if config.first else None
 
     @property
     def position(self) -> Position:
         return self.space.position
+
+    def axis(self, layer: str) -> Axis:
+        """Return what the attention layer of that name runs over."""
+        return "time" if ".over." in layer else "space"
 
     def shares(self, weights: Weights, steps: int, cells: int, first: int, stay: float) -> Float[Tensor, "T N"]:
         """Return the share of each tubelet in a clip's vector: that of its step, divided among those of the step."""
@@ -192,3 +209,6 @@ def real_steps(lengths: Int[Tensor, "B"] | None, steps: int, tubelet: int) -> Re
     if lengths is None:
         return None
     return torch.arange(steps, device=lengths.device) * tubelet < lengths[:, None]
+
+
+ENCODERS: dict[str, Any] = {"whole": WholeEncoder, "divided": DividedEncoder, "factorised": FactorisedEncoder}

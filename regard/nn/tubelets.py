@@ -11,6 +11,10 @@ from torch import Tensor, nn
 
 from regard.nn.patches import grid_of
 
+Clips = Float[Tensor, "B T C Y X"]
+Lengths = Int[Tensor, "B"] | None
+"""Frames of each clip that do not fill up a batch; None: all."""
+
 
 def held(
     video: Float[Tensor, "B T C Y X"], frames: int, lengths: Int[Tensor, "B"] | None

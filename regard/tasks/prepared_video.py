@@ -35,7 +35,7 @@ def read_clip(task: Any, *videos: Any, **options: Any) -> Prepared:
     title = f"{steps} × {rows} × {columns} tubelets of {model.config.tubelet} frames"
     front = ["[class]"] * first
     sequences = [TokenSequence("video", title, front + names, prefix=first)]
-    axes = {layer: model.axis(layer) for layer in parts.attention_layers(model)}
+    axes = {layer: model.encoder.axis(layer) for layer in parts.attention_layers(model)}
     if "space" in axes.values():
         step = [f"{y},{x}" for y in range(rows) for x in range(columns)]
         sequences.append(TokenSequence("step", "The patches of the first step", front + step, prefix=first))
@@ -100,7 +100,8 @@ def shares_of(
         prepared.run(prepared.inputs)
     rows, columns = model.grid
     steps = len(prepared.tokens) // (rows * columns)
-    shares = model.shares([kept.get(name) for name in names], steps, stay=0.5 if layer is None else 0.0)
+    sizes = dict(steps=steps, cells=rows * columns, first=model.config.first)
+    shares = model.encoder.shares([kept.get(name) for name in names], **sizes, stay=0.5 if layer is None else 0.0)
     of = ("rollout" if layer is None else wanted[0]) + ("" if head is None else f", head {head}")
     return (shares / shares.sum().clamp(min=1e-9)).unflatten(1, (rows, columns)), of
 
@@ -109,4 +110,4 @@ def frames_of(prepared: Prepared, most: int) -> list[tuple[np.ndarray, int]]:
     """Evenly spread frames of a prepared clip as bytes, each with the number of its step."""
     frames, tubelet = prepared.original, prepared.model.config.tubelet
     count = min(most, len(frames))
-    return [(frames[i], i // tubelet) for i in ((np.arange(count) + 0.5) / count * len(frames)).astype(int)]
+    return [(frames[i], i // tubelet) for i in ((np.arange(count) + 0.5) / count * len(frames)).astype(int).tolist()]

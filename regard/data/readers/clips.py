@@ -61,7 +61,7 @@ class Clip:
         (`where` 0) to its end (1), and of a shorter one there are fewer frames.
         """
         if rate is None:
-            moments = (np.arange(count) + 0.5) / count * self.seconds
+            moments: np.ndarray = (np.arange(count) + 0.5) / count * self.seconds
         else:
             count = max(1, min(count, round(self.seconds * rate)))
             moments = (np.arange(count) + 0.5) / rate + max(0.0, self.seconds - count / rate) * where

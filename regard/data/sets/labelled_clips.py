@@ -76,7 +76,7 @@ class ClipsConfig(Data):
     test: str | None = None
     """A folder or table for the final test (none: the validation clips)."""
     task: Literal["labels", "forwards"] = "labels"
-    """What is learned: the labels, or, of any clips, whether they are shown forwards or backwards."""
+    """Labels of the clips, or, of clips without labels, whether they are shown forwards or backwards."""
     kind: Kind = "motion"
     """Kind of generated clips: seven motions, three speeds, bouncing or not, the order of events, a loss of speed."""
     frames: int | None = None

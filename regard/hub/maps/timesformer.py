@@ -58,7 +58,7 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
 
 
 def square(ours: Any) -> list[str]:
-    """What of our sizes they cannot have: their layers count on square frames."""
+    """List the sizes that theirs cannot have: their layers count on square frames."""
     return [] if isinstance(ours.image, int) else [f"image={ours.image} would have to be one number"]
 
 

@@ -37,12 +37,13 @@ def write(ours: Any) -> dict[str, Any]:
 
 
 def whole_tubelets(ours: Any) -> list[str]:
-    """What of our sizes they would read otherwise: they leave out frames that fill no tubelet."""
+    """List the sizes that theirs read otherwise: they leave out frames that fill no tubelet."""
     rest = ours.frames % ours.tubelet
     return [f"frames={ours.frames} would have to be a multiple of tubelet={ours.tubelet}"] if rest else []
 
 
 def misfits(ours: Any) -> list[str]:
+    """List the fields that theirs cannot have."""
     plain = bool(ours.labels) and not ours.norm_mean
     return whole_tubelets(ours) + (["norm_mean=False would have to be True"] if plain else [])
 
