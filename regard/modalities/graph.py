@@ -34,8 +34,10 @@ def read(item: Any) -> list[Graph]:
 def as_value(item: Any) -> dict[str, Any]:
     """A graph as an object of nodes and edges."""
     graph = read(item)[0]
-    rows = [{name: plain(values[i]) for name, values in graph.nodes.items()} for i in range(graph.count)]
-    links = [{name: plain(values[i]) for name, values in graph.links.items()} for i in range(len(graph.edges))]
+    rows, links = (
+        [{name: plain(values[i]) for name, values in columns.items() if values[i] == values[i]} for i in range(count)]
+        for columns, count in ((graph.nodes, graph.count), (graph.links, len(graph.edges)))
+    )  # a missing number is NaN, which is no JSON
     edges = [[*pair, own] if own else pair for pair, own in zip(graph.edges.tolist(), links, strict=True)]
     return {"nodes": rows if graph.nodes else graph.count, "edges": edges, "directed": graph.directed}
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.config import one_line, parse, read_json, reading
-from regard.data.readers.graph_files import Columns, Graph
+from regard.data.readers.graph_files import Columns, Graph, text_of
 from regard.files import write_text
 
 FILE = "graph_features.json"
@@ -38,8 +38,9 @@ class Attribute:
         """The attribute of that name in all graphs."""
         if all(values.dtype != object for values in columns):
             every = np.concatenate(columns).astype(float)
-            return cls(name, (), float(every.mean()), float(every.std()) or 1.0)
-        counts = Counter(str(value) for values in columns for value in values)
+            there = every[~np.isnan(every)]
+            return cls(name, (), float(there.mean()), float(there.std()) or 1.0)
+        counts = Counter(text_of(value) for values in columns for value in values)
         return cls(name, tuple(value for value, _ in sorted(counts.items(), key=lambda x: (-x[1], x[0]))[:MOST_VALUES]))
 
     @property
@@ -47,17 +48,20 @@ class Attribute:
         return len(self.values) or 1
 
     def numbers(self, values: np.ndarray, where: str) -> np.ndarray:
-        """A row of numbers for each value; a text that training did not have is all zeros."""
+        """A row of numbers for each value: of a text that training did not have all zeros, of a missing number the
+        mean."""
         if self.values:
             places = {value: i for i, value in enumerate(self.values)}
             rows = np.zeros((len(values), len(self.values)), dtype=np.float32)
-            found = np.array([places.get(str(value), -1) for value in values], dtype=np.int64)
+            found = np.array([places.get(text_of(value), -1) for value in values], dtype=np.int64)
             rows[np.flatnonzero(found >= 0), found[found >= 0]] = 1
             return rows
         if values.dtype == object:
-            wrong = next(value for value in values if not is_number(value))
-            raise ValueError(f"{where}: the attribute {self.name!r} is a number, got {one_line(repr(wrong), 40)}")
-        return ((values[:, None] - self.mean) / self.std).astype(np.float32)
+            if wrong := [value for value in values if not is_number(value)]:
+                got = one_line(repr(wrong[0]), 40)
+                raise ValueError(f"{where}: the attribute {self.name!r} is a number, got {got}; correct it")
+            values = values.astype(float)
+        return np.nan_to_num((values[:, None] - self.mean) / self.std).astype(np.float32)
 
 
 def is_number(value: Any) -> bool:

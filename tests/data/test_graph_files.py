@@ -2,11 +2,16 @@
 
 import json
 import random
+from dataclasses import astuple
 
+import numpy as np
 import pytest
 
-from regard.data.readers.graph_files import from_json
+from regard.data.readers.graph_files import Graph, from_json
 from regard.data.readers.graph_sources import from_bytes, open_graphs
+from regard.data.sets.labelled_graphs import GraphsConfig, values_of
+from regard.modalities.graph import as_value, read
+from regard.tokens.graph_features import GraphFeatures
 
 GRAPHML = """<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="d0" for="node" attr.name="kind" attr.type="string"/><key id="d1" for="edge" attr.name="weight"/>
@@ -117,6 +122,35 @@ def test_a_node_that_does_not_exist_is_named_with_its_line(tmp_path):
     (tmp_path / "nodes.csv").write_text("id\na\na\n")
     with pytest.raises(ValueError, match=r"nodes.csv, line 3: the node 'a' stands in line 2, too"):
         open_graphs(tmp_path)
+
+
+def test_a_missing_number_does_not_make_words_of_the_others(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,size,colour\na,1.5,red\nb,,\nc,NA,3\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    (graph,) = open_graphs(tmp_path)
+    assert graph.nodes["size"].tolist()[0] == 1.5 and np.isnan(graph.nodes["size"][1:]).all()
+    assert graph.nodes["colour"].tolist() == ["red", "", "3"]
+    features = GraphFeatures.of([graph])
+    assert features.widths[0] == 4 and features.encode(graph).nodes[:, 0].tolist() == [0, 0, 0]  # the mean
+
+
+def test_rows_without_a_number_to_predict_are_left_out(tmp_path):
+    pytest.importorskip("rdkit")
+    (tmp_path / "m.csv").write_text("smiles,logs\nCCO,0.5\nCCC,1.25\nCCN,\nCCCC,2.5\nCCCO,nan\n")
+    config = GraphsConfig(graphs=str(tmp_path / "m.csv"))
+    assert values_of(config.read(config.graphs)) == [0.5, 1.25, 2.5]
+    assert sorted(values_of(config.part("train")) + values_of(config.part("valid"))) == [0.5, 1.25, 2.5]
+    with pytest.raises(ValueError, match="no graph has a logs"):
+        (tmp_path / "m.csv").write_text("smiles,logs\nCCO,\nCCC,\n")
+        config.read(config.graphs)
+
+
+def test_words_that_look_like_numbers_are_the_same_after_json():
+    nodes = {"label": np.array(["0", "3", "0"], dtype=object), "size": np.array([1.5, np.nan, 2.0])}
+    graph = Graph(3, np.array([[0, 1], [1, 2]]), nodes, {"bond": np.array(["1", "2"], dtype=object)})
+    features, again = GraphFeatures.of([graph]), read(json.loads(json.dumps(as_value(graph))))[0]
+    for one, other in zip(astuple(features.encode(graph)), astuple(features.encode(again)), strict=True):
+        assert np.array_equal(one, other)
 
 
 def test_bytes_are_recognised_by_their_beginning():

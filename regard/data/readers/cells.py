@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+"""Cells without a value among numbers, in lower case."""
 LOOKED_AT = 1000
 """Rows that the choice of a separator looks at."""
 LONGEST, DEEPEST = 1 << 18, 100

@@ -1,6 +1,7 @@
 """Graphs, and their files in GraphML and JSON. Errors name the file and the node or edge."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from xml.parsers import expat
 import numpy as np
 
 from regard.config import one_line
+from regard.data.readers.cells import MISSING
 
 MOST_NODES, MOST_EDGES = 2_000_000, 20_000_000
 """Nodes and edges of the largest graph that is read."""
@@ -42,14 +44,26 @@ class Graph:
 
 
 def column(values: Sequence[Any]) -> np.ndarray:
-    """Values as an array: of numbers if all are finite numbers, else of texts."""
+    """Values as an array: of finite numbers, with NaN where one is missing, or else of texts."""
+    there = np.array([str(value).strip().lower() not in MISSING for value in values], dtype=bool)
     try:
-        numbers = np.array([float(value) for value in values])
-        if np.isfinite(numbers).all() and not any(isinstance(value, bool) for value in values):
+        numbers = np.full(len(values), np.nan)
+        numbers[there] = [float(value) for value, known in zip(values, there, strict=True) if known]
+        if there.any() and np.isfinite(numbers[there]).all() and not any(isinstance(value, bool) for value in values):
             return numbers
     except (TypeError, ValueError, OverflowError):
         pass
-    return np.array([str(value) for value in values], dtype=object)
+    return np.array([text_of(value) for value in values], dtype=object)
+
+
+def text_of(value: Any) -> str:
+    """A value as a text: the number 2.0 is "2", as it is written in a table."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value to predict is not there: an empty text, or NaN."""
+    return value.strip().lower() in ("", "nan") if isinstance(value, str) else math.isnan(value)
 
 
 def build_graph(
@@ -96,7 +110,9 @@ def from_json(value: Any, where: str = "graph") -> Graph:
         links.append(edge[2] if len(edge) > 2 and isinstance(edge[2], dict) else {})
     for row in [*nodes, *links]:
         if wrong := [name for name, item in row.items() if not isinstance(item, str | int | float)]:
-            raise ValueError(f"{where}: the attribute {wrong[0]!r} is neither a number nor a text")
+            raise ValueError(
+                f"{where}: the attribute {wrong[0]!r} is neither a number nor a text; leave a missing one out"
+            )
     return build_graph(where, nodes, pairs, links, directed=value.get("directed") is True)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.config import nearest, one_line
 from regard.data.notices import notify_once
-from regard.data.readers.cells import read_cells
+from regard.data.readers.cells import MISSING, read_cells
 from regard.data.readers.columns import check_width
 from regard.data.readers.dates import Grid, grid_of, label_of, reader_of
 from regard.data.readers.tables import Table, read_table
@@ -28,8 +28,6 @@ ITEMS = ("unique_id", "item_id", "series_id", "id", "item", "series", "store", "
 """Names of the column that names the series of a long table."""
 VALUES = ("y", "value", "target", "values")
 """Names of the column of values in a long table."""
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
-"""Cells without a value, in lower case."""
 SPARSE, FEW = 20, 1000
 """The grid of dates may have this many times as many steps as there are rows, and this many more."""
 LOOKED_AT = 200

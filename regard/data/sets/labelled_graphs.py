@@ -10,7 +10,8 @@ import torch
 
 from regard.config import nearest
 from regard.data.generated.graphs import graphs as embedded_graphs
-from regard.data.readers.graph_files import Graph
+from regard.data.notices import notify_once
+from regard.data.readers.graph_files import Graph, is_missing, text_of
 from regard.data.readers.graph_sources import open_graphs
 from regard.data.sets.base import Data
 from regard.data.sets.batches import IGNORE, Batch, Stream
@@ -80,15 +81,22 @@ class GraphsConfig(Data):
         """The graphs of a source, or a part of the embedded ones, with what is to be predicted."""
         graphs = embedded_graphs(self.kind, part) if source is None else open_graphs(source)
         name, of_nodes = self.choose_target(graphs, source or self.kind)
-        found = []
-        for number, graph in enumerate(graphs):
+        found: list[LabelledGraph] = []
+        for line, graph in enumerate(graphs, 1):
             table: Any = graph.nodes if of_nodes else graph.facts
             if name not in table:
-                raise ValueError(f"{source}, graph {number + 1}: there is no {name!r} to predict; add it")
-            chosen = np.ones(graph.count, dtype=bool) if of_nodes else None
-            if of_nodes and graph.nodes[name].dtype == object:  # nodes without a label are read, but not learned from
-                chosen = np.array([bool(str(value)) for value in graph.nodes[name]])
-            found.append(LabelledGraph(graph, table[name], number, chosen))
+                raise ValueError(f"{source}, graph {line}: there is no {name!r} to predict; add it")
+            if of_nodes:  # nodes without a label are read, but not learned from
+                chosen = np.array([not is_missing(value) for value in graph.nodes[name]])
+                found.append(LabelledGraph(graph, graph.nodes[name], len(found), chosen))
+            elif not is_missing(graph.facts[name]):
+                found.append(LabelledGraph(graph, graph.facts[name], len(found)))
+        if len(found) < len(graphs):
+            notify_once(
+                f"{source}: {len(graphs) - len(found):,} of {len(graphs):,} graphs have no {name} and are left out"
+            )
+        if not found:
+            raise ValueError(f"{source}: no graph has a {name}; give it to some")
         return found
 
     def choose_target(self, graphs: Sequence[Graph], source: str) -> tuple[str, bool]:
@@ -172,7 +180,7 @@ def is_label(values: Sequence[Any]) -> bool:
 
 def as_label(value: Any) -> str:
     """The label of a value: 2.0 is "2"."""
-    return value if isinstance(value, str) else f"{float(value):g}"
+    return text_of(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
