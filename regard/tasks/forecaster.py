@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.readers.dates import reader_of
+from regard.data.readers.dates import formats_of, reader_of
 from regard.data.readers.series_format import SeriesFormat
 from regard.data.readers.series_tables import Series
 from regard.data.sets.batches import Batch
@@ -263,6 +263,8 @@ def place_of(series: Series, start: str | int | None) -> int:
     found = reader_of([text])
     if found is None:
         raise ValueError(f"start={text!r} is no date; write it like {series.grid.label(0)}")
+    if not found[1] and len({way(text) for way in formats_of([text])}) > 1:
+        raise ValueError(f"start={text!r} may have the day or the month first; write it like {series.grid.label(0)}")
     place = float(series.grid.places(np.array([found[0](text)]))[0])
     if place != round(place) or not 0 < place <= len(series):
         inside = f"{series.grid.label(1)} to {series.grid.label(len(series))}, a step is a {series.grid.words}"

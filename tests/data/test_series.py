@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date
 
 import numpy as np
 import pytest
@@ -49,6 +50,14 @@ def test_dates_and_their_step_are_recognised(dates, unit, count, after):
     assert (series.grid.unit, series.grid.count) == (unit, count)
     assert series.grid.label(len(series)) == after
     assert series.values[:, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y", "%d/%m/%Y"])
+def test_months_are_not_taken_for_days(form):
+    """Every date has a day that could be a month: steps are of about one length in one of the two readings alone."""
+    dates = [date(2020 + month // 12, month % 12 + 1, 1).strftime(form) for month in range(36)]
+    (series,) = read("date,y\n" + "\n".join(f"{each},1" for each in dates))
+    assert (series.grid.unit, series.grid.count, len(series)) == ("month", 1, 36)
 
 
 def test_working_days_leave_weekends_out():

@@ -126,15 +126,23 @@ def reader_of(cells: Sequence[str]) -> tuple[Callable[[str], int], bool] | None:
     if all(len(cell) <= MOST_DIGITS and cell.lstrip("-").isdigit() and cell.isascii() for cell in filled):
         if not all(len(cell) == 8 and reads(iso, cell) for cell in filled):  # as in 20120131
             return int, True
+    fitting = formats_of(filled)
+    if len(fitting) > 1:  # day or month first: dates ascend mostly, in steps of about one length
+        return min(fitting, key=lambda way: unevenness([way(cell) for cell in filled])), False
+    return (fitting[0], False) if fitting else None
+
+
+def formats_of(cells: Sequence[str]) -> list[Callable[[str], int]]:
+    """The functions that can read all of these dates: more than one where day or month may come first."""
     formats = [f"{date}{time}" for date in SLASHED for time in TIMES]
     ways: list[Callable[[str], int]] = [iso, *(written_as(form) for form in formats)]
-    fitting = [way for way in ways if all(reads(way, cell) for cell in filled)]
-    if not fitting:
-        return None
-    if len(fitting) > 1:  # day or month first: dates ascend mostly
-        falls = [int((np.diff([way(cell) for cell in filled]) < 0).sum()) for way in fitting]
-        return fitting[int(np.argmin(falls))], False
-    return fitting[0], False
+    return [way for way in ways if all(reads(way, cell) for cell in cells)]
+
+
+def unevenness(stamps: Sequence[int]) -> tuple[int, float]:
+    """How often dates descend, and how many times longer their longest step is than the shortest."""
+    steps = np.diff(np.unique(stamps))
+    return int((np.diff(stamps) < 0).sum()), float(steps.max() / steps.min()) if len(steps) else 1.0
 
 
 def reads(way: Callable[[str], int], cell: str) -> bool:
