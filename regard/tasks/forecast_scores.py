@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.readers.series_format import filled
 from regard.data.sets.series_windows import SeriesSet, Windows
 from regard.objectives.forecast import pinball
 
 STRENGTHS = tuple(10.0**power for power in range(-2, 5))
 """Strengths of a ridge regression, of which validation chooses."""
 MOST_ROWS = 20_000
-"""Windows that a ridge regression is fitted on, at most."""
+"""Windows of a channel that a ridge regression is fitted on, at most."""
 AT_ONCE = 256
 """Windows that are computed together."""
 
@@ -34,6 +35,8 @@ class Errors:
     values: int = 0
     scaled: int = 0
     """Values whose series is not constant from season to season in training."""
+    naive: list[np.ndarray] = field(default_factory=list)
+    """The errors of the value a season ago in training, by series; they are computed once."""
 
     def add(self, windows: Windows, chosen: np.ndarray, mean: np.ndarray, quantiles: np.ndarray) -> None:
         """Add forecasts (windows × steps × targets, of quantiles × levels) of some of the windows."""
@@ -50,7 +53,8 @@ class Errors:
             inside = (truth >= quantiles[..., 0]) & (truth <= quantiles[..., -1])
         real, forecast = truth * scale + shift, mean * scale + shift
         size = np.abs(real) + np.abs(forecast)
-        naive = np.stack([naive_errors(windows.set)[number] for number, _ in places])[:, None] / scale
+        self.naive = self.naive or naive_errors(windows.set)
+        naive = np.stack([self.naive[number] for number, _ in places])[:, None] / scale
         moves = there & (naive > 0)
         figures = {
             "mse": np.square(truth - mean), "mae": error, "crps": crps,
@@ -93,8 +97,8 @@ def season_ago(windows: Windows, chosen: np.ndarray) -> np.ndarray:
 
 
 def regress(rows: Tensor, goals: Tensor, inputs: Tensor, truth: Tensor) -> tuple[float, Tensor]:
-    """The matrix of a ridge regression of goals on rows, with the strength that is best for other inputs, and the
-    squared error there."""
+    """The squared error for other inputs, and the matrix of a ridge regression of goals on rows with the strength that
+    is best there."""
     product, right, best = rows.T @ rows, rows.T @ goals, (math.inf, goals)
     for strength in STRENGTHS:
         matrix = torch.linalg.solve(product + strength * torch.eye(len(product), dtype=rows.dtype), right)
@@ -103,10 +107,14 @@ def regress(rows: Tensor, goals: Tensor, inputs: Tensor, truth: Tensor) -> tuple
 
 
 def as_rows(windows: Windows) -> tuple[Tensor, Tensor]:
-    """The windows of all channels with their horizons, as far as these have no gaps; of very many every n-th."""
-    batch = windows.batch(np.arange(0, len(windows), -(-len(windows) // MOST_ROWS)))
+    """The windows of all channels with their horizons, as far as these have no gaps; of very many every n-th. Where all
+    horizons have gaps, each missing value is the last one before it."""
+    rows = len(windows) * len(windows.set.columns.targets)
+    batch = windows.batch(np.arange(0, len(windows), -(-rows // MOST_ROWS)))
     x, y = (rows.transpose(1, 2).flatten(0, 1) for rows in (batch.inputs["series"], batch.targets))
     whole = ~y.isnan().any(1)
+    if not whole.any():
+        y, whole = torch.from_numpy(filled(torch.cat([x[:, -1:], y], 1).T.numpy()).T[:, 1:]), ~whole
     return x[whole].double(), y[whole].double()
 
 

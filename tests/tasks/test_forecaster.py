@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import mean_absolute_error, mean_pinball_loss, mean_squared_error
 
 import regard
@@ -198,6 +199,7 @@ TWO = TABLE + "2025-01-01,north,1,0,sun\n2025-01-02,north,2,0,sun\n"
     (TWO, {}, "holiday is not given for 2025-01-03"),
     (TWO, {"horizon": 6}, "trained for 5 steps; use at most 5"),
     (TWO, {"start": "2026-01-01"}, "is no step of the series"),
+    (TWO, {"start": "04/03/2025"}, "may have the day or the month first; write it like 2025-01-01"),
     (TWO, {"start": "soon"}, "start='soon' is no date"),
     ("", {}, "the table is empty; give a table"),
 ])  # fmt: skip
@@ -214,6 +216,23 @@ def test_constant_series_and_gaps_are_forecast(tmp_path):
     flat, week = regard.load(tmp_path / "run").forecast(tmp_path / "two.csv")
     assert flat.name == "flat" and np.abs(flat.mean - 7).max() < 0.1 and np.isnan(flat.past).any()
     assert np.isfinite(week.mean).all() and len(week.mean) == 7
+
+
+def test_series_with_a_gap_in_every_horizon_are_trained_on_and_scored(tmp_path):
+    rows = [f"{day},{i % 7 if i % 5 else ''}" for i, day in enumerate(DAYS)]
+    (tmp_path / "gaps.csv").write_text("\n".join(["date,y", *rows]))
+    fields = {"data.series": str(tmp_path / "gaps.csv"), "data.horizon": 7}
+    fit("forecast", out=tmp_path / "run", quiet=True, **TINY | fields)
+    scored = evaluate(tmp_path / "run", {})
+    assert np.isfinite([scored.scores["mse"], scored.baselines["ridge"]["mse"]]).all()
+
+
+def test_the_vector_of_a_short_window_is_the_mean_of_its_patches(task):
+    model = task.model
+    inputs = model.example(2) | {"lengths": torch.tensor([21, 6])}  # of five patches, two
+    rows = model.features(**inputs)
+    ahead = model.config.ahead
+    assert torch.allclose(model.embed(**inputs)[1], rows[1, -(2 + ahead) :].mean(0), atol=1e-6)
 
 
 def test_the_command_writes_tables_and_figures(folder, tmp_path, capsys):
