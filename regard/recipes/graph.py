@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.sets.labelled_graphs import SPLIT, GraphBatches, GraphsConfig, as_label, is_label, values_of
+from regard.hub.remote import find
 from regard.models import preset
 from regard.objectives.labels import text_labels, token_labels
 from regard.objectives.numbers import numbers
@@ -43,8 +44,14 @@ def prepare_graphs(data: GraphsConfig, recipe: Recipe, out: Path, resume: bool, 
     labels = tuple(sorted({as_label(value) for value in values})) if is_label(values) else ()
     if len(labels) == 1:
         raise ValueError(f"{data.source} has the one label {labels[0]!r}; there is nothing to tell apart")
-    scale = {} if labels else dict(mean=float(np.mean(values)), std=float(np.std(values)) or 1.0)
-    features = GraphFeatures.of([each.graph for each in graphs], (target, SPLIT), target=target, **scale)
+    mean, std = (0.0, 1.0) if labels else (float(np.mean(values)), float(np.std(values)) or 1.0)
+    if data.base is None:
+        features = GraphFeatures.of([each.graph for each in graphs], (target, SPLIT))
+    else:  # its weights are those of its own attributes, in their order
+        features = GraphFeatures.load(find(data.base))
+        if target in [each.name for each in (*features.nodes, *features.links)]:
+            raise ValueError(f"{data.base} reads {target!r}, which cannot be predicted by it; choose another base")
+    features = replace(features, target=target, mean=mean, std=std)
     width, links = features.widths
     model = replace(
         recipe.model, labels=labels, numbers=0 if labels else 1, level="nodes" if of_nodes else "graph",

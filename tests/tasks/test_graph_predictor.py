@@ -119,6 +119,17 @@ def test_numbers_of_molecules(tmp_path):
         task.predict("C1")
 
 
+def test_fine_tuning_reads_attributes_in_the_order_of_the_base(files, tmp_path, monkeypatch):
+    """Values are sorted by their number, and others may be the most frequent in other graphs."""
+    graphs = labelled(files, "label")
+    before = train(tmp_path / "run", monkeypatch, graphs)
+    order = before.features.nodes[0].values
+    for graph in graphs:
+        graph.nodes["kind"][:] = order[1]
+    after = train(tmp_path / "tuned", monkeypatch, graphs, **{"data.base": str(tmp_path / "run")})
+    assert len(order) == 2 and after.features.nodes == before.features.nodes
+
+
 def test_what_the_model_did_not_learn_to_read_is_said(files, tmp_path, monkeypatch):
     graphs = labelled(files, "label")
     task = train(tmp_path / "run", monkeypatch, graphs)
