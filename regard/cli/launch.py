@@ -41,7 +41,7 @@ def launch(
     check_fields(name, fields, any_family=False)
     plan = recipe(name, fields)  # what is wrong is said here, not after hours in a queue
     parse(plan.train.parallel, nodes * processes)
-    words = (name, *(word for word in ctx.args))
+    words = (name, *ctx.args)
     if gpus and "train.device" not in fields:
         words += ("--train.device", "cuda")
     text = WRITERS[on](

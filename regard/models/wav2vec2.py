@@ -5,6 +5,7 @@ are plain ones.
 audio B T → convolutions B N C → norm, matrix B N D + convolved positions → blocks → head B N V
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -79,7 +80,7 @@ class Wav2Vec2Config(BlockConfig):
     @property
     def subsampling(self) -> int:
         """Samples from one vector to the next."""
-        return int(torch.tensor(self.strides).prod())
+        return math.prod(self.strides)
 
 
 @register_model("wav2vec2")

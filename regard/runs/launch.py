@@ -35,7 +35,7 @@ class Job:
             if getattr(self, name) <= 0:
                 raise ValueError(f"--{name} {getattr(self, name)} must be positive")
         if not self.name.replace("-", "").isalnum() or not self.name.islower() or not self.name[0].isalpha():
-            raise ValueError(f"--name {self.name}: use lower-case letters, digits and hyphens, such as lm-book")
+            raise ValueError(f"--job {self.name}: use lower-case letters, digits and hyphens, such as lm-book")
 
     def command(self, *rendezvous: str) -> str:
         """The shell command of a node. A job that the cluster starts again goes on with its run."""

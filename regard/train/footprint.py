@@ -145,9 +145,12 @@ class Gauge:
             return
         if self.option:
             ctypes.CDLL(None).malloc_trim(0)
-        (PROCESS / "clear_refs").write_text("5")  # the most is counted from here on
         here = [*self.model.parameters(), *self.model.buffers(), *states_of(optimizers)]
-        self.besides = status("VmRSS") - sum(map(size_of, here))
+        try:
+            (PROCESS / "clear_refs").write_text("5")  # the most is counted from here on
+            self.besides = status("VmRSS") - sum(map(size_of, here))
+        except (OSError, StopIteration):  # a container whose /proc cannot be written, or does not say so much
+            self.give_up()
 
     def stop(self) -> None:
         """End a step."""
@@ -156,7 +159,15 @@ class Gauge:
         if self.device.type == "cuda":
             self.measured = torch.cuda.max_memory_allocated(self.device)
             return
-        self.measured = status("VmHWM") - self.besides
+        try:
+            self.measured = status("VmHWM") - self.besides
+        except (OSError, StopIteration):
+            self.measured = 0
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Measure no more, and let the C library keep again what is freed."""
+        self.measures = False
         if self.option:  # what the C library itself arrives at when large blocks are freed
             self.option(MMAP_THRESHOLD, 32 << 20)
             self.option(TRIM_THRESHOLD, 64 << 20)
@@ -173,7 +184,7 @@ class Gauge:
             return None
         try:
             return predict(self.model, objective, batch, config)
-        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, IndexError):
+        except Exception:  # whatever a model's or an objective's code says to tensors without numbers
             return None
 
     def cause(self, objective: Objective, config: TrainConfig) -> str:

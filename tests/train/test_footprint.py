@@ -110,3 +110,23 @@ def test_every_family_has_a_prediction(family):
 
 if __name__ == "__main__":
     print(json.dumps(compared(FLAGS[sys.argv[1]])))
+
+
+def test_a_system_that_does_not_say_its_memory_ends_no_training(tmp_path, monkeypatch):
+    """As in a container: /proc can be read, not written, or lacks the peak."""
+    (tmp_path / "status").write_text("Name:\tpython\n")
+    monkeypatch.setattr("regard.train.footprint.PROCESS", tmp_path)
+    gauge = Gauge(gpt(dim=16, depth=1), torch.device("cpu"))
+    for _ in range(3):
+        gauge.start([])
+        gauge.add(batch_of(1, 4))
+        gauge.stop()
+    assert gauge.compare(next_token, TrainConfig()) == ""
+
+
+def test_what_an_objective_says_to_tensors_without_numbers_ends_no_training():
+    def objective(model, batch, **options):
+        assert {0: True}[float(batch.targets.sum())], "it looks at a number"
+
+    gauge = Gauge(gpt(dim=16, depth=1), torch.device("cpu"), measures=False)
+    assert gauge.predict(objective, batch_of(1, 4), TrainConfig()) is None

@@ -17,7 +17,7 @@ NEEDS = "the series come with statsmodels, which is not installed: pip install '
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A file of the package, the sha256 of its content, and and sizes that suit it."""
+    """A file of the package, the sha256 of its content, and sizes that suit it."""
 
     path: str
     sha256: str
