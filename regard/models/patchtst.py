@@ -179,13 +179,11 @@ class PatchTST(nn.Module):
         """Return a vector for each patch, the channels of a window one after the other."""
         return self.encode(self.relative(series, lengths)[0], self.hidden(lengths, series.shape[2]), covariates)
 
-    def embed(
-        self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None, covariates: Tensor | None = None
-    ) -> Float[Tensor, "B D"]:  # fmt: skip
+    def embed(self, **inputs: Tensor) -> Float[Tensor, "B D"]:
         """Return one vector for each window, the mean over its patches and channels."""
-        hidden = self.hidden(lengths, series.shape[2])
-        x = pooled(self.features(series, lengths, covariates), "mean", hidden)
-        return x.unflatten(0, (len(series), -1)).mean(1)
+        hidden = self.hidden(inputs.get("lengths"), inputs["series"].shape[2])
+        x = pooled(self.features(**inputs), "mean", hidden)
+        return x.unflatten(0, (len(inputs["series"]), -1)).mean(1)
 
     def forward(
         self, series: Float[Tensor, "B T C"], lengths: Int[Tensor, "B"] | None = None, covariates: Tensor | None = None
