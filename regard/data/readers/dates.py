@@ -140,7 +140,7 @@ def formats_of(cells: Sequence[str]) -> list[Callable[[str], int]]:
 
 
 def unevenness(stamps: Sequence[int]) -> tuple[int, float]:
-    """How often dates descend, and how many times longer their longest step is than the shortest."""
+    """The number of dates that are before the one above, and the ratio of the longest step to the shortest."""
     steps = np.diff(np.unique(stamps))
     return int((np.diff(stamps) < 0).sum()), float(steps.max() / steps.min()) if len(steps) else 1.0
 
