@@ -42,8 +42,8 @@ def arm_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 def heading(result: Mapping[str, Any]) -> str:
     return (
-        f"{result['seeds']} paired seeds, {counted(result['steps'], 'step')} a run; differences are positive where a claim holds, "
-        f"their {len(result['claims'])} intervals hold together with 95 %"
+        f"{result['seeds']} paired seeds, {counted(result['steps'], 'step')} a run; differences are positive where a "
+        f"claim holds, their {len(result['claims'])} intervals hold together with 95 %"
     )
 
 
