@@ -10,6 +10,7 @@ import click
 from regard.cli.base import PATH, Commands, emit, json_option, regard
 from regard.data.terminal import echo, to_json
 
+KINDS = ("bpe", "word", "char", "code", "dna", "bytes")
 EMBEDDED = 400_000
 """Characters of the embedded text that `compare` learns from."""
 
@@ -21,7 +22,9 @@ def tokenizer() -> None:
 
 @tokenizer.command("train")
 @click.argument("files", type=PATH, nargs=-1, required=True)
-@click.option("--kind", type=click.Choice(["bpe", "word", "char"]), default="bpe", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(["bpe", "word", "char", "code", "dna", "bytes"]), default="bpe", show_default=True
+)
 @click.option("--vocab-size", type=int, default=8000, show_default=True)
 @click.option("--lowercase", is_flag=True)
 @click.option("--out", type=PATH, required=True, help="Where to write tokenizer.json.")

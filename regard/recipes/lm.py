@@ -26,7 +26,7 @@ from regard.registry import models, register_recipe
 from regard.runs.fit import Job, get_tokenizer, prepare, with_vocabulary
 from regard.runs.recipe import Recipe, from_scratch
 from regard.tokens import Tokenizer
-from regard.tokens.encoding import encode_large, encode_text
+from regard.tokens.encoding import encode_large, encode_text, raw
 from regard.train.progress import Line
 
 MODERN: dict[str, Any] = dict(
@@ -64,7 +64,7 @@ def prepare_text(data: TextConfig, recipe: Recipe, out: Path, resume: bool, line
     else:
         text, held_out = data.split()
         tokenizer = get_tokenizer(data, lambda: [text], out, resume)
-        ids, size = encode_text(tokenizer, text), len(text.encode())
+        ids, size = encode_text(tokenizer, text), len(raw(text))
     valid = encode_text(tokenizer, held_out)[:VALID_TOKENS]
     recipe = with_vocabulary(recipe, tokenizer)
     recipe = recipe.with_data(sha256=digest)

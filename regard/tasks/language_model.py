@@ -20,14 +20,16 @@ from regard.hub.checkpoint import load_generation
 from regard.modalities.pixels import PIXEL
 from regard.modalities.text import TEXT
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, Work, quoted, register_task
-from regard.tasks.default_texts import DOCUMENTATION, PROMPTS, beginnings
+from regard.tasks.default_texts import PROMPTS
 from regard.tasks.engine_task import BEAMS, GENERATE, Continuation, EngineTask, count_or
-from regard.tasks.metrics import exact_match, text_scores
+from regard.tasks.metrics import exact_match
 from regard.tasks.pixel_model import PixelModel
 from regard.tasks.prepared_text import read_prompt
+from regard.tasks.scored_text import beginning, offered, score_text
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import TextTask
 from regard.tokens import Tokenizer
+from regard.tokens.encoding import encode_text
 
 NEW_TOKENS = 200
 """The most tokens to generate, by default."""
@@ -351,21 +353,16 @@ class LanguageModel(EngineTask, TextTask):
             scores: dict[str, Any] = {"exact_match": round(exact_match(texts, expected), 2), "examples": len(examples)}
             total = min(len(held_out), TEST_EXAMPLES)
             return Scored(scores=scores, outputs=texts, expected=expected, total=total)
-        text = self.held_out_text(test)
-        scores = text_scores(self.model, self.tokenizer, self.context, text[: test.limit])
-        summary = (
-            f"bits per byte {scores['bits_per_byte']:.3f}   (xz {scores['xz']:.3f}, bz2 {scores['bz2']:.3f}; "
-            f"{scores['bytes']:,} held-out bytes)"
-        )
-        return Scored(
-            scores=scores, outputs=[], summary=summary, lower=True, total=len(text), unit="characters",
-            baselines={name: {"bits_per_byte": scores[name]} for name in ("xz", "bz2")},
+        text, data = self.held_out_text(test), test.own
+        return score_text(
+            self.model, self.tokenizer, self.context, text, known=lambda: data.split()[0], limit=test.limit,
+            embedded=data.embedded and not test.named,
         )  # fmt: skip
 
     def work(self, test: EvalSet) -> Work:
         if isinstance(test.data, PROMPTED):
             return super().work(test)
-        half, ids = max(1, self.context // 2), self.tokenizer.encode(self.held_out_text(test))
+        half, ids = max(1, self.context // 2), encode_text(self.tokenizer, self.held_out_text(test)).tolist()
         prompts = [ids[first : first + half] for first in range(0, len(ids), 2 * half)][: test.limit or TIMED]
         requests = [self.request(prompt, max_new_tokens=half) for prompt in prompts]
         return Work(run=lambda: self.engine.serve(requests), count=half * len(prompts), unit="new token")
@@ -375,16 +372,16 @@ class LanguageModel(EngineTask, TextTask):
             prompts = [example.prompt for example in test.data.held_out()[:3]]
             rows = list(zip(prompts, self.generate(prompts, max_new_tokens=64), strict=True))
             return Samples(rows=rows, commands=[f"regard generate {run} {quoted(prompts[0])}"])
-        begin = "Return the " if test.data.embedded else "The "
+        kind, embedded, own = self.tokenizer.kind, test.data.embedded, test.data.held_out()
+        begin = beginning(kind, own, embedded=embedded)
         text = self.generate([begin], max_new_tokens=120, sampling=Sampling(temperature=0.8, top_p=0.95, seed=1))[0]
         commands = [
             f'regard generate {run} "{begin.strip()}" --max-new-tokens 200 --temperature 0.8 --top-p 0.95 --seed 1',
-            f'regard look {run} "{begin}list of" --out heads.png',
+            f'regard look {run} "{begin.strip()}{"" if kind == "dna" else " list of"}" --out heads.png',
         ]
-        if test.data.embedded:
+        if embedded:
             commands.append(f"regard train {test.recipe} --model lstm --out runs/lstm")
-        begins = [begin, *(DOCUMENTATION if test.data.embedded else beginnings(test.data.held_out()))]
-        examples = [Example(inputs=(prompt,)) for prompt in begins]
+        examples = [Example(inputs=(prompt,)) for prompt in (begin, *offered(kind, own, embedded=embedded))]
         return Samples(rows=[("", begin + text)], commands=commands, examples=examples)
 
     def generation_to_export(self) -> dict[str, Any]:

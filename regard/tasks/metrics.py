@@ -22,7 +22,7 @@ from regard.data.sets.unlabelled_images import PixelStream
 from regard.objectives.next_token import next_token
 from regard.tasks.scored import Confusion
 from regard.tokens import Tokenizer
-from regard.tokens.encoding import encode_text
+from regard.tokens.encoding import encode_text, raw
 from regard.tokens.pixel_tokenizer import PixelTokenizer
 from regard.train.loop import evaluate
 
@@ -171,12 +171,12 @@ def summary_scores(predicted: Sequence[str], expected: Sequence[str]) -> float:
 
 def text_scores(model: Any, tokenizer: Tokenizer, context: int, text: str) -> dict[str, Any]:
     """Bits per byte of a language model, next to two programs that compress the same bytes."""
-    raw = text.encode()
+    whole = raw(text)
     return {
         "bits_per_byte": round(bits_per_byte(model, tokenizer, context, text), 4),
-        "xz": round(8 * len(lzma.compress(raw, preset=9 | lzma.PRESET_EXTREME)) / len(raw), 4),
-        "bz2": round(8 * len(bz2.compress(raw)) / len(raw), 4),
-        "bytes": len(raw),
+        "xz": round(8 * len(lzma.compress(whole, preset=9 | lzma.PRESET_EXTREME)) / len(whole), 4),
+        "bz2": round(8 * len(bz2.compress(whole)) / len(whole), 4),
+        "bytes": len(whole),
     }
 
 
@@ -185,7 +185,7 @@ def bits_per_byte(model: Any, tokenizer: Tokenizer, context: int, text: str) -> 
     ids = encode_text(tokenizer, text)
     batches = text_batches(ids, context, max(1, 8192 // context))
     mean = evaluate(model, track(batches, "tokens:", len(ids), lambda batch: batch.targets.numel()), next_token)
-    return mean * (len(ids) - 1) / math.log(2) / len(text.encode())
+    return mean * (len(ids) - 1) / math.log(2) / len(raw(text))
 
 
 def pixel_scores(model: Any, pixels: PixelTokenizer, images: LabelledImages, known: LabelledImages) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.notices import track
-from regard.data.readers.text_files import read_text
 from regard.data.sets.batches import bucket, pad
 from regard.data.sets.labelled_texts import ExamplesConfig
 from regard.data.sets.text_overview import key_of
@@ -77,7 +76,7 @@ class TextTask(Task):
     def held_out_text(self, test: EvalSet) -> str:
         """The running text of a test set."""
         data = test.data
-        return test.read("text", lambda: read_text(data.text) if test.named and data.text else data.held_out())
+        return test.read("text", lambda: data.read(data.text) if test.named and data.text else data.held_out())
 
     def count(self, test: EvalSet) -> int:
         """The number of held-out examples, whatever the limit."""

@@ -30,8 +30,15 @@ def batched(items: Iterable[str], count: int) -> Iterator[list[str]]:
         yield group
 
 
+def raw(text: str) -> bytes:
+    """The bytes of a text, in which lone surrogates stand for bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def encode_text(tokenizer: Tokenizer, text: str) -> np.ndarray:
     """The ids of a text of any length, encoded in chunks."""
+    if tokenizer.kind == "bytes" and tokenizer.inner.normalizer is None:
+        return np.array(tokenizer.byte_ids, dtype=np.int32)[np.frombuffer(raw(text), dtype=np.uint8)]
     return np.concatenate([ids.astype(np.int32) for ids in encode_chunks(tokenizer, corpus(None, [text]))])
 
 

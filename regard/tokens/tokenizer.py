@@ -1,8 +1,4 @@
-"""Text to ids and back, by subwords, words or characters. Every Unicode string survives the round trip.
-
-    bpe    byte-level BPE: the 256 bytes, then the learned merges, which never cross a word
-    word   ASCII, bytes for the rest, then the most frequent words, each with the space before it
-    char   ASCII, bytes for the rest, then the other characters seen in training
+"""Text to ids and back, by tokens of several kinds (kinds.py). Every Unicode string survives the round trip.
 
 Nothing is unknown: what was not seen is spelled in characters or bytes. `bpe` splits numbers into single
 digits, so that 1999 and 2000 share their parts at any vocabulary size. `tokenizer.json` holds everything.
@@ -10,24 +6,22 @@ digits, so that 1999 and 2000 share their parts at any vocabulary size. `tokeniz
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.config import nearest, one_line, reading
 from regard.files import check_regular, write_text
 from regard.tokens.bounds import MOST_BYTES, check_bounds, is_panic, library_errors, parse
 from regard.tokens.corpus import check_text, corpus
 from regard.tokens.frame import Framed, Framer, Part, fit, translate, windows
+from regard.tokens.kinds import KINDS, KNOWN, kind_of, learn
 from regard.tokens.published import has_files, open_words, read_files, read_settings
 from regard.tokens.spm import keep_names_apart
 
-KINDS = ("bpe", "word", "char")
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 
 # The first that a vocabulary holds is taken. GPT-2 has one token for both ends and none for padding.
@@ -41,12 +35,8 @@ USUAL_NAMES = {
     "sep": ("[SEP]", "<sep>", "</s>", "<eos>"),
 }
 
-# GPT-2's pattern, except that marks stay with their letters, digits stand alone and 'tis is not 't + is.
-SUBWORDS = r"['’](?:[sdmt]|ll|ve|re)(?![\p{L}\p{M}])| ?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
-WORDS = r" ?[\p{L}\p{M}\p{N}]+(?:['’][\p{L}\p{M}]+)*| ?[^\s\p{L}\p{M}\p{N}]|\s+(?!\S)|\s+"
-# Both patterns split a name of this form, so that no entry learned from text can be a special token.
+# The patterns split a name of this form, so that no entry learned from text can be a special token.
 SPECIAL_FORM = re.compile(r"<(?!0x)\w*[a-zA-Z0-9]\w*>|\[\w*[a-zA-Z0-9]\w*\]", re.ASCII)
-ALPHABET = [chr(code) for code in range(128)] + [f"<0x{byte:02X}>" for byte in range(128, 256)]
 
 VISIBLE: dict[int, str] = {
     **{code: f"⟨{code:02X}⟩" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)},
@@ -109,7 +99,7 @@ class Tokenizer:
         if vocab_size < (minimum := len(names) + 256):
             reason = f"{len(names)} special tokens and 256 bytes or characters come first"
             raise ValueError(f"vocab_size={vocab_size} is too small; use {minimum} or more: {reason}")
-        return cls(_learn(kind, corpus(files, texts), names, vocab_size, lowercase, progress))
+        return cls(learn(kind, corpus(files, texts), names, vocab_size, lowercase, progress))
 
     @classmethod
     def load(cls, path: Path | str, *, parse_special: bool = False, target: bool = False, **names: str) -> "Tokenizer":
@@ -129,7 +119,7 @@ class Tokenizer:
             else:
                 check_regular(path, MOST_BYTES)
                 inner, settings = parse(path.read_bytes()), read_settings(path.parent)
-            check_bounds(inner, path.parent if files else path, (SUBWORDS, WORDS))
+            check_bounds(inner, path.parent if files else path, KNOWN)
             open_words(inner)
             keep_names_apart(inner)
         for role in names.keys() - USUAL_NAMES.keys():
@@ -230,10 +220,13 @@ class Tokenizer:
     @cached_property
     def kind(self) -> str:
         """One of `KINDS`, or for other published files the name of their model, such as "wordpiece"."""
-        model = json.loads(self.inner.model.__getstate__())
-        if model["type"] == "BPE" and model["byte_fallback"] and not model["merges"]:
-            return "word" if model["ignore_merges"] else "char"
-        return "word" if model["type"] == "WordLevel" else str(model["type"]).lower()
+        return kind_of(self.inner)
+
+    @cached_property
+    def byte_ids(self) -> list[int]:
+        """The ids of the tokens that are single bytes, of a byte-level vocabulary."""
+        found = {byte: self.inner.token_to_id(symbol) for symbol, byte in self._byte_of.items()}
+        return [found[bytes([byte])] for byte in range(256)]
 
     @cached_property
     def sentinels(self) -> list[int]:
@@ -290,48 +283,6 @@ def _encode(call: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]
         if type(error) is not Exception and not is_panic(error):  # the library raises bare ones, and panics
             raise
         raise ValueError(f"the tokenizer fails on this text ({one_line(error)}); use another text or model") from None
-
-
-def _learn(
-    kind: str, chunks: Iterator[str], names: list[str], vocab_size: int, lowercase: bool, progress: bool
-) -> tokenizers.Tokenizer:
-    def build(model: models.Model, pattern: str | None) -> tokenizers.Tokenizer:
-        inner = tokenizers.Tokenizer(model)
-        if lowercase:
-            inner.normalizer = normalizers.Lowercase()
-        if pattern:
-            inner.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
-        return inner
-
-    options: dict[str, Any] = {"vocab_size": vocab_size, "show_progress": progress}
-    if kind == "bpe":
-        inner = build(models.BPE(), SUBWORDS)
-        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        inner.pre_tokenizer = pre_tokenizers.Sequence([inner.pre_tokenizer, byte_level])
-        inner.decoder = decoders.ByteLevel()
-        options |= {"special_tokens": names, "initial_alphabet": byte_level.alphabet()}
-        inner.train_from_iterator(chunks, trainers.BpeTrainer(min_frequency=2, **options))
-        return inner
-
-    # The others are a BPE without merges: an entry as a whole, else its characters, else their bytes.
-    if kind == "word":
-        counter = build(models.WordLevel(), WORDS)
-        counter.train_from_iterator(chunks, trainers.WordLevelTrainer(min_frequency=1, **options))
-        ids = counter.get_vocab()
-        seen = sorted(ids, key=ids.__getitem__)
-    else:
-        lower = normalizers.Lowercase().normalize_str if lowercase else str
-        counts: Counter[str] = Counter()
-        for chunk in chunks:
-            counts.update(lower(chunk))
-        seen = sorted(counts, key=lambda character: (-counts[character], character))
-    entries = list(dict.fromkeys([*names, *ALPHABET, *seen]))[:vocab_size]
-    vocabulary = {entry: id for id, entry in enumerate(entries)}
-    model = models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, ignore_merges=kind == "word")
-    inner = build(model, WORDS if kind == "word" else None)
-    inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    inner.add_special_tokens(names)
-    return inner
 
 
 def _find_names(inner: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str | None]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.data.readers.sequences import holds_sequences
+
 BLOCK = 1 << 16
 """Characters of a block; a text in memory is encoded in blocks of the same size, so that the ids are the same."""
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".parquet", ".arrow")
@@ -14,7 +16,7 @@ PACKED = (".gz", ".zst", ".bz2", ".xz", ".parquet", ".arrow")
 def text_bytes(paths: tuple[str, ...]) -> int:
     """The bytes of some files of plain text; 0 if they cannot be read in blocks."""
     files = [Path(path) for path in paths]
-    if any(not file.is_file() or file.suffix.lower() in PACKED for file in files):
+    if any(not file.is_file() or file.suffix.lower() in PACKED or holds_sequences(file) for file in files):
         return 0
     return sum(file.stat().st_size for file in files)
 

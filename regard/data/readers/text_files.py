@@ -5,6 +5,7 @@ from pathlib import Path
 
 from regard import files
 from regard.data.readers.packed import unpack
+from regard.data.readers.sequences import holds_sequences, sequences_of
 
 MOST_WHOLE = 1 << 34
 """Most bytes of a file that is read at once."""
@@ -64,8 +65,15 @@ def not_utf8(raw: bytes, position: int, path: Path) -> str:
 
 
 def read_text(paths: tuple[str, ...]) -> str:
-    """The text of several files, one after the other."""
-    return "\n".join(_read_whole(Path(path)) for path in paths)
+    """The text of several files, one after the other; of FASTA and FASTQ the sequences alone."""
+    texts = [(_read_whole(Path(path)), Path(path)) for path in paths]
+    return "\n".join(sequences_of(text, path) if holds_sequences(path) else text for text, path in texts)
+
+
+def read_any(paths: tuple[str, ...]) -> str:
+    """The content of files of any kind as one text, in which lone surrogates stand for bytes that are no UTF-8."""
+    cures = dict(folder="its files", empty="some bytes")
+    return "".join(read_bytes(Path(path), **cures).decode("utf-8", "surrogateescape") for path in paths)
 
 
 def _read_whole(path: Path) -> str:

@@ -98,8 +98,8 @@ class TextData(Data):
 
     tokenizer: str | None = None
     """An existing tokenizer.json (none: one is trained on the training data)."""
-    kind: Literal["bpe", "word", "char"] = "bpe"
-    """Kind of tokenizer to train."""
+    kind: Literal["bpe", "word", "char", "code", "dna", "bytes"] = "bpe"
+    """Kind of tokenizer to train: subwords, words, characters, tokens of Python code, words of bases, or bytes."""
     vocab_size: int = 8000
     """Entries of the tokenizer to train."""
     lowercase: bool = False
@@ -114,7 +114,7 @@ class TextData(Data):
     @property
     def idle(self) -> dict[str, str]:
         tokens = idle_with("tokenizer", self.tokenizer, *TRAINED) | idle_with("base", self.base, *TRAINED)
-        return tokens | idle_rank(self.tune)
+        return ({"vocab_size": "kind bytes"} if self.kind == "bytes" else {}) | tokens | idle_rank(self.tune)
 
 
 def idle_with(option: str, value: Any, *fields: str) -> dict[str, str]:

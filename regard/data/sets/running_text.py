@@ -1,31 +1,36 @@
-"""Running text for language models: the user's files, or Python's own documentation."""
+"""Running text for language models: the user's files, or Python's own documentation; code, sequences and bytes, too."""
 
 import hashlib
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar
 
+from regard.data.generated.code import library, library_hash
 from regard.data.generated.docs import documentation, documentation_hash
+from regard.data.generated.genome import genome, genome_hash
 from regard.data.readers.large_texts import LargeText, text_bytes
-from regard.data.readers.text_files import read_text
+from regard.data.readers.text_files import read_any, read_text
 from regard.data.sets.base import TextData
 from regard.data.sets.overview import SHOWN, Overview, shortened
 
 MOST = 1 << 24
 """Most characters of a large text that are scored."""
+EMBEDDED = {"code": (library, library_hash), "dna": (genome, genome_hash)}
+"""The embedded text of kinds of tokens other than prose's, and its hash."""
 HELD_OUT = 10
 """Without validation files the last one part in so many is held out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextConfig(TextData):
-    """Where text comes from (nothing given: Python's documentation), and its tokens."""
+    """Where text comes from (nothing given: Python's documentation, its library as code, or DNA), and its tokens."""
 
     own: ClassVar[tuple[str, ...]] = ("text",)
+    reading: ClassVar[tuple[str, ...]] = ("lowercase", "kind")
     beside: ClassVar[tuple[str, ...]] = ("valid_text",)
 
     text: tuple[str, ...] = ()
-    """UTF-8 text files, read one after the other."""
+    """UTF-8 text files, read one after the other; FASTA or FASTQ; with kind=bytes files of any kind."""
     valid_text: tuple[str, ...] = ()
     """Files for validation (nothing given: the last tenth of the text is held out)."""
     vocab_size: int = 1024
@@ -43,15 +48,23 @@ class TextConfig(TextData):
     @property
     def large(self) -> bool:
         """Whether the user's text is too large for the memory that it may take."""
-        return text_bytes(self.text) > self.memory * 2**30
+        return self.kind != "bytes" and text_bytes(self.text) > self.memory * 2**30
+
+    def read(self, paths: tuple[str, ...]) -> str:
+        """The text of files."""
+        return read_any(paths) if self.kind == "bytes" else read_text(paths)
+
+    def part(self, split: str) -> str:
+        """The embedded text of a split."""
+        return EMBEDDED.get(self.kind, (documentation,))[0](split)
 
     def split(self) -> tuple[str, str]:
         """Training and validation text."""
         if self.embedded:
-            return documentation("train"), documentation("valid")
-        text = read_text(self.text)
+            return self.part("train"), self.part("valid")
+        text = self.read(self.text)
         if self.valid_text:
-            return text, read_text(self.valid_text)
+            return text, self.read(self.valid_text)
         cut = len(text) - max(2, len(text) // HELD_OUT)
         return text[:cut], text[cut:]
 
@@ -68,7 +81,8 @@ class TextConfig(TextData):
         """A summary of the user's text: its length and its beginning."""
         if self.embedded:
             return []
-        text = LargeText(self.text).beginning(1 << 16) if self.large else read_text(self.text)
+        text = LargeText(self.text).beginning(1 << 16) if self.large else self.read(self.text)
+        text = text.encode("utf-8", "replace").decode()  # what is no text is not printed
         count, unit = (text_bytes(self.text), "bytes") if self.large else (len(text), "characters")
         shown = [shortened(line) for line in text.split("\n", 50) if line.strip()][:SHOWN]
         source = ", ".join(self.text)
@@ -78,14 +92,14 @@ class TextConfig(TextData):
         """The test text; of the user's files, the validation text, or its beginning where that is large."""
         if self.large:
             return self.large_split()[1].beginning(MOST)
-        return documentation("test") if self.embedded else self.split()[1]
+        return self.part("test") if self.embedded else self.split()[1]
 
     def digest(self) -> str:
         """The sha256 of everything that `split` gives."""
         if self.embedded:
-            return documentation_hash()
+            return EMBEDDED.get(self.kind, (None, documentation_hash))[1]()
         if not self.large:
-            return hashlib.sha256("\0".join(self.split()).encode()).hexdigest()
+            return hashlib.sha256("\0".join(self.split()).encode("utf-8", "surrogateescape")).hexdigest()
         text, held_out = self.large_split()
         digest = hashlib.sha256()
         for block in chain(text, ("\0",), held_out):
