@@ -25,6 +25,8 @@ from regard.registry import register_model
 ENCODINGS = ("degree", "walk", "laplacian", "distance", "path")
 OF_PAIRS = ("distance", "path")
 """Encodings that are added to the scores of pairs of nodes."""
+UNIT = 16
+"""Nodes whose sum is as large as their mean, so that a head on sums learns as steadily as one on means."""
 DEGREES = 64
 """Degrees with a vector of their own; larger ones share the last."""
 
@@ -54,7 +56,7 @@ class GraphTransformerConfig(BlockConfig):
     far: int = 8
     """Longest distance with a bias of its own."""
     pooling: Literal["mean", "sum"] = "mean"
-    """The vector of a graph: the mean or the sum of its nodes'."""
+    """The vector of a graph: the mean of its nodes', or their sum, in units of 16 nodes."""
     depth: int = 4
     """Blocks."""
     dim: int = 64
@@ -175,7 +177,7 @@ class GraphTransformer(nn.Module):
     def embed(self, nodes: Tensor, lengths: Int[Tensor, "B"], edges: Tensor, links: Tensor) -> Float[Tensor, "B D"]:
         """Return one vector for each graph."""
         mean = mean_pool(self.features(nodes, lengths, edges, links), lengths)
-        return mean if self.config.pooling == "mean" else mean * lengths[:, None]
+        return mean if self.config.pooling == "mean" else mean * lengths[:, None] / UNIT
 
     def forward(
         self, nodes: Tensor, lengths: Int[Tensor, "B"], edges: Tensor, links: Tensor
