@@ -1,7 +1,8 @@
 """BERT: an encoder that sees both sides (Devlin et al., 2019), with what is read off its vectors.
 
 Unlike transformer.py: only the encoder; segments and a norm on the embedding; a head for a task instead of a decoder.
-RoBERTa, DistilBERT and ALBERT (one block for all layers, narrow token vectors) are the same with other settings.
+RoBERTa, DistilBERT, ALBERT (one block for all layers, narrow token vectors) and ESM (norms first, rotary positions) are
+the same with other settings.
 ids B T → embed + positions + segments B T E → norm → blocks B T D → head
 """
 
@@ -21,6 +22,8 @@ from regard.nn.stack import Stack, build_position, glorot, init_keys_as_queries
 from regard.registry import register_model
 
 TASKS = {"none": "embed", "mask": "fill", "pretrain": "fill", "classify": "classify", "tag": "tag", "answer": "answer"}
+MASKED = 0.15 * 0.8
+"""The share of masks in the training of ESM."""
 POOLED = ("pretrain", "classify")
 """Tasks that read the pooled vector of the first token; without a pooler, `classify` reads the one of `embed`."""
 
@@ -46,6 +49,10 @@ class BertConfig(BlockConfig):
     """Width of the embedding, if it is projected to `dim` (none: dim)."""
     types: int = 2
     """Token types: first and second text; 0 for none."""
+    embedding_norm: bool = True
+    """A norm on the embedding."""
+    mask_id: int | None = None
+    """The mask, where its vector is zeros and the others grow with its share (ESM); none: a token as others are."""
     shared: bool = False
     """One block's weights at every depth (ALBERT)."""
     pooler: bool = True
@@ -97,7 +104,7 @@ class Bert(nn.Module):
         self.pooler = Pooler(config.dim, activation=config.pooler_activation) if config.pooler else None
         glorot(self)
         init_keys_as_queries(self.encoder)
-        norm = build_norm(config.norm, width, config.norm_eps)
+        norm = build_norm(config.norm, width, config.norm_eps) if config.embedding_norm else None
         looks: dict[str, Any] = dict(dropout=config.dropout, scaled=False, types=config.types, norm=norm)
         self.embedding = Embedding(config.vocab_size, width, position, **looks)
         self.head = self.new_head()
@@ -124,10 +131,18 @@ class Bert(nn.Module):
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         """Return a vector for each token."""
-        x = self.embedding(ids, types=types)
+        x = self.embedding(ids, types=types, factor=self.factor(ids, lengths))
         if self.widen is not None:
             x = self.widen(x)
         return self.encoder(x, mask=padding(lengths))
+
+    def factor(self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"]) -> Float[Tensor, "B T"] | None:
+        """Return what token vectors are multiplied by where masks are zeros: as many as in training change nothing."""
+        if self.config.mask_id is None:
+            return None
+        hidden = ids == self.config.mask_id
+        grown = (1 - MASKED) * lengths / (lengths - hidden.sum(1)).clamp(min=1)
+        return grown[:, None] * ~hidden
 
     def forward(
         self, ids: Int[Tensor, "B T"], lengths: Int[Tensor, "B"], types: Int[Tensor, "B T"] | None = None

@@ -38,10 +38,13 @@ class Embedding(nn.Module):
         self.norm = norm
 
     def forward(
-        self, ids: Int[Tensor, "B T"], start: int = 0, *, types: Int[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Embed tokens that begin at position `start`; without `types` all are of the first type."""
-        x = self.position.embed(self.vectors(ids) * self.scale, start)
+        self, ids: Int[Tensor, "B T"], start: int = 0, *, types: Int[Tensor, "B T"] | None = None,
+        factor: Float[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:  # fmt: skip
+        """Embed tokens that begin at position `start`; without `types` all are of the first type. Token vectors are
+        multiplied by their `factor`, if there is one."""
+        x = self.vectors(ids) * self.scale
+        x = self.position.embed(x if factor is None else x * factor[..., None].to(x), start)
         if self.types is not None:
             x = x + (self.types[0] if types is None else F.embedding(types, self.types))
         if self.norm is not None:

@@ -5,6 +5,7 @@
     spiece.model, tokenizer.model, …    SentencePiece: T5, ALBERT, Llama, XLM-RoBERTa
     source.spm, target.spm, vocab.json  Marian: two SentencePiece models over one vocabulary
     vocab.json                          wav2vec 2.0: letters, and a bar between words
+    vocab.txt                           ESM: amino acids, or words of bases
 
 The files do not say how a model wants its texts framed; which model it is stands in `tokenizer_config.json` or
 `config.json`, and `FAMILIES` knows the rest.
@@ -21,6 +22,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from regard.config import MOST_BYTES, MOST_SIZE, one_line, parse, read_json, reading
 from regard.files import read_bytes
+from regard.tokens.residues import build_residues
 from regard.tokens.spm import CONTROL, UNKNOWN, Piece, build, read_pieces
 
 PIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -255,6 +257,11 @@ def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     return inner, [name for name in (*model.special, *source.names.values()) if name in ids]
 
 
+def _read_esm(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
+    entries = _text(source.directory / "vocab.txt").split()
+    return build_residues(entries, source.names), []
+
+
 def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     """wav2vec 2.0's letters, with a bar in place of each space."""
     bar = parse(source.settings.get("word_delimiter_token", "|"), str, "word_delimiter_token")
@@ -310,6 +317,12 @@ FAMILIES = {
     **dict.fromkeys(
         ("wav2vec2", "wav2vec2ctc"),
         Family(read=_read_letters, names={"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}),
+    ),
+    "esm": Family(
+        read=_read_esm,
+        names={name: f"<{name}>" for name in ("cls", "pad", "eos", "unk", "mask")},
+        single="{cls} $A {eos}",
+        pair="{cls} $A {eos} $B {eos}",
     ),
     "marian": Family(
         read=_read_marian,

@@ -11,6 +11,7 @@ from regard.hub.maps import MAPS
 from tests.parity.peers import bart, change_config, change_tensors, encoder, gpt2, llama, saved, t5, whisper
 from tests.parity.test_ast import ast
 from tests.parity.test_clip import theirs_of as clip_model
+from tests.parity.test_esm import esm
 from tests.parity.test_images import theirs_of as image_model
 from tests.parity.test_marian import reference as marian
 from tests.parity.test_parakeet import parakeet
@@ -41,6 +42,7 @@ KINDS = {  # one block is enough, and many tensors fewer
     "timesformer": partial(video, "timesformer", num_hidden_layers=1),
     "vivit": partial(video, "vivit", num_hidden_layers=1),
     "audio-spectrogram-transformer": partial(ast, num_hidden_layers=1),
+    "esm": partial(esm, position_embedding_type="absolute", num_hidden_layers=1),
     "patchtst": partial(patchtst, num_hidden_layers=1),
 }
 OPTIONAL = "final_logits_bias"

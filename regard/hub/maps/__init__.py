@@ -9,6 +9,7 @@ from regard.hub.maps.clip import CLIP
 from regard.hub.maps.deit import DEIT
 from regard.hub.maps.detr import DETR
 from regard.hub.maps.distilbert import DISTILBERT
+from regard.hub.maps.esm import ESM
 from regard.hub.maps.gpt2 import GPT2
 from regard.hub.maps.llama import LLAMA
 from regard.hub.maps.marian import MARIAN
@@ -32,5 +33,6 @@ MAPS: dict[str, Map] = {
     one.kind: one for one in (
         GPT2, LLAMA, BERT, ROBERTA, DISTILBERT, ALBERT, T5, MARIAN, BART, PEGASUS, VIT, DEIT, VIT_MAE, SWIN, SWINV2,
         DETR, CLIP, WHISPER, PARAKEET, AUDIO_SPECTROGRAM_TRANSFORMER, WAV2VEC2, PATCHTST, VIDEOMAE, TIMESFORMER, VIVIT,
+        ESM,
     )
 }  # fmt: skip

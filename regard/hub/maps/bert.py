@@ -71,7 +71,7 @@ FIELDS = {
 
 FIXED: dict[str, Any] = dict(
     position="learned", norm="layer", norm_place="post", bias=True, kernel="full", kv_heads=None, head_dim=None,
-    embedding_dim=None, shared=False,
+    embedding_dim=None, shared=False, embedding_norm=True, mask_id=None,
 )  # fmt: skip
 
 COMMON: dict[str, Any] = dict(
