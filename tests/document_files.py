@@ -1,6 +1,7 @@
 """The files that the commands of README and docs name: texts, tables, images, checkpoints, modules of a user's."""
 
 import csv
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -53,6 +54,12 @@ def provide(folder: Path) -> None:
     shutil.copy(tiny.files["tag"]["data.train"], folder / "train.conll")
     shutil.copy(tiny.files["answer"]["data.train"], folder / "train.jsonl")
     (folder / "my_module.py").write_text(MODULE, encoding="utf-8")
+    for name in ("app.py", "more.py"):
+        (folder / name).write_text(MODULE * 20, encoding="utf-8")
+    bases = np.random.default_rng(1).choice(list("ACGT"), (60, 80))
+    lines("proteins.fasta", rows=[">p", *("MKTAYIAKQRQISFVKSHFSRQ" for _ in range(60))])
+    (folder / "genome.fa.gz").write_bytes(gzip.compress("\n".join([">chr", *map("".join, bases)]).encode()))
+    Image.fromarray(np.zeros((64, 64), np.uint8)).save(folder / "photo.bmp")
     (folder / "my_kernels.py").write_text(own_kernel(), encoding="utf-8")
     images(folder)
     shutil.copytree(tiny.run("bert"), folder / "CHECKPOINT")

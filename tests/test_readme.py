@@ -1,6 +1,7 @@
 """Every command in README.md and docs/*.md exists with its options and fields."""
 
 import contextlib
+import re
 import shutil
 
 import click
@@ -93,6 +94,14 @@ def test_python_compiles(step):
 def test_a_mistake_in_a_document_is_found(line, error, here):
     with pytest.raises((click.ClickException, ValueError), match=error):
         for words in words_of(line):
+            check(words)
+
+
+def test_every_row_of_ten_kinds_of_data_has_a_command(here):
+    rows = re.findall(r"^\|.*\| `(regard [^`]+)` \|$", (ROOT / "docs" / "tokens.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(set(rows)) == 10
+    for row in rows:
+        for words in words_of(row):
             check(words)
 
 

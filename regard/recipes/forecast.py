@@ -38,7 +38,7 @@ def forecast(data: Mapping[str, Any]) -> Recipe:
     sizes = dict(horizon=known.horizon, context=known.context, patch=known.patch, quantiles=LEVELS, linear=True)
     model = preset("patchtst", "tiny", **sizes)
     train = from_scratch(
-        steps=600, batch_tokens=ROWS * model.tokens, lr=1e-3, optimizer="adamw", schedule="cosine", weight_decay=0.05,
+        steps=600, batch_tokens=ROWS * model.tokens, lr=3e-4, optimizer="adamw", schedule="cosine", weight_decay=0.05,
         every=50,
     )  # fmt: skip
     return Recipe(name="forecast", family="patchtst", model=model, data=SeriesConfig(), train=train)

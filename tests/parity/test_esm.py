@@ -21,8 +21,11 @@ PROTEIN = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO", "."
 DNA = ["<unk>", "<pad>", "<mask>", "<cls>", "<eos>", "<bos>", *map("".join, product("ATCG", repeat=3)), *"ATCGN"]
 
 
-def esm(head="ForMaskedLM", **changes):
-    return random_model(getattr(transformers, f"Esm{head}"), transformers.EsmConfig(**SIZES | changes))
+def esm(head="ForMaskedLM", contacts=True, **changes):
+    model = random_model(getattr(transformers, f"Esm{head}"), transformers.EsmConfig(**SIZES | changes))
+    if not contacts:  # a head that is not read
+        model.esm.contact_head = torch.nn.Identity()
+    return model
 
 
 @pytest.mark.parametrize(

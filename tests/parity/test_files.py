@@ -42,10 +42,15 @@ KINDS = {  # one block is enough, and many tensors fewer
     "timesformer": partial(video, "timesformer", num_hidden_layers=1),
     "vivit": partial(video, "vivit", num_hidden_layers=1),
     "audio-spectrogram-transformer": partial(ast, num_hidden_layers=1),
-    "esm": partial(esm, position_embedding_type="absolute", num_hidden_layers=1),
+    "esm": partial(esm, position_embedding_type="absolute", num_hidden_layers=1, contacts=False),
     "patchtst": partial(patchtst, num_hidden_layers=1),
 }
 OPTIONAL = "final_logits_bias"
+
+
+def ending(name):
+    """The name of a tensor as errors give it: `transformers` writes some norms as the first checkpoints had them."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def test_every_kind_is_here():
@@ -62,7 +67,7 @@ def test_every_missing_tensor_is_named(tmp_path, kind):
         change_tensors(tmp_path, lambda _, name=name: {key: whole[key] for key in whole if key != name})
         with pytest.raises(ValueError, match="model.safetensors: no tensor .*, which config.json asks for") as error:
             load_model(tmp_path)
-        assert f"'{name}'" in str(error.value) and "\n" not in str(error.value)
+        assert f"'{ending(name)}'" in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +91,7 @@ def test_every_wrong_shape_is_named(tmp_path, kind):
         change_tensors(tmp_path, lambda _, name=name, bad=bad: whole | {name: bad})
         with pytest.raises(ValueError, match="model.safetensors: .* has shape .* config.json asks") as error:
             load_model(tmp_path)
-        assert name in str(error.value) and str(tuple(bad.shape)) in str(error.value)
+        assert ending(name) in str(error.value) and str(tuple(bad.shape)) in str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
