@@ -73,14 +73,14 @@ def chain(train: np.ndarray, test: np.ndarray, order: int) -> float:
 
 
 def beginning(kind: str, text: str, *, embedded: bool) -> str:
-    """What a sample continues: the first bases of the held-out text, or words that many texts have."""
+    """Return what a sample continues: the first bases of the held-out text, or words that many texts have."""
     if kind == "dna":
         return text[:SAMPLE].partition("\n")[0] or BASES
     return "def " if kind == "code" else "Return the " if embedded else "The "
 
 
 def offered(kind: str, text: str, *, embedded: bool) -> tuple[str, ...]:
-    """Texts that the page offers to continue."""
+    """Return texts that the page offers to continue."""
     if kind == "dna":
         return tuple(line[:SAMPLE] for line in text.split("\n", 3)[:3] if line)
     if kind == "code":

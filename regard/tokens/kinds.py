@@ -116,11 +116,12 @@ def longest(room: int) -> int:
 def kind_of(inner: tokenizers.Tokenizer) -> str:
     """Return one of `KINDS`, or for other published files the name of their model, such as "wordpiece"."""
     model = json.loads(inner.model.__getstate__())
-    before = str(json.loads(inner.pre_tokenizer.__getstate__())) if inner.pre_tokenizer is not None else ""
+    state = json.loads(inner.pre_tokenizer.__getstate__()) if inner.pre_tokenizer is not None else {}
+    before = str(state)
     if model["type"] == "BPE" and not model["merges"]:
         if model["byte_fallback"]:
             return "dna" if f"[{BASES}]{{" in before else "word" if model["ignore_merges"] else "char"
-        if "ByteLevel" in before:
+        if state.get("type") == "ByteLevel":
             return "bytes"
     if model["type"] == "BPE" and str({"Regex": CODE}) in before:
         return "code"

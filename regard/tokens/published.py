@@ -257,11 +257,6 @@ def _read_marian(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     return inner, [name for name in (*model.special, *source.names.values()) if name in ids]
 
 
-def _read_esm(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
-    entries = _text(source.directory / "vocab.txt").split()
-    return build_residues(entries, source.names), []
-
-
 def _read_letters(source: Source) -> tuple[tokenizers.Tokenizer, list[str]]:
     """wav2vec 2.0's letters, with a bar in place of each space."""
     bar = parse(source.settings.get("word_delimiter_token", "|"), str, "word_delimiter_token")
@@ -319,7 +314,7 @@ FAMILIES = {
         Family(read=_read_letters, names={"pad": "<pad>", "bos": "<s>", "eos": "</s>", "unk": "<unk>"}),
     ),
     "esm": Family(
-        read=_read_esm,
+        read=lambda source: (build_residues(_text(source.directory / "vocab.txt").split(), source.names), []),
         names={name: f"<{name}>" for name in ("cls", "pad", "eos", "unk", "mask")},
         single="{cls} $A {eos}",
         pair="{cls} $A {eos} $B {eos}",
