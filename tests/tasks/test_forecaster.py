@@ -183,7 +183,7 @@ def test_a_look_has_the_forecast_and_names_patches_by_their_dates(folder, task, 
     assert [each["name"] for each in data["series"]] == ["north"]
     draw(tmp_path / "next.png")
     assert (tmp_path / "next.png").stat().st_size > 5000
-    assert {"heads", "rollout", "gradient"} <= set(prepared.views)
+    assert {"forecast", "heads", "ablation"} <= set(prepared.views)
     assert all(name.startswith("2025-0") for name in prepared.sequences[0].tokens)
 
 
