@@ -1,6 +1,5 @@
 """The common part of all verbs' commands: read RUN and its inputs, print the task's answers or write them to a file."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from regard.data.terminal import echo
 
 if TYPE_CHECKING:
     from regard.data.readers.inputs import Inputs
+    from regard.tasks.bulk import Part
 
 out_option = click.option(
     "--out",
@@ -29,7 +29,8 @@ input_option = click.option(
     "--input",
     "input_",
     type=PATH,
-    help="A file with a text a line, or a table (.csv, .jsonl …; no TEXT and no file: stdin).",
+    help='A file with a text a line, or a table (.csv, .jsonl …); or a pattern of several, "corpus/*.jsonl" (no TEXT '
+    "and no file: stdin).",
 )
 columns_option = click.option(
     "--columns",
@@ -38,6 +39,13 @@ columns_option = click.option(
     metavar="text=NAME",
     help="The column of --input that is the text, by name or number; text=a+b joins several.  [default: as trained]",
 )
+engine_option = click.option(
+    "--engine", type=click.Choice(["ray"]), help="Map --input to --out by Ray Data, over the machines of a cluster."
+)
+actors_option = click.option(
+    "--actors", type=click.IntRange(1),
+    help="Processes of --engine that have the model.  [default: one for each GPU of the cluster, or CPU]",
+)  # fmt: skip
 SAMPLING = (
     click.option(
         "--temperature", type=float, help="Sample tokens at this temperature instead of taking the best; 0 is greedy."
@@ -61,8 +69,6 @@ def with_sampling(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"sampling": sampling_of(None, chosen | {"seed": seed} if chosen else {})}
 
 
-Put = Callable[[int, dict[str, Any], str], None]
-"""A function that takes the index of a text, its answer, and that as a line."""
 FIRST_PART, LARGEST_PART = 8, 256
 """Texts that are answered before the first answer is printed, and most texts that are answered together."""
 
@@ -86,6 +92,8 @@ class Query:
     quantize: Any
     as_json: bool
     columns: str | None = None
+    engine: str | None = None
+    actors: int | None = None
 
     @cached_property
     def inputs(self) -> "Inputs":
@@ -124,11 +132,15 @@ class Query:
         """Print the answer for each text, or write them to a file."""
         if out is None:
             self.answer(**options)
-        else:
-            self.answer_file(out, options)
+            return
+        from regard.cli.file_answers import answer_file
+
+        answer_file(self, out, options)
 
     def answer(self, **options: Any) -> Any:
         """Print the answer for each text, and return the task; an empty text has an empty line."""
+        if self.engine or self.actors:
+            raise ValueError("--engine and --actors map a file to a file; name them with --input and --out")
         texts = self.texts
         task = self.load(**options)
         task.check_inputs(texts)
@@ -159,18 +171,29 @@ class Query:
         return sorted(set(range(number)) - set(empty))
 
     def ask(self, task: Any, indices: Sequence[int], options: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the index and the answer of each of these texts; an error names a text by its number among all."""
-        single = {option.name for option in task.verb(self.verb).options if option.each} & options.keys()
-        for part in parts(len(indices), at_once=options.get("sampling") is not None):
-            chunk = indices[part]
-            own = options | {name: [options[name][index] for index in chunk] for name in single}
-            try:
-                answers = task.answers(self.verb, [self.texts[index] for index in chunk], **own)
-            except ValueError as error:
-                if match := re.match(r"text (\d+)", text := str(error)):
-                    text = f"text {chunk[int(match[1]) - 1] + 1}{text[match.end() :]}"
-                raise ValueError(text) from None
-            yield from zip(chunk, answers, strict=True)
+        """Yield the index and the answer of each of these texts."""
+        from regard.tasks.bulk import answered
+
+        single = self.single(task, options)
+        common = {name: value for name, value in options.items() if name not in single}
+        for part in self.split(indices, single, at_once=options.get("sampling") is not None):
+            yield from ((index, answer) for index, answer, _ in part.answers(answered, task, self.verb, common))
+
+    def single(self, task: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """The options that have a value for each text."""
+        names = {option.name for option in task.verb(self.verb).options if option.each}
+        return {name: value for name, value in options.items() if name in names}
+
+    def split(
+        self, indices: Sequence[int], single: dict[str, Any], *, at_once: bool = False, before: int = 0
+    ) -> Iterator["Part"]:
+        """Yield texts in parts, with the options that have a value for each; `before` them others were answered."""
+        from regard.tasks.bulk import Part
+
+        for part in parts(len(indices), at_once=at_once):
+            chunk = list(indices[part])
+            own = {name: [values[index] for index in chunk] for name, values in single.items()}
+            yield Part(chunk, [self.texts[index] for index in chunk], own, before + part.start)
 
     def show(self, task: Any, item: Any, answer: dict[str, Any] | None, *, several: bool) -> None:
         """Print one answer, or an empty one; where there are `several` files, each line names its file."""
@@ -185,93 +208,6 @@ class Query:
             lambda _: "\n".join(line + named for line in render(answer).split("\n")) if answer else "",
         )  # fmt: skip
 
-    def answer_file(self, out: Path, options: dict[str, Any]) -> None:
-        """Write the rows of --input with the answers of a verb to a file."""
-        self.check_file()
-        task = self.load(**options)
-        task.check_inputs(self.texts)
-        declared = task.verb(self.verb)
-        single = {option.name for option in declared.options if option.each}
-
-        def work(left: Sequence[int], put: Put) -> None:
-            for index, answer in self.ask(task, left, options):
-                put(index, answer, declared.render(answer))
-
-        about = {name: value[:1] if name in single else value for name, value in options.items()}
-        self.write(task, out, self.asked(task), about, work)
-
-    def write_texts(
-        self, task: Any, out: Path, settings: dict[str, Any], *, drafting: dict[str, Any], method: str = "",
-        **about: Any,
-    ) -> None:  # fmt: skip
-        """Write the rows of --input with the texts that a model generates for them; `method` is that of the task, where
-        it is not the verb's, and `about` is recorded beside the settings."""
-        from regard.tasks.bulk import written
-
-        self.check_file()
-        asked = self.asked(task)
-        try:
-            task.check([self.texts[index] for index in asked])
-        except ValueError as error:
-            raise ValueError(f"{self.input}: {error}") from None
-
-        def work(left: Sequence[int], put: Put) -> None:
-            def ready(number: int, output: Any) -> None:
-                put(left[number], *written(output))
-
-            # The number of a text among all seeds its samples, whatever was answered before.
-            first, texts = len(asked) - len(left), [self.texts[index] for index in left]
-            getattr(task, method or self.verb)(texts, each=ready, first=first, **settings, **drafting)
-
-        self.write(task, out, asked, about | settings | {"method": method}, work)
-
-    def check_file(self) -> None:
-        """Raise an error where answers cannot go to a file: without --input, or with --json."""
-        if self.input is None:
-            raise ValueError("--out answers the texts of a file; name it with --input")
-        if self.as_json:
-            raise ValueError("--json does not go with --out; leave one of them out")
-
-    def write(
-        self, task: Any, out: Path, asked: Sequence[int], about: dict[str, Any],
-        work: Callable[[Sequence[int], Put], None],
-    ) -> None:  # fmt: skip
-        """Write each row of --input with its answer to a file, in order; resume where an earlier call was stopped.
-
-        `work` gets the indices of the texts that are left, and a function for each of their answers; `about` are the
-        options, which have to agree if the file is resumed.
-        """
-        from regard.data.readers.packed import plain_name
-        from regard.tasks.bulk import Answers, is_plain, with_answer
-
-        inputs = self.inputs
-        rows = inputs.rows or [{task.field_of(self.verb, text): text} for text in inputs.texts]
-        about |= {"quantize": self.quantize or "none", "run": self.run, "verb": self.verb}
-        settings = {name: str(value) for name, value in about.items()}
-        if about.get("n_best", 1) > 1 and is_plain(out):
-            raise ValueError(
-                f"--n-best needs more than a line; write {plain_name(out).with_suffix('.jsonl').name} instead"
-            )
-        answers = Answers(out, rows, settings, self.input, inputs.separator)
-        if answers.done:
-            echo(f"resuming after {answers.done:,} answers of an earlier call", err=True)
-        taken, columns = {name for row in rows for name in row}, task.verb(self.verb).columns
-        left = [index for index in asked if index >= answers.done]
-        with Count(f"{self.verb}:", len(left)) as count:
-
-            def put(index: int, answer: dict[str, Any], line: str) -> None:
-                fields = columns(answer) | ({} if answers.table else answer)
-                answers.put(index, with_answer(rows[index], fields, taken), line)
-                count.add()
-
-            try:
-                for index in sorted(set(range(answers.done, len(rows))) - set(left)):
-                    answers.put(index, rows[index], "")
-                work(left, put)
-            finally:
-                answers.close()
-        echo(f"saved: {out}", err=True)
-
 
 def make_command(
     name: str, work: Callable[..., Any], *options: Any, help: str | None, items: str = "text", required: bool = False,
@@ -284,12 +220,13 @@ def make_command(
 
     def callback(
         run: str, quantize: Any, as_json: bool = False, input_: Path | None = None, columns: str | None = None,
-        **others: Any,
+        engine: str | None = None, actors: int | None = None, **others: Any,
     ) -> None:  # fmt: skip
-        work(Query(name, run, others.pop(items), input_, quantize, as_json, columns), **others)
+        work(Query(name, run, others.pop(items), input_, quantize, as_json, columns, engine, actors), **others)
 
     arguments = click.argument("run", shell_complete=complete_run), click.argument(items, nargs=-1, required=required)
-    first, last = [input_option, columns_option] * from_file, [json_option] * prints
+    first = [input_option, columns_option, engine_option, actors_option] * from_file
+    last = [json_option] * prints
     for add in reversed([*arguments, *first, *options, quantize_option, device_option, *last]):
         add(callback)
     return click.command(name, help=help, cls=cls)(callback)

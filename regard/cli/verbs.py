@@ -44,7 +44,9 @@ def translate(query: Query, alignment: Path | None, out: Path | None, **options:
     if out is not None:
         if alignment is not None:
             raise ValueError("--alignment does not go with --out; leave one of them out")
-        query.write_texts(query.load(**options), out, options, drafting={})
+        from regard.cli.file_answers import write_texts
+
+        write_texts(query, query.load(**options), out, options, drafting={})
         return
     task = query.answer(**options)
     if alignment is not None:
@@ -83,8 +85,10 @@ def generate(query: Query, draft: str | None, lookup: bool, out: Path | None, **
     if searches and (drafting or options["sampling"] is not None):
         raise ValueError("beam search is deterministic; leave out --temperature and the like, --draft and --lookup")
     if out is not None:
+        from regard.cli.file_answers import write_texts
+
         method = "continuations" if searches else ""
-        query.write_texts(task, out, options, drafting=drafting, method=method, draft=draft, lookup=lookup)
+        write_texts(query, task, out, options, drafting=drafting, method=method, draft=draft, lookup=lookup)
         return
     options |= drafting
     if searches:
@@ -259,7 +263,7 @@ def answer(query: Query, passage: str | None, file: Path | None) -> None:
         "--in", "corpus", type=PATH, help="Where to search: a file with a text a line, or a folder of images."
     ),
     click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Lines or images to find."),
-    click.option("--out", type=PATH, help="Write the vectors there (.npy)."),
+    click.option("--out", type=PATH, help="Write the vectors there (.npy; of --input also .jsonl, .csv, or lines)."),
 )
 def embed(query: Query, wanted: str | None, corpus: Path | None, count: int, out: Path | None) -> None:
     """Turn TEXT into vectors of length 1, or search by meaning; for an image model, TEXT are image files.
@@ -278,6 +282,11 @@ def embed(query: Query, wanted: str | None, corpus: Path | None, count: int, out
         return
     if out is None:
         say_cut(query.answer(), query.texts)
+        return
+    if query.input is not None:
+        from regard.cli.file_answers import answer_file, write_vectors
+
+        say_cut(write_vectors(query, out) if out.suffix == ".npy" else answer_file(query, out, {}), query.texts)
         return
     import numpy as np
 

@@ -3,11 +3,16 @@
 import csv
 import hashlib
 import io
+import itertools
 import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from regard.data.readers.arrow import SUFFIXES as ARROW
 from regard.data.readers.packed import PACKED, check_packer, create, kind_of
@@ -18,33 +23,36 @@ from regard.tasks.engine_task import texts_as_json
 
 NOT_WRITTEN = (*ARROW, ".json", ".xlsx", ".xls", ".ods")
 """Formats that would be taken for what they are not."""
+ARRAY, VECTOR = ".npy", "embedding"
+"""The format of vectors, and their field in a record."""
 
 
 class Answers:
-    """The file that answers go to: a table (.csv, .tsv), .jsonl with a record a line, or plain lines.
+    """The file that answers go to: a table (.csv, .tsv), .jsonl with a record a line, an array (.npy), or plain lines.
 
     Until all are there it is called OUT.part, and OUT.part.json says what it answers. Answers may come in any order;
     they are written in that of the texts. An older file of that name is replaced when all are there. The records of a
-    table are lines of JSON until then, and what is to be packed (.csv.gz) is plain. `separator` stands between its
-    columns.
+    table or an array are lines of JSON until then, and what is to be packed (.csv.gz) is plain. `separator` stands
+    between the columns of a table; only `vectors` are written as an array.
     """
 
     def __init__(
-        self, out: Path, rows: Sequence[Any], settings: dict[str, Any], source: Path | None = None,
-        separator: str = ",",
+        self, out: Path, rows: Sequence[Any], settings: dict[str, Any], sources: Sequence[Path] = (),
+        separator: str = ",", vectors: bool = False,
     ) -> None:  # fmt: skip
         self.out, self.part, self.about = out, Path(f"{out}.part"), Path(f"{out}.part.json")
         kind = kind_of(out)
         self.table, self.separator = kind in CELLS, separator if kind == ".csv" else "\t"
         self.plain, self.packed = is_plain(out), out.suffix.lower() in PACKED
+        self.array = out.suffix.lower() == ARRAY
         check_packer(out)
         if out.is_dir() or not out.parent.is_dir():
             raise ValueError(f"{out} cannot be written: {'it is a directory' if out.is_dir() else 'no such directory'}")
-        if kind in NOT_WRITTEN:
+        if kind in NOT_WRITTEN or kind == ARRAY and not (vectors and self.array):
             raise ValueError(f"{out}: answers are written as .csv, .tsv, .jsonl or lines (.txt); choose one of these")
-        if source is not None and out.resolve() == source.resolve():
+        if out.resolve() in [source.resolve() for source in sources]:
             raise ValueError(f"{out} is the file of the texts; choose another --out")
-        self.encoding = "utf-8-sig" if source is not None and has_mark(source) else "utf-8"
+        self.encoding = "utf-8-sig" if sources and has_mark(sources[0]) else "utf-8"
         digest = hashlib.sha256(json.dumps(list(rows), default=str).encode()).hexdigest()
         description = json.dumps({"texts": digest} | settings, sort_keys=True)
         self.total, self.waiting = len(rows), dict[int, str]()
@@ -75,7 +83,7 @@ class Answers:
         self.file.close()
         if self.done < self.total:
             return
-        if self.table or self.packed:
+        if self.table or self.packed or self.array:
             write_atomically(self.out, self.write)
             self.part.unlink()
         else:
@@ -84,7 +92,10 @@ class Answers:
         self.about.unlink()
 
     def write(self, path: Path) -> None:
-        """Write all lines, or the records as a table; a record without a field has an empty cell there."""
+        """Write all lines, or the records as a table or an array; a record without a field has an empty cell there."""
+        if self.array:
+            self.write_array(path)
+            return
         with self.part.open(encoding="utf-8", newline="\n") as lines, create(path) as file:
             with io.TextIOWrapper(file, encoding=self.encoding if self.table else "utf-8", newline="") as text:
                 if not self.table:
@@ -96,16 +107,61 @@ class Answers:
                 writer.writerow(names)
                 writer.writerows([cell(record.get(name)) for name in names] for record in records)
 
+    def write_array(self, path: Path) -> None:
+        """Write the vectors as rows of an array, one after the other."""
+        with self.part.open(encoding="utf-8") as lines:
+            vectors = (json.loads(line)[VECTOR] for line in lines)
+            first = next(vectors)
+            array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(self.total, len(first)))
+            for index, vector in enumerate(itertools.chain([first], vectors)):
+                array[index] = vector
+            array.flush()
 
-def answers_of(
-    task: Any, verb: str, texts: Sequence[str], options: dict[str, Any], *, method: str = "", first: int = 0
-) -> list[tuple[dict[str, Any], str]]:
-    """The answer to each text as a record and as a line. With a `method`, answers are the texts that it generates, and
-    the number `first` of a text among all seeds its samples."""
-    if method:
-        return [written(output) for output in getattr(task, method)(texts, first=first, **options)]
+
+Answer = tuple[dict[str, Any], str]
+"""An answer as a record and as a line."""
+Work = Callable[[Any, str, Sequence[str], dict[str, Any], int], list[Answer]]
+"""(task, verb or method, texts, options, number of the first text among all) → the answer to each text."""
+
+
+def answered(task: Any, verb: str, texts: Sequence[str], options: dict[str, Any], first: int) -> list[Answer]:
+    """The answers of a verb."""
     render = task.verb(verb).render
     return [(answer, render(answer)) for answer in task.answers(verb, texts, **options)]
+
+
+def generated(task: Any, method: str, texts: Sequence[str], options: dict[str, Any], first: int) -> list[Answer]:
+    """The texts that a method generates; the number of a text among all seeds its samples."""
+    return [written(output) for output in getattr(task, method)(texts, first=first, **options)]
+
+
+def embedded(task: Any, method: str, texts: Sequence[str], options: dict[str, Any], first: int) -> list[Answer]:
+    """The vectors of texts, as exact as they are."""
+    return [({VECTOR: vector.tolist()}, "") for vector in getattr(task, method)(texts, **options)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Texts that are answered together, with their indices among all."""
+
+    indices: Sequence[int]
+    texts: list[str]
+    options: dict[str, Any]
+    """Those of the verb that have a value for each text."""
+    first: int
+    """The number of the first text among those that have an answer."""
+
+    def answers(
+        self, work: Work, task: Any, method: str, options: dict[str, Any]
+    ) -> list[tuple[int, dict[str, Any], str]]:
+        """The index and the answer of each text; an error names a text by its number among all."""
+        try:
+            answers = work(task, method, self.texts, options | self.options, self.first)
+        except ValueError as error:
+            if match := re.match(r"text (\d+)", text := str(error)):
+                text = f"text {self.indices[int(match[1]) - 1] + 1}{text[match.end() :]}"
+            raise ValueError(text) from None
+        return [(index, *answer) for index, answer in zip(self.indices, answers, strict=True)]
 
 
 def written(output: Any) -> tuple[dict[str, Any], str]:
@@ -116,7 +172,7 @@ def written(output: Any) -> tuple[dict[str, Any], str]:
 
 def is_plain(out: Path) -> bool:
     """Whether answers go to a file as plain lines: it is neither a table nor lines of JSON."""
-    return kind_of(out) not in (*CELLS, *LINES)
+    return kind_of(out) not in (*CELLS, *LINES, ARRAY)
 
 
 def cell(value: Any) -> str:

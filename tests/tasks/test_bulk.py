@@ -51,7 +51,7 @@ def test_what_belongs_to_other_texts_or_options_is_not_continued(tmp_path):
         with pytest.raises(ValueError, match="other texts or options; delete it"):
             Answers(tmp_path / "out.txt", texts, settings)
     with pytest.raises(ValueError, match="the file of the texts"):
-        Answers(tmp_path / "out.txt", ["a"], {}, tmp_path / "." / "out.txt")
+        Answers(tmp_path / "out.txt", ["a"], {}, [tmp_path / "." / "out.txt"])
     with pytest.raises(ValueError, match="it is a directory"):
         Answers(tmp_path, [], {})
     with pytest.raises(ValueError, match="no such directory"):
@@ -63,10 +63,10 @@ def test_a_table_has_the_rows_of_the_user_with_their_answers(tmp_path):
     source.write_text('\ufeffid;Text;label\n7;"one; two\nlines";x\n8;;y\n', encoding="utf-8")
     inputs = read_inputs(source, {"text": "text", "label": "label"})
     assert inputs.texts == ["one; two\nlines", ""] and inputs.empty == [1] and inputs.place(1) == "line 4"
-    answers = Answers(out, inputs.rows, {}, source, inputs.separator)
+    answers = Answers(out, inputs.rows, {}, inputs.files, inputs.separator)
     answers.put(0, with_answer(inputs.rows[0], {"label": "pos", "probability": 0.5, "tags": ["a"]}, {"label"}), "")
     answers.close()  # stopped
-    again = Answers(out, inputs.rows, {}, source, inputs.separator)
+    again = Answers(out, inputs.rows, {}, inputs.files, inputs.separator)
     assert again.done == 1
     again.put(1, inputs.rows[1], "")
     again.close()

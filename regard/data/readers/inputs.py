@@ -1,8 +1,12 @@
-"""The texts of a file as inputs of a trained model, with the rows that they stand in: lines, or a table of any format,
-whose header and other columns, such as the label, are no text."""
+"""The texts of a file, or of all that match a pattern, as inputs of a trained model, with the rows that they stand in:
+lines, or a table of any format, whose header and other columns, such as the label, are no text."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import glob
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,10 @@ class Inputs:
     unit: str = "line"
     separator: str = ","
     """The character between the columns of the table."""
+    files: tuple[Path, ...] = ()
+    """The files that the texts come from."""
+    starts: tuple[int, ...] = (0,)
+    """The index of the first text of each of them."""
 
     @property
     def empty(self) -> list[int]:
@@ -51,14 +59,61 @@ class Inputs:
         return [index for index, text in enumerate(self.texts) if not text.strip()]
 
     def place(self, index: int) -> str:
-        """The place of a text in its file: "line 7"."""
-        return f"{self.unit} {index + 1 if self.numbers is None else self.numbers[index]}"
+        """The place of a text in its file: "line 7"; of several files with the file's name."""
+        place = f"{self.unit} {index + 1 if self.numbers is None else self.numbers[index]}"
+        return f"{self.files[bisect(self.starts, index) - 1]}, {place}" if len(self.files) > 1 else place
+
+
+PATTERN = "*?["
+"""Characters that make a path a pattern."""
+
+
+def matching(path: Path) -> list[Path]:
+    """The files that a pattern such as corpus/*.jsonl stands for, by name; a path that is no pattern is its own."""
+    if path.exists() or not any(character in str(path) for character in PATTERN):
+        return [path]
+    files = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
+    if not files:
+        raise ValueError(f"{path}: no file matches; quote the pattern, and look with: ls {path}")
+    return files
+
+
+def matches(file: Path, pattern: Path) -> bool:
+    """Whether a file would be one of those that a pattern stands for."""
+    return not pattern.exists() and fnmatch(str(file.resolve()), str(pattern.absolute()))
 
 
 def read_inputs(path: Path, columns: Mapping[str, str] | None = None, named: Mapping[str, str] | None = None) -> Inputs:
-    """The texts of a file. `columns` are those of a model's training, {"text": "subject+body"}: where the table has
-    them they are read, otherwise those with a usual name. Those that the user `named` must be there."""
-    columns, named = columns or {}, named or {}
+    """The texts of a file, or of all files that match a pattern. `columns` are those of a model's training, {"text":
+    "subject+body"}: where the table has them they are read, otherwise those with a usual name. Those that the user
+    `named` must be there."""
+    files = matching(path)
+    return joined([read_file(file, columns or {}, named or {}) for file in files], files)
+
+
+def joined(parts: Sequence[Inputs], files: Sequence[Path]) -> Inputs:
+    """The inputs of several files, one after the other."""
+    first, starts = parts[0], tuple(accumulate([len(part.texts) for part in parts[:-1]], initial=0))
+    for part, file in zip(parts, files, strict=True):
+        for what, ours, theirs in (("rows", first.rows, part.rows), ("second texts", first.seconds, part.seconds)):
+            if (ours is None) != (theirs is None):
+                having, lacking = (file, files[0]) if ours is None else (files[0], file)
+                raise ValueError(f"{having} has {what}, and {lacking} has none; give files of one format")
+    if len(parts) == 1:
+        return replace(first, files=tuple(files))
+
+    def every(name: str) -> Any:
+        return None if getattr(first, name) is None else [one for part in parts for one in getattr(part, name)]
+
+    numbers = [number for part in parts for number in part.numbers or range(1, len(part.texts) + 1)]
+    return replace(
+        first, texts=every("texts"), seconds=every("seconds"), rows=every("rows"), numbers=numbers, files=tuple(files),
+        starts=starts,
+    )  # fmt: skip
+
+
+def read_file(path: Path, columns: Mapping[str, str], named: Mapping[str, str]) -> Inputs:
+    """The texts of one file."""
     for name in named:
         if name not in FIELDS:
             raise ValueError(f"--columns: an input has no {name!r}; {nearest(name, FIELDS)}")
