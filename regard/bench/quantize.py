@@ -28,7 +28,7 @@ from regard.tokens.encoding import encode_text
 from regard.train.loop import evaluate
 from regard.train.progress import Line
 
-KINDS: tuple[Quantize, ...] = ("none", "int8", "int4")
+KINDS: tuple[Quantize, ...] = ("none", "bfloat16", "int8", "int4")
 BYTES, PAIRS, SENTENCES = 100_000, 500, 200
 """The largest amounts of held-out text, of translations and of sentences that are scored by default."""
 NEW_TOKENS = 48
@@ -49,7 +49,7 @@ def measure_quantize(
     limit: int | None = None,
     quiet: bool = True,
 ) -> dict[str, Any]:
-    """Size, speed and scores of the model in `run` as it is, with int8 and with int4 weights.
+    """Size, speed and scores of the model in `run` as it is, and with its weights in bfloat16, int8 and int4.
 
     Without `data` (or `changes`, fields such as data.text) it is scored on the data held out of its training.
     """

@@ -268,7 +268,7 @@ def leave_out(why: str, *names: str) -> None:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quantize_option = click.option(
-    "--quantize", type=click.Choice(["none", "int8", "int4"]),
+    "--quantize", type=click.Choice(["none", "bfloat16", "int8", "int4"]),
     help="Quantise the weights: less memory, faster decoding.  [default: none, unless the run says otherwise]",
 )  # fmt: skip
 DEVICE = "REGARD_DEVICE"

@@ -247,7 +247,7 @@ def error(draws: int) -> Any:
     fields=True,
 )
 def quantize(run: str, **settings: Any) -> Any:
-    """Effects of int8 and int4 weights on the model in RUN.
+    """Effects of bfloat16, int8 and int4 weights on the model in RUN.
 
     Memory, speed, and scores on held-out data, next to its own floating-point weights.
 

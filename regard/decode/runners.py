@@ -90,15 +90,17 @@ class Paged(Runner):
         attention = block.attention
         shape = (len(parts.stack.blocks), -1, 2, attention.kv_heads, page, attention.head_dim)
         tensors = [*parts.stack.parameters(), *parts.stack.buffers()]  # of quantised layers, the scales
-        like = next(tensor for tensor in tensors if tensor.is_floating_point())
+        floats = [tensor for tensor in tensors if tensor.is_floating_point()]
+        like = max(floats, key=lambda tensor: tensor.element_size())
         page_bytes = abs(int(np.prod(shape))) * like.element_size()
         self.pages = max(1, memory // page_bytes)
         # Uninitialised: memory that is never used is never allocated by the operating system.
         self.pool = torch.empty(shape[0], self.pages, *shape[2:], dtype=like.dtype, device=like.device)
         self.fast = native.available() if fast is None else fast
-        if like.dtype != torch.float32 or like.device.type != "cpu":
+        other = next((tensor for tensor in floats if tensor.dtype != torch.float32 or not tensor.is_cpu), None)
+        if other is not None:
             if fast:
-                raise Unsupported(f"they need float32 on the CPU, the model has {like.dtype} on {like.device}")
+                raise Unsupported(f"they need float32 on the CPU, the model has {other.dtype} on {other.device}")
             self.fast = False
         self.threads = threads
         programs = [record_decoder(parts, self.max_positions)]

@@ -20,12 +20,10 @@ from regard.hub.mapping import Map
 from regard.hub.maps import MAPS
 from regard.hub.maps.elmo import elmo_files, read_elmo
 from regard.hub.skeleton import Unsampled, check_tables, skeleton
-from regard.native.quantized import refuse_quantized
+from regard.native.quantized import QUANTIZE, refuse_quantized
 from regard.registry import models
 
 __all__ = ["export_model", "load_generation", "load_model", "peek_model", "save_generation", "save_model"]
-
-KINDS = ("none", "int8", "int4")
 
 
 def save_model(model: Any, directory: str | Path, *, quantize: str = "none") -> None:
@@ -43,8 +41,8 @@ def save_model(model: Any, directory: str | Path, *, quantize: str = "none") -> 
 def stored_quantize(directory: Path) -> Any:
     """The quantisation that a run asks for: none, unless its `config.json` names another."""
     kind = read_json(directory / CONFIG).get("quantize", "none") if (directory / CONFIG).is_file() else "none"
-    if kind not in KINDS:
-        raise ValueError(f"{directory / CONFIG}: quantize={one_line(repr(kind), 80)} is none of {', '.join(KINDS)}")
+    if kind not in QUANTIZE:
+        raise ValueError(f"{directory / CONFIG}: quantize={one_line(repr(kind), 80)} is none of {', '.join(QUANTIZE)}")
     return kind
 
 

@@ -35,12 +35,12 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A matrix of `rows` × `columns`, in floating point or as integers with scales."""
+    """A matrix of `rows` × `columns`, in floating point, in 16 bits or as integers with scales."""
 
     values: Tensor
     rows: int
     columns: int
-    format: Literal["float", "int8", "int4", "bytes"] = "float"
+    format: Literal["float", "bfloat16", "bfloat16-weights", "int8", "int4", "bytes"] = "float"
     scales: Tensor | None = None
 
     @property

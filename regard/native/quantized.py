@@ -1,4 +1,5 @@
-"""Quantised matrices, integers with scales: a quarter (int8) or a seventh (int4) of the memory that a step reads.
+"""Quantised matrices, integers with scales: a quarter (int8) or a seventh (int4) of the memory that a step reads. Those
+of 16 bits are in half.py.
 
 Activations are rounded too, to 12 bits with a scale for each row, so that products are sums of integers: exact in
 any order, and a row's result depends on that row alone. Token vectors and heads, where rounding hurts most, never go
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.native import compiled
 from regard.native.bytewise import multiply_bytes, pack_bytes, suits_bytes, whole_bytes
+from regard.native.half import multiply_half, pack_half
 from regard.native.program import Weight
 from regard.nn.block import Block
 from regard.nn.embeddings import Embedding, Head
@@ -25,7 +27,9 @@ from regard.nn.recurrent import Recurrent
 from regard.nn.relative_attention import DistanceMatrix
 from regard.nn.stack import Stack
 
-Kind = Literal["int8", "int4", "bytes"]
+Kind = Literal["bfloat16", "bfloat16-weights", "int8", "int4", "bytes"]
+QUANTIZE = ("none", "bfloat16", "int8", "int4")
+"""What a user may ask for."""
 GROUP = 32
 """Columns that share a scale in int4; rows are padded to a multiple of it."""
 LEVELS = 2047
@@ -52,6 +56,8 @@ def pack(matrix: Float[Tensor, "N K"], kind: Kind) -> Weight:
     """Quantise a matrix: int8 with a scale for each row, or int4 with one for each group of columns."""
     if kind == "bytes":
         return pack_bytes(matrix)
+    if kind in ("bfloat16", "bfloat16-weights"):
+        return pack_half(matrix, both=kind == "bfloat16")
     rows, columns = matrix.shape
     padding = -columns % GROUP
     pack_part = {"int8": _pack_int8, "int4": _pack_int4}[kind]
@@ -103,7 +109,8 @@ def whole_numbers(weight: Weight, at: slice | Int[Tensor, "..."]) -> Shaped[Tens
 def rows_of(weight: Weight, at: slice | Int[Tensor, "..."]) -> Float[Tensor, "... K"]:
     """Return a selection of rows in floating point."""
     if weight.scales is None:
-        return weight.values[at]
+        values = weight.values[at]
+        return values.float() if values.dtype == torch.bfloat16 else values
     whole, scales = whole_numbers(weight, at).to(weight.scales.dtype), weight.scales[at]
     groups = scales[..., None] if weight.format != "int4" else scales.repeat_interleave(GROUP, dim=-1)
     return (whole * groups)[..., : weight.columns]
@@ -111,6 +118,8 @@ def rows_of(weight: Weight, at: slice | Int[Tensor, "..."]) -> Float[Tensor, "..
 
 def apply(weight: Weight, x: Float[Tensor, "*N K"], bias: Float[Tensor, "M"] | None = None) -> Float[Tensor, "*N M"]:
     """x Wᵀ + b with PyTorch alone: the reference for the compiled kernels."""
+    if weight.format in ("bfloat16", "bfloat16-weights"):
+        return multiply_half(weight, x, bias)
     if weight.scales is None:
         return F.linear(x, weight.values, bias)
     numbers = x.reshape(-1, weight.columns)
@@ -181,7 +190,8 @@ class Quantized(nn.Module):
         """x Wᵀ + b."""
         if self.training or x.requires_grad and torch.is_grad_enabled():
             raise ValueError(CURE)
-        if compiled.available() and x.dtype == torch.float32 and x.device.type == "cpu":
+        has_kernel = self.format in compiled.FORMATS and compiled.available()
+        if has_kernel and x.dtype == torch.float32 and x.device.type == "cpu":
             return compiled.linear(x, self.packed, self.bias)
         return apply(self.packed, x, self.bias)
 
@@ -310,12 +320,15 @@ class QuantizedRecurrent(nn.Module):
 def quantize(model: nn.Module, kind: str) -> nn.Module:
     """Replace the matrices of a model, in place, and return it. `int4` applies to the matrices of blocks and cells, and
     so do the bytes that int8 means in image models, in stacks that are not causal."""
-    if kind not in ("int8", "int4"):
-        raise ValueError(f"quantize={kind!r} is not known; use int8, int4 or none")
+    if kind not in QUANTIZE[1:]:
+        raise ValueError(f"quantize={kind!r} is not known; use {', '.join(QUANTIZE[1:])} or none")
     if is_quantized(model):
         raise ValueError("this model is quantised already; load it again to quantise it in another way")
     merge_low_rank(model)
     model.eval().requires_grad_(False)
+    outside: Kind = "int8"
+    if kind == "bfloat16":
+        outside, model = "bfloat16-weights", model.float()
     packed: dict[int, Weight] = {}
     has_convolutions = any(isinstance(module, nn.Conv2d) for module in model.modules())
 
@@ -357,8 +370,9 @@ def quantize(model: nn.Module, kind: str) -> nn.Module:
                 spared = own == "int4" and causal is False and name in SENSITIVE
                 setattr(parent, name, replacement(child, "int8" if spared else own))
 
-    replace(model, "int8", causal=None)
-    return model.float().eval()  # 16-bit numbers would only slow down the rest
+    replace(model, outside, causal=None)
+    # 16-bit numbers would only slow down the rest
+    return (model if kind == "bfloat16" else model.float()).eval()
 
 
 def is_quantized(model: nn.Module) -> bool:

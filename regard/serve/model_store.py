@@ -35,7 +35,7 @@ from regard.tasks.page_examples import examples_of
 log = logging.getLogger("regard.serve")
 NAME_SHOWN = 60
 """Characters of a wrong model's name that its error repeats and compares."""
-SHRINKS = {"none": 1, "int8": 4, "int4": 8}
+SHRINKS = {"none": 1, "bfloat16": 2, "int8": 4, "int4": 8}
 """The factor by which quantization shrinks weights, at most."""
 SPACES = 8
 """Characters of a text for each that its tokens can hold: a tokenizer may drop spaces, but this many are no text."""

@@ -20,7 +20,7 @@ class Settings:
     """Origins of other sites whose pages may use the API."""
     hosts: tuple[str, ...] = ()
     """Host names that requests may use, beside this machine's own."""
-    quantize: Literal["none", "int8", "int4"] | None = None
+    quantize: Literal["none", "bfloat16", "int8", "int4"] | None = None
     """Quantization of the weights (none: as each run says)."""
     max_batch: int = 256
     """Texts that a model generates at once."""

@@ -199,7 +199,7 @@ class Task:
     size: int | None = None
     """The number of parameters, as `load` counted them before it quantised any."""
     quantization: str = "none"
-    """The quantisation of the weights: none, int8 or int4."""
+    """The quantisation of the weights: none, bfloat16, int8 or int4."""
 
     if not TYPE_CHECKING:  # type checkers know what a class has
 

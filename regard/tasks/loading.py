@@ -3,15 +3,19 @@
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+import torch
+
+from regard.data.notices import notify_once
 from regard.hub.checkpoint import load_model, stored_quantize
 from regard.hub.remote import find, revision_of
 from regard.native import quantized
 from regard.registry import models, tasks
 from regard.tasks.base import Task
 from regard.tasks.loaded import Loaded
+from regard.train.compute import SLOW, slowness
 from regard.train.device import loading_device
 
-Quantize = Literal["none", "int8", "int4"]
+Quantize = Literal["none", "bfloat16", "int8", "int4"]
 TaskType = TypeVar("TaskType", bound=Task)
 
 
@@ -37,9 +41,9 @@ def load(directory: str | Path, quantize: Quantize | None = None, *, device: str
 
     The result is a task with its verbs as methods: a `Translator` translates, a `LanguageModel` continues texts, a
     `TextEncoder` embeds them, an `ImageClassifier` labels images, and so on. `as_` names the class that is expected:
-    editors then know its methods, and another model is an error. `quantize` turns weight matrices into integers;
-    None: as the run itself says, which is "none" for most. `device` is "cpu", "cuda", "cuda:1", "mps" or "auto"; None:
-    that of the environment variable REGARD_DEVICE, or the CPU.
+    editors then know its methods, and another model is an error. `quantize` turns weight matrices into bfloat16 or
+    integers; None: as the run itself says, which is "none" for most. `device` is "cpu", "cuda", "cuda:1", "mps" or
+    "auto"; None: that of the environment variable REGARD_DEVICE, or the CPU.
     """
     place, path = loading_device(device), find(directory)
     model: Any = load_model(path)
@@ -50,6 +54,8 @@ def load(directory: str | Path, quantize: Quantize | None = None, *, device: str
     quantize = quantize or stored_quantize(path)
     if quantize != "none":
         model = quantized.quantize(model, quantize)
+    if quantize == "bfloat16" and place.type == "cpu" and (times := slowness(torch.bfloat16, place)) > SLOW:
+        notify_once(f"bfloat16: products take {times:.0f} times as long as in float32 on this CPU; int8 is faster")
     task = cls.load(path, model.to(place))
     task.path, task.size, task.quantization = Path(directory), size, quantize
     task.revision = revision_of(path)

@@ -39,14 +39,15 @@ TASKS = {
 def test_every_kind_of_run_is_scored_by_its_own_measure(tiny, name):
     found = bench.measure_quantize(tiny.run(name))
     rows = found["kinds"]
-    assert list(rows) == ["none", "int8", "int4"] and all(row["speed"] > 0 for row in rows.values())
-    assert rows["none"]["bytes"] > rows["int8"]["bytes"] >= rows["int4"]["bytes"]
+    assert list(rows) == ["none", "bfloat16", "int8", "int4"] and all(row["speed"] > 0 for row in rows.values())
+    sizes = [rows[kind]["bytes"] for kind in rows]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[1] > sizes[2]
     wanted = evaluate(tiny.run(name), {}, limit=None if name not in ("t5", "instruct") else bench.PAIRS).scores
     assert rows["none"]["scores"][TASKS[name]] == pytest.approx(wanted[TASKS[name]], abs=1e-4)
     assert TASKS[name].replace("_", " ") in bench.render_quantize(found)
     assert found["unit"] == ("tokens/s" if name in ("lm", "lstm", "t5", "instruct") else "texts/s")
     if "loss" in rows["none"]["scores"]:
-        for kind, most in (("int8", 0.01), ("int4", 0.05)):
+        for kind, most in (("bfloat16", 0.005), ("int8", 0.01), ("int4", 0.05)):
             assert abs(rows[kind]["scores"]["loss"] / rows["none"]["scores"]["loss"] - 1) < most
 
 
