@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import cache
 
 import pytest
 import torch
@@ -57,6 +58,17 @@ def test_two_processes_train_as_one_does_and_go_on_in_any_layout(tmp_path):
     assert files == {".safetensors", ".json"}, "no pickle"
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The losses of one process, which are computed once for all layouts."""
+
+    @cache
+    def losses(family, number, optimizer):
+        return train(family, number, optimizer, "data", tmp_path_factory.mktemp("alone"))
+
+    return losses
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize(
@@ -64,16 +76,15 @@ def test_two_processes_train_as_one_does_and_go_on_in_any_layout(tmp_path):
     [*((2, layout) for layout in LAYOUTS), (3, "shard"), *((4, f"{a}=2,{b}=2") for a, b in
      [("data", "shard"), ("data", "tensor"), ("shard", "tensor"), ("data", "pipeline")])],
 )  # fmt: skip
-def test_every_family_trains_as_in_one_process(count, layout, optimizer, tmp_path):
-    """pytest --slow -rP tests/train/test_parallel.py prints the largest difference of each layout."""
+def test_every_family_trains_as_in_one_process(count, layout, optimizer, alone, tmp_path):
+    """pytest --slow -s tests/train/test_parallel.py prints the largest difference of each layout."""
     tasks = [[family, number, optimizer, layout] for family, number in CASES]
     apart: dict[str, float] = {}
     for task, many in zip(tasks, run(count, tasks, tmp_path), strict=True):
         if "error" in many:
             assert re.search(REFUSED, many["error"]), (task, many)
             continue
-        one = train(*task[:3], "data", tmp_path / "-".join(map(str, task)))
-        apart[f"{task[0]} {task[1]}"] = differs(one, many)
+        apart[f"{task[0]} {task[1]}"] = differs(alone(*task[:3]), many)
     largest = sorted(apart, key=apart.__getitem__, reverse=True)[:3]
     print(f"{layout}, {count} processes, {optimizer}: {len(apart)} of {len(tasks)} cases, the largest differences:",
           *(f"{case} {apart[case]:.1e}" for case in largest))  # fmt: skip
