@@ -37,6 +37,8 @@ PATH = click.Path(path_type=Path)
 
 MANY = int(os.environ.get("WORLD_SIZE", "1")) > 1
 """Whether torchrun started several processes."""
+if MANY:  # warnings of PyTorch's own code would come from each of them
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 SILENT = ("serve", "look")
 """Commands without progress: a server answers many at once."""
 
@@ -206,11 +208,13 @@ def program() -> str:
 def fail(text: str, code: int) -> int:
     """Print an error in one line, whatever values it names, and return the exit code."""
     line = re.sub(r"\s*\n\s*", " ", text)
-    if MANY and os.environ.get("RANK", "0") != "0":  # the first process prints
-        if "torch" in sys.modules:
-            from regard.train.processes import report
+    if MANY and "torch" in sys.modules:
+        from regard.train.processes import printed, rank, report
 
-            report(line.removeprefix("error: "))
+        if rank() and report(line.removeprefix("error: ")):
+            return code
+        printed()
+    elif MANY and os.environ.get("RANK", "0") != "0":  # the first process prints
         return code
     echo(f"regard: {line if len(line) < LONGEST else f'{line[: LONGEST // 2]} … {line[-LONGEST // 4 :]}'}", err=True)
     return code

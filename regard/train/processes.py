@@ -15,6 +15,8 @@ import torch.distributed as dist
 _LOST = re.compile(r"connection (closed|reset|refused)|by peer|timed out", re.IGNORECASE)
 _PATIENCE = 5.0
 """Seconds that the first process waits for the reason of another that was lost."""
+_BUSY = 30.0
+"""Seconds that another process waits until the first one has printed its reason."""
 
 
 _stores: list[Any] = []
@@ -68,18 +70,27 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def report(message: str) -> None:
+def report(message: str) -> bool:
     """Leave the reason of a failure for the first process, which prints it, and wait until it has done so: when this
-    process ends, torchrun ends the others."""
+    process ends, torchrun ends the others. Return False if it did not, being busy, so that this process has to."""
     if not dist.is_initialized() or not message:
-        return
-    store = _stores[0]
-    until = time.monotonic() + _PATIENCE
+        return True  # all processes fail alike, or another one says why
+    store, until = _stores[0], time.monotonic() + _BUSY
     with suppress(RuntimeError):  # the first process has failed as well, and has ended
         store.set(f"failed/{rank()}", message)
         leave()
-        while time.monotonic() < until and not store.check(["printed"]):
+        while not store.check(["printed"]):
+            if time.monotonic() > until:
+                return False
             time.sleep(0.1)
+    return True
+
+
+def printed() -> None:
+    """Tell the other processes that the first one has printed why the run ends."""
+    if dist.is_initialized():
+        with suppress(RuntimeError):
+            _stores[0].set("printed", "")
 
 
 def reason(error: BaseException) -> str | None:
@@ -93,7 +104,6 @@ def reason(error: BaseException) -> str | None:
     for _ in range(int(_PATIENCE * 10)):
         for number, key in enumerate(keys, 1):
             if store.check([key]):
-                store.set("printed", "")
                 return f"process {number}: {store.get(key).decode()}"
         time.sleep(0.1)
     return "another process was lost; with torchrun --max-restarts 3 the run goes on by itself, else by --resume"
