@@ -19,7 +19,7 @@ CHUNK = 1 << 18
 def pack_half(matrix: Float[Tensor, "N K"], *, both: bool) -> Weight:
     """Round a matrix to bfloat16; `both` sides of its products, or only this one."""
     values = matrix.detach().to(torch.bfloat16).contiguous()
-    return Weight(values, *values.shape, "bfloat16" if both else "bfloat16-weights")
+    return Weight(values, len(values), values.shape[1], "bfloat16" if both else "bfloat16-weights")
 
 
 def multiply_half(weight: Weight, x: Float[Tensor, "*N K"], bias: Float[Tensor, "M"] | None) -> Float[Tensor, "*N M"]:

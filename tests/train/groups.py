@@ -21,6 +21,7 @@ import regard.recipes
 import regard.train.distributed  # noqa: F401  before the forks
 from regard.cli import base, main
 from regard.data.sets.batches import Batch
+from regard.train import processes
 from regard.train.loop import read_metrics
 from tests.train.spread import train
 
@@ -103,6 +104,7 @@ def kills(out: Path, count: int = 20, steps: int = 260) -> dict[str, Any]:
         number, layout = LIVES[life % len(LIVES)] if life < count else (2, "data")
 
         def work(rank: int, layout: str = layout) -> None:
+            processes.join()
             train("gpt", 0, "muon", layout, out / "run", steps=steps, resume=True)
 
         before, most = rows(seen), time.monotonic() + PATIENCE
