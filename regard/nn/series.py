@@ -12,6 +12,7 @@ from regard.nn.dropout import Dropout
 from regard.nn.masks import Mask
 from regard.nn.norm import build_norm
 from regard.nn.positions import Position
+from regard.nn.rows import normalized, shared
 
 EPS = 1e-5
 """Added to the variance of a window, so that a constant one has a scale, too."""
@@ -85,10 +86,12 @@ def visible(x: Float[Tensor, "M N D"], hidden: Int[Tensor, "M"]) -> Bool[Tensor,
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm of vectors: mean and variance of each number are those over all tokens of the batch."""
+    """Batch norm of vectors: mean and variance of each number are those over all tokens of the batch, whichever process
+    has them."""
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return super().forward(x.flatten(0, 1)).view_as(x)
+        tokens = x.flatten(0, 1)
+        return (normalized(self, tokens) if self.training and shared() else super().forward(tokens)).view_as(x)
 
 
 class SeriesBlock(Block):

@@ -97,7 +97,7 @@ def rows(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def kills(out: Path, count: int = 20, steps: int = 260) -> dict[str, Any]:
+def kills(out: Path, count: int = 20, steps: int = 120) -> dict[str, Any]:
     """Train one run in many lives, each ended by a kill of a random process, and once unbroken; return both losses."""
     rng, seen, report = random.Random(5), out / "run" / "metrics.jsonl", []
     for life in range(count + 1):

@@ -45,6 +45,8 @@ def changes(family: str, number: int) -> dict[str, Any]:
     sizes = SMALL.get(family, [{}])[number]
     plain = dict(heads=4, head_dim=6) | (dict(kv_heads=2) if sizes.get("kv_heads") else {})
     fields = EVEN | OWN.get(family, plain) | DROPS
+    if sizes.get("attention") == "edges":  # whose kernel drops no weights
+        del fields["attention_dropout"]
     return {name: value for name, value in fields.items() if has(family, name)}
 
 

@@ -80,15 +80,18 @@ def test_every_family_trains_as_in_one_process(count, layout, optimizer, alone, 
     """pytest --slow -s tests/train/test_parallel.py prints the largest difference of each layout."""
     tasks = [[family, number, optimizer, layout] for family, number in CASES]
     apart: dict[str, float] = {}
+    wrong: list[tuple[list[str], str]] = []
     for task, many in zip(tasks, run(count, tasks, tmp_path), strict=True):
         if "error" in many:
-            assert re.search(REFUSED, many["error"]), (task, many)
+            if not re.search(REFUSED, many["error"]):
+                wrong.append((task, many["error"]))
             continue
         apart[f"{task[0]} {task[1]}"] = differs(alone(*task[:3]), many)
     largest = sorted(apart, key=apart.__getitem__, reverse=True)[:3]
     print(f"{layout}, {count} processes, {optimizer}: {len(apart)} of {len(tasks)} cases, the largest differences:",
           *(f"{case} {apart[case]:.1e}" for case in largest))  # fmt: skip
     bounds = {case: BOUNDS.get((*case, optimizer, layout), 1e-12) for case in CASES}
+    assert not wrong
     assert not {case: apart[case] for case in apart if apart[case] >= bounds[case.split()[0], int(case.split()[1])]}
 
 

@@ -14,7 +14,8 @@ LEVELS = 255
 
 def packed(numbers: Any, kind: str = "f4") -> dict[str, Any]:
     """An array as JSON: its shape, its type (f4, f2, i4, i2, i1 or u1, little-endian) and its bytes."""
-    array = np.ascontiguousarray(np.asarray(numbers).astype(f"<{kind}"))
+    values = numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers
+    array = np.ascontiguousarray(np.asarray(values).astype(f"<{kind}"))
     return {"shape": list(array.shape), "type": kind, "data": base64.b64encode(array.tobytes()).decode()}
 
 

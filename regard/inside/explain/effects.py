@@ -53,7 +53,8 @@ def erasure(prepared: Prepared) -> Float[Tensor, "R S"]:
         def erase(module: nn.Module, args: tuple[Tensor, ...], positions: Tensor = positions) -> tuple[Tensor, ...]:
             x = args[0].clone()
             known = (x.cumsum(1) - x) / torch.arange(T, device=x.device).clamp(min=1)[:, None]  # of the first: nothing
-            x[range(len(positions)), positions] = known[range(len(positions)), positions] if stack.causal else x.mean(1)
+            at = torch.arange(len(positions), device=x.device), positions.to(x.device)
+            x[at] = known[at] if stack.causal else x.mean(1)
             return x, *args[1:]
 
         with stack.register_forward_pre_hook(erase):
