@@ -128,15 +128,6 @@ class Query:
         task.verb(self.verb).check_options(options, self.run)
         return task
 
-    def reply(self, out: Path | None, **options: Any) -> None:
-        """Print the answer for each text, or write them to a file."""
-        if out is None:
-            self.answer(**options)
-            return
-        from regard.cli.file_answers import answer_file
-
-        answer_file(self, out, options)
-
     def answer(self, **options: Any) -> Any:
         """Print the answer for each text, and return the task; an empty text has an empty line."""
         if self.engine or self.actors:

@@ -29,6 +29,16 @@ def drafts(task: Any, draft: str | None, lookup: bool) -> dict[str, Any]:
     return {"propose": Draft(small.model)}
 
 
+def reply(query: Query, out: Path | None, **options: Any) -> None:
+    """Print the answer for each text, or write them to a file."""
+    if out is None:
+        query.answer(**options)
+        return
+    from regard.cli.file_answers import answer_file
+
+    answer_file(query, out, options)
+
+
 @verb(
     beam_option, penalty_option,
     click.option("--n-best", type=click.IntRange(1), default=1, show_default=True, help="Translations of each text."),
@@ -143,7 +153,7 @@ def show_beams(query: Query, task: Any, options: dict[str, Any]) -> None:
 )
 def fill(query: Query, count: int, out: Path | None) -> None:
     """Predict the word at each [MASK] of TEXT."""
-    query.reply(out, count=count)
+    reply(query, out, count=count)
 
 
 @verb(
@@ -157,7 +167,7 @@ def nearest(query: Query, count: int, out: Path | None) -> None:
     regard nearest RUN river
     regard nearest RUN "king - man + woman"
     """
-    query.reply(out, count=count)
+    reply(query, out, count=count)
 
 
 FIRST = "RUN and images come before --zero-shot, which takes the words behind it for labels"
@@ -221,7 +231,7 @@ def classify(query: Query, second: str | None, zero_shot: tuple[str, ...], out: 
         options["seconds"] = [second] * len(query.texts)
     elif query.inputs.seconds is not None:
         options["seconds"] = query.inputs.seconds
-    query.reply(out, **options)
+    reply(query, out, **options)
 
 
 @verb(out_option, items="input")
@@ -233,13 +243,13 @@ def predict(query: Query, out: Path | None) -> None:
     regard predict RUN molecules.smi
     regard predict RUN --input molecules.txt --out predictions.csv
     """
-    query.reply(out)
+    reply(query, out)
 
 
 @verb(out_option)
 def tag(query: Query, out: Path | None) -> None:
     """Find entities in TEXT: label, text, and the characters where it starts and ends."""
-    query.reply(out)
+    reply(query, out)
 
 
 @verb(
@@ -360,7 +370,7 @@ def verb_command(name: str) -> click.Command | None:
         return None
 
     def work(query: Query, out: Path | None, **options: Any) -> None:
-        query.reply(out, **{key: value for key, value in options.items() if value is not None})
+        reply(query, out, **{key: value for key, value in options.items() if value is not None})
 
     options = [out_option]
     for option in declared.options:

@@ -29,7 +29,7 @@ from regard.nn.stack import Stack
 
 Kind = Literal["bfloat16", "bfloat16-weights", "int8", "int4", "bytes"]
 QUANTIZE = ("none", "bfloat16", "int8", "int4")
-"""What a user may ask for."""
+"""Ways to quantise, as users name them."""
 GROUP = 32
 """Columns that share a scale in int4; rows are padded to a multiple of it."""
 LEVELS = 2047

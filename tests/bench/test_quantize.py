@@ -40,8 +40,8 @@ def test_every_kind_of_run_is_scored_by_its_own_measure(tiny, name):
     found = bench.measure_quantize(tiny.run(name))
     rows = found["kinds"]
     assert list(rows) == ["none", "bfloat16", "int8", "int4"] and all(row["speed"] > 0 for row in rows.values())
-    sizes = [rows[kind]["bytes"] for kind in rows]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[1] > sizes[2]
+    assert rows["none"]["bytes"] > rows["int8"]["bytes"] >= rows["int4"]["bytes"]
+    assert rows["none"]["bytes"] > 1.3 * rows["bfloat16"]["bytes"]
     wanted = evaluate(tiny.run(name), {}, limit=None if name not in ("t5", "instruct") else bench.PAIRS).scores
     assert rows["none"]["scores"][TASKS[name]] == pytest.approx(wanted[TASKS[name]], abs=1e-4)
     assert TASKS[name].replace("_", " ") in bench.render_quantize(found)

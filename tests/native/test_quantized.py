@@ -330,7 +330,7 @@ def test_what_cannot_be_done_says_so(tmp_path):
     ids = torch.randint(97, (1, 3))
     with pytest.raises(ValueError, match="quantised already"):
         quantize(model, "int4")
-    with pytest.raises(ValueError, match="'int3' is not known; use int8, int4 or none"):
+    with pytest.raises(ValueError, match="'int3' is not known; use bfloat16, int8, int4 or none"):
         quantize(make("gpt"), "int3")
     for part in (model.head, model.embedding, model.decoder.blocks[0].attention.query):
         with pytest.raises(ValueError, match="this matrix is int8, .* load without --quantize"):
