@@ -46,7 +46,7 @@ def launch(
         words += ("--train.device", "cuda")
     text = WRITERS[on](
         Job(name=job or name, words=words, out=out or f"runs/{job or name}", nodes=nodes, processes=processes,
-            gpus=gpus, hours=hours, image=image, claim=claim)
+            gpus=gpus, hours=hours, image=image, claim=claim, plugins=ctx.find_root().params.get("plugins", ()))
     )  # fmt: skip
     if file is None:
         echo(text.rstrip("\n"))

@@ -17,6 +17,8 @@ class Job:
     name: str
     words: tuple[str, ...]
     """The recipe and its fields, as they stand behind `regard train`."""
+    plugins: tuple[str, ...] = ()
+    """Files or modules of the user's own, which every node sees."""
     out: str
     """The directory of the run, which every node sees."""
     nodes: int = 1
@@ -40,7 +42,8 @@ class Job:
     def command(self, *rendezvous: str) -> str:
         """The shell command of a node. A job that the cluster starts again goes on with its run."""
         resume = f"$(test -e {shlex.quote(self.out)}/recipe.toml && echo --resume)"
-        words = shlex.join(["-m", "regard", "train", *self.words, "--out", self.out])
+        own = [word for name in self.plugins for word in ("--plugin", name)]
+        words = shlex.join(["-m", "regard", *own, "train", *self.words, "--out", self.out])
         first = f"torchrun --nnodes {self.nodes} --nproc-per-node {self.processes} --max-restarts {RESTARTS}"
         return f"{' '.join([first, *rendezvous])} {words} {resume}"
 

@@ -21,7 +21,7 @@ from regard.hub.checkpoint import export_model
 from regard.modalities.series import SERIES
 from regard.tasks.base import EvalSet, Example, Option, Samples, Scored, Task, Verb, Work, quoted, register_task
 from regard.tasks.forecast_scores import Errors, parts, simplest
-from regard.tasks.prepared import Outputs, Prepared, TokenSequence, all_tokens
+from regard.tasks.prepared import Outputs, Prepared, TokenSequence, all_tokens, on_device
 from regard.tasks.single import one_or_many
 
 SHOWN = 1000
@@ -110,12 +110,13 @@ class Forecaster(Task):
     def __init__(self, model: Any, reader: SeriesFormat) -> None:
         self.model, self.reader = model.eval(), reader
 
+    def facts(self) -> dict[str, str]:
+        return super().facts() | {"context": f"{self.model.config.context:,} steps"}
+
     @torch.inference_mode()
     def run(self, batch: Batch) -> tuple[Float[np.ndarray, "B H C"], Float[np.ndarray, "B H C Q"]]:
         """The mean and the quantiles of the horizons of windows; quantiles that cross are put in order."""
-        like = next(self.model.parameters())
-        placed = {name: x.to(like) if x.is_floating_point() else x.to(like.device) for name, x in batch.inputs.items()}
-        out = self.model(**placed).float().cpu()
+        out = self.model(**on_device(batch.inputs, self.model)).float().cpu()
         if not self.model.config.quantiles:
             return out.numpy(), out[..., None][..., :0].numpy()
         return out[..., 0].numpy(), out[..., 1:].sort(-1).values.numpy()

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.graph_layout import layout
+from regard.data.notices import notify_once
 from regard.data.readers.graph_files import Graph
 from regard.data.sets.batches import Batch, bucket
 from regard.data.sets.labelled_graphs import GraphsConfig, LabelledGraph, as_label, values_of
@@ -18,7 +19,7 @@ from regard.modalities.graph import GRAPH
 from regard.tasks.base import EvalSet, Example, Samples, Scored, Task, Verb, Work, register_task
 from regard.tasks.baselines import most_frequent
 from regard.tasks.metrics import label_scores, label_table
-from regard.tasks.prepared import Outputs, Prepared, TokenSequence, all_tokens
+from regard.tasks.prepared import Outputs, Prepared, TokenSequence, all_tokens, on_device
 from regard.tasks.single import one_or_many
 from regard.tasks.text_encoder import EMBED
 from regard.tokens.graph_features import GraphFeatures
@@ -55,10 +56,8 @@ class GraphEncoder(Task):
     def outputs(self, function: Any, graphs: Sequence[Graph]) -> list[Tensor]:
         """The result of `function` for each graph; of a graph's nodes as many rows."""
         encoded, results = [self.features.encode(graph) for graph in graphs], [torch.empty(0)] * len(graphs)
-        like = next(self.model.parameters())
         for group in bucket(np.array([[graph.count] for graph in graphs]), NODES, None) if graphs else []:
-            inputs = self.features.batch([encoded[number] for number in group])
-            inputs = {name: x.to(like) if x.is_floating_point() else x.to(like.device) for name, x in inputs.items()}
+            inputs = on_device(self.features.batch([encoded[number] for number in group]), self.model)
             for number, row in zip(group, function(**inputs).float().cpu(), strict=True):
                 results[number] = row[: graphs[number].count] if row.dim() > 1 else row
         return results
@@ -66,7 +65,7 @@ class GraphEncoder(Task):
     @one_or_many
     def embed(self, graphs: Sequence[GraphInput], *, normalize: bool = True) -> Float[Tensor, "N D"]:
         """A vector for each graph, of length 1 if `normalize`; of a file of several, for the first."""
-        rows = self.outputs(self.model.embed, [GRAPH.read(item)[0] for item in graphs])
+        rows = self.outputs(self.model.embed, [first_of(item) for item in graphs])
         vectors = torch.stack(rows) if rows else torch.empty(0, self.model.config.dim)
         return F.normalize(vectors, dim=-1) if normalize else vectors
 
@@ -76,14 +75,12 @@ class GraphEncoder(Task):
         """Prepare a graph; its nodes are the tokens. Of a file of several, the first."""
         if len(graphs) != 1:
             raise ValueError(f"a {type(self.model).__name__} reads one graph at a time, got {len(graphs)}")
-        model, answers, graph = self.model, self.output, GRAPH.read(graphs[0])[0]
+        model, answers, graph = self.model, self.output, first_of(graphs[0])
         of_nodes = answers != "vector" and model.config.level == "nodes"
         if graph.count > MOST_SHOWN:
             raise ValueError(f"a graph of {graph.count:,} nodes is too large to show, at most {MOST_SHOWN:,}")
         if answers == "labels" and not model.config.labels:
             answers = "number"
-        like = next(model.parameters())
-        inputs = self.features.batch([self.features.encode(graph)])
 
         def run(inputs: dict[str, Tensor]) -> Tensor:
             rows = model.embed(**inputs) if answers == "vector" else model(**inputs)
@@ -95,7 +92,7 @@ class GraphEncoder(Task):
 
         return Prepared(
             model=model, run=run, answers=answers, labels=list(model.config.labels), own_views=("graph",),
-            inputs={name: x.to(like) if x.is_floating_point() else x for name, x in inputs.items()},
+            inputs=on_device(self.features.batch([self.features.encode(graph)]), model),
             row_sequence=0 if of_nodes else None, choose=None if of_nodes else choose,
             sequences=[TokenSequence("graph", f"{graph.count} nodes", node_names(graph))],
             embed=lambda inputs: model.embed(**inputs),
@@ -105,6 +102,15 @@ class GraphEncoder(Task):
     def described(self, graph: Graph) -> str:
         """A few words about a graph, for figures."""
         return graph.title or f"{graph.count} nodes"
+
+
+def first_of(item: GraphInput) -> Graph:
+    """The graph of an input; of a file of several the first, and a line says so."""
+    graphs = GRAPH.read(item)
+    if len(graphs) > 1:
+        name = item if isinstance(item, str | Path) else "the input"
+        notify_once(f"{name} has {len(graphs):,} graphs, of which the first is read; give one a file")
+    return graphs[0]
 
 
 def placed(graph: Graph) -> dict[str, Any]:

@@ -102,6 +102,12 @@ class Generation:
             logits = model.step(torch.tensor(ids[-1:], device=device), cache)
 
 
+def on_device(inputs: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Inputs on the device of a model's weights; numbers that are no indices have the type of these."""
+    like = next(model.parameters())
+    return {name: x.to(like) if x.is_floating_point() else x.to(like.device) for name, x in inputs.items()}
+
+
 @dataclass(kw_only=True)
 class Prepared:
     """One input in the form that a model takes, with descriptions of its tokens, its logits and its outputs."""

@@ -184,6 +184,7 @@ def test_a_look_has_the_forecast_and_names_patches_by_their_dates(folder, task, 
     draw(tmp_path / "next.png")
     assert (tmp_path / "next.png").stat().st_size > 5000
     assert {"forecast", "heads", "ablation"} <= set(prepared.views)
+    assert task.facts()["context"] == "21 steps"
     assert all(name.startswith("2025-0") for name in prepared.sequences[0].tokens)
 
 

@@ -8,6 +8,7 @@ import torch
 
 import regard
 from regard.data.generated import graphs as generated
+from regard.data.notices import listening
 from regard.data.readers.graph_files import Graph
 from regard.data.sets.labelled_graphs import GraphsConfig
 from regard.eval.scores import evaluate
@@ -76,6 +77,10 @@ def test_a_graph_is_predicted_alone_as_in_a_batch_and_after_loading(files, tmp_p
         (own,) = task.predict([graph])
         assert own[0]["label"] == rows[0]["label"] and abs(own[0]["probability"] - rows[0]["probability"]) < 1e-5
     assert regard.load(tmp_path / "run").predict([graphs[0]]) == task.predict([graphs[0]])
+    heard = []
+    with listening(lambda text, passing: heard.append(text)):
+        assert torch.allclose(task.embed(str(files)), task.embed(graphs[0]))
+    assert heard == [f"{files} has 12 graphs, of which the first is read; give one a file"]
 
 
 def test_nodes_of_one_large_graph(tmp_path, monkeypatch):

@@ -9,10 +9,8 @@ from regard.inside.capture.weights import look, matching
 from regard.inside.draw.graph import draw_graph
 from regard.inside.explain.effects import erasure
 from regard.inside.views.base import Shown, View, register_view
+from regard.tasks.graph_predictor import MOST_DRAWN
 from regard.tasks.prepared import Prepared
-
-MOST = 400
-"""Nodes of the largest graph that is drawn."""
 
 
 def show_graph(
@@ -20,8 +18,9 @@ def show_graph(
 ) -> Shown:
     """Show the attention of a layer and head, or of all together, and the fall of an output without each node."""
     names = prepared.tokens
-    if len(names) > MOST:
-        raise ValueError(f"a graph of {len(names):,} nodes is too large to draw, at most {MOST}; give a part of it")
+    if len(names) > MOST_DRAWN:
+        fact = f"a graph of {len(names):,} nodes is too large to draw, at most {MOST_DRAWN}"
+        raise ValueError(f"{fact}; give a part of it")
     chosen = prepared.select(at if at is not None or prepared.row_sequence is None else 0)
     with torch.no_grad(), look(prepared.model, layers=layer, heads=head) as seen:
         prepared.run(prepared.inputs)
