@@ -128,7 +128,7 @@ class GraphTransformer(nn.Module):
         return {"nodes": nodes, "lengths": lengths, "edges": edges, "links": links}
 
     def tokens(self, nodes: Float[Tensor, "B N F"], lengths: Int[Tensor, "B"], edges: Tensor) -> Float[Tensor, "B N D"]:
-        """Return the vectors of nodes with the encodings of their places in the graph."""
+        """Return the vectors of nodes with the encodings of their positions in the graph."""
         x, N, config = self.nodes(nodes), nodes.shape[1], self.config
         if self.degree is not None:
             x = x + self.degree[structure.degrees(edges, N).clamp(max=DEGREES - 1)]

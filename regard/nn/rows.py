@@ -120,7 +120,7 @@ def batch_norm(norm: Any, x: Shaped[Tensor, "B C *N"]) -> Shaped[Tensor, "B C *N
 def normalized(
     norm: Any, x: Shaped[Tensor, "B C *N"], valid: Shaped[Tensor, "B 1 *N"] | None = None
 ) -> Shaped[Tensor, "B C *N"]:
-    """Normalise by the statistics of a batch, those of its `valid` places, and keep them as a batch norm does."""
+    """Normalise by the statistics of a batch, those of its `valid` positions, and keep them as a batch norm does."""
     axes, wide = [0, *range(2, x.dim())], [-1, *[1] * (x.dim() - 2)]
     full = x.to(torch.promote_types(x.dtype, torch.float32))
     counts = torch.ones_like(full[:, :1]) if valid is None else valid.to(full)

@@ -40,9 +40,9 @@ class Errors:
 
     def add(self, windows: Windows, chosen: np.ndarray, mean: np.ndarray, quantiles: np.ndarray) -> None:
         """Add forecasts (windows × steps × targets, of quantiles × levels) of some of the windows."""
-        places, horizon = windows.places[chosen], windows.set.horizon
-        steps = [windows.steps[number] for number, _ in places]
-        truth = np.stack([each.truth[start : start + horizon] for each, (_, start) in zip(steps, places, strict=True)])
+        origins, horizon = windows.origins[chosen], windows.set.horizon
+        steps = [windows.steps[number] for number, _ in origins]
+        truth = np.stack([each.truth[start : start + horizon] for each, (_, start) in zip(steps, origins, strict=True)])
         there = ~np.isnan(truth)
         shift, scale = (np.array([getattr(each.scale, part) for each in steps])[:, None] for part in ("mean", "std"))
         error = np.abs(truth - mean)
@@ -54,7 +54,7 @@ class Errors:
         real, forecast = truth * scale + shift, mean * scale + shift
         size = np.abs(real) + np.abs(forecast)
         self.naive = self.naive or naive_errors(windows.set)
-        naive = np.stack([self.naive[number] for number, _ in places])[:, None] / scale
+        naive = np.stack([self.naive[number] for number, _ in origins])[:, None] / scale
         moves = there & (naive > 0)
         figures = {
             "mse": np.square(truth - mean), "mae": error, "crps": crps,
@@ -89,7 +89,7 @@ def naive_errors(series: SeriesSet) -> list[np.ndarray]:
 def season_ago(windows: Windows, chosen: np.ndarray) -> np.ndarray:
     """Forecasts of the values a season ago, or the last ones where the series is shorter."""
     season, horizon, rows = windows.set.format.season, windows.set.horizon, []
-    for number, start in windows.places[chosen]:
+    for number, start in windows.origins[chosen]:
         own = windows.steps[number]
         length = season if start - own.first >= season else 1
         rows.append(own.values[start - length : start][np.arange(horizon) % length])

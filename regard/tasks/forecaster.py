@@ -124,7 +124,7 @@ class Forecaster(Task):
     def prepare(self, series: Series, start: str | int | None) -> tuple[dict[str, Tensor], int, Any]:
         """The window before the first step to forecast as tensors, that step, and the series as it was read."""
         config, of = self.model.config, f" of {series.name!r}" if series.name else ""
-        end = place_of(series, start)
+        end = step_of(series, start)
         if end < 1 or np.isnan(series.values[:end]).all():
             raise ValueError(f"there is no value{of} before {series.grid.label(end)}; a forecast needs one at least")
         self.check_known(series, end)
@@ -170,16 +170,16 @@ class Forecaster(Task):
         inputs, end, steps = self.prepare(series, start)
         means, quantiles = self.run(Batch(inputs, inputs["series"], ()))
         count, first = horizon or config.horizon, max(0, end - min(config.context, SHOWN))
-        dates = [series.grid.label(place) for place in range(first, end + count)]
+        dates = [series.grid.label(step) for step in range(first, end + count)]
         mean, std = np.array(steps.scale.mean), np.array(steps.scale.std)
         means, rows = means[0, :count] * std + mean, quantiles[0, :count] * std[:, None] + mean[:, None]
         return [
             Forecast(
-                name=name, dates=dates[end - first :], mean=means[:, place], past_dates=dates[: end - first],
-                quantiles={level: rows[:, place, i] for i, level in enumerate(config.quantiles)},
-                past=series.values[first:end, place],
+                name=name, dates=dates[end - first :], mean=means[:, column], past_dates=dates[: end - first],
+                quantiles={level: rows[:, column, i] for i, level in enumerate(config.quantiles)},
+                past=series.values[first:end, column],
             )
-            for place, name in enumerate(self.columns_of(series))
+            for column, name in enumerate(self.columns_of(series))
         ]  # fmt: skip
 
     def columns_of(self, series: Series) -> list[str]:
@@ -256,7 +256,7 @@ class Forecaster(Task):
         export_model(self.model, out)
 
 
-def place_of(series: Series, start: str | int | None) -> int:
+def step_of(series: Series, start: str | int | None) -> int:
     """The first step to forecast: the one that is named by its date or number, or the one after the last value."""
     if start is None:
         return series.end
@@ -266,8 +266,8 @@ def place_of(series: Series, start: str | int | None) -> int:
         raise ValueError(f"start={text!r} is no date; write it like {series.grid.label(0)}")
     if not found[1] and len({way(text) for way in formats_of([text])}) > 1:
         raise ValueError(f"start={text!r} may have the day or the month first; write it like {series.grid.label(0)}")
-    place = float(series.grid.places(np.array([found[0](text)]))[0])
-    if place != round(place) or not 0 < place <= len(series):
+    step = float(series.grid.steps(np.array([found[0](text)]))[0])
+    if step != round(step) or not 0 < step <= len(series):
         inside = f"{series.grid.label(1)} to {series.grid.label(len(series))}, a step is a {series.grid.words}"
         raise ValueError(f"start={text} is no step of the series: give one of {inside}")
-    return int(place)
+    return int(step)

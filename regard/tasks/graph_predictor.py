@@ -218,14 +218,14 @@ class GraphPredictor(GraphEncoder):
     def evaluate(self, test: EvalSet, **options: Any) -> Scored:
         graphs = self.held_out(test)
         predicted, expected = self.predicted(graphs), values_of(graphs)
+        unit = "nodes" if graphs and graphs[0].chosen is not None else "graphs"
         if not self.model.config.labels:
             return Scored(
                 scores=number_scores(predicted, expected), outputs=[f"{value:.4f}" for value in predicted],
-                expected=expected, total=len(expected), unit="graphs", metrics=("mean_error",), lower=True,
+                expected=expected, total=len(expected), unit=unit, metrics=("mean_error",), lower=True,
                 summary=summary(number_scores(predicted, expected)),
             )  # fmt: skip
         expected = [as_label(value) for value in expected]
-        unit = "nodes" if graphs and graphs[0].chosen is not None else "graphs"
         return Scored(
             scores=label_scores(predicted, expected), outputs=predicted, expected=expected, total=len(expected),
             unit=unit, **label_table(predicted, expected, self.model.config.labels),

@@ -156,5 +156,6 @@ def test_words_that_look_like_numbers_are_the_same_after_json():
 def test_bytes_are_recognised_by_their_beginning():
     assert from_bytes(GRAPHML.encode())[0].count == 3
     assert from_bytes(b"source,target\n1,2\n")[0].count == 2
+    assert [graph.facts for graph in from_bytes(b"smiles,logp\nCCO,1.5\nCC,2\n")] == [{"logp": 1.5}, {"logp": 2.0}]
     assert from_bytes(json.dumps({"nodes": 2, "edges": [[0, 1]]}).encode())[0].edges.tolist() == [[0, 1]]
     assert from_json({"nodes": [{"a": 1}, {"a": 2}], "edges": [[0, 1, {"w": 2}]]}).links["w"].tolist() == [2]

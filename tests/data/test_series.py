@@ -71,7 +71,7 @@ def test_working_days_leave_weekends_out():
 def test_a_date_is_found_where_its_grid_puts_it(unit, count):
     grid = Grid(iso("2023-01-31 09:30"), unit, count)
     stamps = np.array([grid.stamp(place) for place in range(40)])
-    assert grid.places(stamps) == pytest.approx(np.arange(40))
+    assert grid.steps(stamps) == pytest.approx(np.arange(40))
     assert (np.diff(stamps) > 0).all()
     assert grid_of(stamps, numbers=unit == "number").unit == unit
 
@@ -109,7 +109,7 @@ def test_lists_and_arrays_are_series_without_dates():
 @pytest.mark.parametrize(
     "text, error",
     [
-        ("date,y\n2024-01-01,1\n2024-01-02,x\n2024-01-03,3", "line 3: 'x' in 'y' is no number; leave a missing one"),
+        ("date,y\n2024-01-01,1\n2024-01-02,x\n2024-01-03,3", "line 3: 'x' in 'y' is no number; write 1234.5, or leave"),
         ("date,y\n2024-01-01,1\n2024-01-02,inf\n2024-01-03,3", "line 3: inf in 'y' is infinite"),
         ("date,y\n2024-01-02,1\n2024-01-01,2\n2024-01-02,3", "line 4: the date 2024-01-02 occurs twice, in line 2"),
         (
@@ -156,7 +156,7 @@ def test_windows_are_those_of_their_part_and_their_season_is_found():
     assert (loaded.context, loaded.horizon, loaded.format.season) == (336, 24, 168)
     train, valid, test = (loaded.windows(part) for part in ("train", "valid", "test"))
     assert [len(train), len(valid), len(test)] == [2520 - 336 - 23, 540 - 23, 540 - 23]
-    assert train.places[:, 1].max() + 24 == valid.places[:, 1].min() == 2520
+    assert train.origins[:, 1].max() + 24 == valid.origins[:, 1].min() == 2520
     own = SeriesConfig(series=str(path_of("electricity"))).load()
     assert own.format.season in (24, 168) and own.context == 336
     batch = test.batch([0, 516])

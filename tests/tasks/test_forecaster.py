@@ -91,13 +91,13 @@ def test_the_test_part_changes_nothing_of_training():
     assert mine.format == other.format and mine.context == other.context and mine.horizon == other.horizon
     for part in ("train", "valid"):
         one, two = mine.windows(part), other.windows(part)
-        assert (one.places == two.places).all() and len(one) > 20
+        assert (one.origins == two.origins).all() and len(one) > 20
         for a, b in zip(one.batches(50), two.batches(50), strict=True):
             np.testing.assert_array_equal(a.targets, b.targets)
             for name in a.inputs:
                 np.testing.assert_array_equal(a.inputs[name], b.inputs[name])
     first = mine.windows("test")
-    assert first.places[0, 1] == mine.ends[0]["test"][0]
+    assert first.origins[0, 1] == mine.ends[0]["test"][0]
     inputs = [each.windows("test").batch([0]).inputs["series"] for each in (mine, other)]
     np.testing.assert_array_equal(*inputs)  # its horizon is wild, what it is made from is not
 
@@ -139,7 +139,7 @@ def test_metrics_are_those_of_the_field():
     windows = loaded.windows("test").take([0])
     train = np.array(values[: loaded.ends[0]["train"][1]])
     scale = loaded.format.scales[""]
-    place = int(windows.places[0, 1])
+    place = int(windows.origins[0, 1])
     truth, forecast = np.array(values[place : place + 4]), np.array([9.0, 14.0, 15.5, 21.0])
     errors = Errors()
     scaled = ((forecast - scale.mean[0]) / scale.std[0])[None, :, None]

@@ -27,8 +27,8 @@ class Grid:
     unit: Unit = "number"
     count: int = 1
 
-    def places(self, stamps: np.ndarray) -> np.ndarray:
-        """The place of each date on the grid, the first one's being 0; no whole number for one beside it."""
+    def steps(self, stamps: np.ndarray) -> np.ndarray:
+        """The number of steps from the first date to each, which is no whole number for a date beside the grid."""
         if self.unit in ("number", "second"):
             return (stamps - self.first) / self.count
         start = np.datetime64(self.first, "s")
@@ -42,34 +42,34 @@ class Grid:
         both_last = is_last_day(stamps) & is_last_day(np.array([self.first]))
         return months / self.count + np.where(both_last, 0.0, beside / (62 * 86_400))
 
-    def stamp(self, place: int) -> int:
-        """The date at a place, as seconds since 1970, or the number there."""
+    def stamp(self, step: int) -> int:
+        """The date of a step as seconds since 1970, or its number; the first step is 0."""
         if self.unit in ("number", "second"):
-            return self.first + self.count * place
+            return self.first + self.count * step
         start = np.datetime64(self.first, "s")
         if self.unit == "business day":
-            day = np.busday_offset(start.astype("datetime64[D]"), self.count * place, roll="forward")
+            day = np.busday_offset(start.astype("datetime64[D]"), self.count * step, roll="forward")
             return int(day.astype("datetime64[s]").astype(np.int64)) + self.first % 86_400
-        month = start.astype("datetime64[M]") + self.count * place
+        month = start.astype("datetime64[M]") + self.count * step
         begin, end = (int(each.astype("datetime64[s]").astype(np.int64)) for each in (month, month + 1))
         inside = int(within_month(np.array([self.first]))[0])
         if is_last_day(np.array([self.first]))[0]:
             inside = end - begin - 86_400 + inside % 86_400
         return begin + min(inside, end - begin - 86_400 + inside % 86_400)
 
-    def label(self, place: int) -> str:
-        """The date at a place in words; without dates, its number."""
-        return label_of(self.stamp(place), self.unit)
+    def label(self, step: int) -> str:
+        """The date of a step in words; without dates, its number."""
+        return label_of(self.stamp(step), self.unit)
 
-    def calendar(self, places: np.ndarray) -> np.ndarray:
-        """Sine and cosine of how far each place is through a day, a week and a year, as far as these have steps."""
-        steps = places + self.first // (self.count if self.unit == "second" else 86_400)
+    def calendar(self, steps: np.ndarray) -> np.ndarray:
+        """Sine and cosine of the time of day, of the week and of the year of each step, as far as these have steps."""
+        since = steps + self.first // (self.count if self.unit == "second" else 86_400)
         if self.unit == "month":
-            steps = places + int(np.datetime64(self.first, "s").astype("datetime64[M]").astype(int)) // self.count
+            since = steps + int(np.datetime64(self.first, "s").astype("datetime64[M]").astype(int)) // self.count
         elif self.unit == "business day":
             first = np.datetime64(self.first, "s").astype("datetime64[D]")
-            steps = places + np.busday_count(np.datetime64("1970-01-05"), first)
-        turns = [2 * np.pi * steps / season for season in self.seasons]
+            since = steps + np.busday_count(np.datetime64("1970-01-05"), first)
+        turns = [2 * np.pi * since / season for season in self.seasons]
         return np.stack([wave(turn) for turn in turns for wave in (np.sin, np.cos)], -1)
 
     @property

@@ -7,9 +7,10 @@ from typing import Any
 from regard.data.readers.graph_files import Graph, from_graphml, from_json
 from regard.data.readers.graph_tables import (
     ENDS,
-    edges_from_text,
+    SMILES,
+    column_of,
+    graphs_from_text,
     is_tu,
-    place,
     read_folder_tables,
     read_table_file,
     read_tu,
@@ -30,8 +31,9 @@ def from_bytes(raw: bytes, where: str = "graph") -> list[Graph]:
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{where}: not valid JSON ({error})") from None
     first = text.lstrip().partition("\n")[0]
-    table = "," in first or place(first.split("\t"), ENDS[0]) is not None
-    return [edges_from_text(text, where)] if table else molecules(text, where)
+    names = [name.strip() for name in first.split("\t" if "\t" in first else ",")]
+    table = len(names) > 1 and any(column_of(names, known) is not None for known in (*ENDS, SMILES))
+    return graphs_from_text(text, where) if table or "," in first else molecules(text, where)
 
 
 def from_value(value: Any, where: str = "graph") -> Graph:

@@ -21,6 +21,7 @@ ENDS = (("source", "src", "from", "u"), ("target", "dst", "to", "v"))
 """Names of the columns of an edge's two ends."""
 IDS = ("id", "node", "name")
 """Names of the column that names a node."""
+SMILES = ("smiles",)
 
 Rows = Iterator[tuple[int, list[str]]]
 
@@ -50,7 +51,7 @@ def rows_of(text: str, where: str) -> tuple[list[str], Rows]:
     return header, rows()
 
 
-def place(header: Sequence[str], names: Sequence[str]) -> int | None:
+def column_of(header: Sequence[str], names: Sequence[str]) -> int | None:
     """The index of the first column with one of these names."""
     lower = [name.lower() for name in header]
     return next((lower.index(name) for name in names if name in lower), None)
@@ -60,7 +61,7 @@ def edges_from_text(text: str, where: str, nodes: Graph | None = None) -> Graph:
     """The graph of a table of edges: columns source and target, others are attributes; its nodes are those of `nodes`,
     which may not lack any, or those that the edges name."""
     header, rows = rows_of(text, where)
-    ends = [place(header, names) for names in ENDS]
+    ends = [column_of(header, names) for names in ENDS]
     if None in ends or len(header) < 2:
         raise ValueError(f"{where}: the columns source and target are missing, got {one_line(', '.join(header), 80)}")
     first, second = ends
@@ -102,7 +103,7 @@ def natural(name: str) -> list[Any]:
 def nodes_from_text(text: str, where: str) -> Graph:
     """Nodes without edges, from a table whose first column, or that named id, names them."""
     header, rows = rows_of(text, where)
-    own = place(header, IDS) or 0
+    own = column_of(header, IDS) or 0
     lines: dict[str, int] = {}
     values: list[list[str]] = []
     for line, row in rows:
@@ -132,21 +133,25 @@ def read_folder_tables(folder: Path) -> Graph:
 
 
 def read_table_file(text: str, path: Path) -> list[Graph]:
-    """The graphs of a table: molecules, where it has a column of SMILES, else the edges of one graph, with a table of
-    nodes beside it, if that is called nodes.csv."""
-    header, rows = rows_of(text, str(path))
-    own = place(header, ("smiles",))
+    """The graphs of a table, with a table of nodes beside it, if that is called nodes.csv."""
+    beside = path.parent / "nodes.csv"
+    there = column_of(rows_of(text, str(path))[0], SMILES) is None and beside.is_file() and path != beside
+    return graphs_from_text(text, str(path), nodes_from_text(read_text(beside), str(beside)) if there else None)
+
+
+def graphs_from_text(text: str, where: str, nodes: Graph | None = None) -> list[Graph]:
+    """The graphs of a table: molecules, where it has a column of SMILES, else the edges of one graph."""
+    header, rows = rows_of(text, where)
+    own = column_of(header, SMILES)
     if own is None:
-        beside = path.parent / "nodes.csv"
-        nodes = nodes_from_text(read_text(beside), str(beside)) if beside.is_file() and path != beside else None
-        return [edges_from_text(text, str(path), nodes)]
+        return [edges_from_text(text, where, nodes)]
     graphs, found = [], list(rows)
     others = {name: column([row[i].strip() for _, row in found]) for i, name in enumerate(header) if i != own}
     for number, (line, row) in enumerate(found):
         facts = {name: values[number] for name, values in others.items()}
-        graphs.append(molecule(row[own].strip(), f"{path}, line {line}", facts=facts))
+        graphs.append(molecule(row[own].strip(), f"{where}, line {line}", facts=facts))
     if not graphs:
-        raise ValueError(f"{path}: no molecules; the header alone is no data")
+        raise ValueError(f"{where}: no molecules; the header alone is no data")
     return graphs
 
 

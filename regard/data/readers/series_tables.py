@@ -167,8 +167,8 @@ def choose_columns(table: Table, given: Columns) -> Columns:
 
 def repeated(rows: Sequence[tuple[int, list[str]]], names: list[str], *columns: str) -> bool:
     """Whether some rows have the same cells in these columns."""
-    places = [names.index(name) for name in columns]
-    return len({tuple(row[place] for place in places) for _, row in rows}) < len(rows)
+    indices = [names.index(name) for name in columns]
+    return len({tuple(row[index] for index in indices) for _, row in rows}) < len(rows)
 
 
 def with_categories(table: Table, columns: Columns) -> Columns:
@@ -188,48 +188,48 @@ def with_categories(table: Table, columns: Columns) -> Columns:
 def read_series(table: Table, columns: Columns) -> list[Series]:
     """The series of a table, each on its grid of dates, in the order of their first rows."""
     names, rows = header_of(table)
-    places = places_of(names, columns, table)
-    parse = stamps_of(table, rows, places.get("date"))
+    indices = indices_of(names, columns, table)
+    parse = stamps_of(table, rows, indices.get("date"))
     groups: dict[str, list[int]] = {}
     for index, (_, row) in enumerate(rows):
-        groups.setdefault(row[places["item"]] if "item" in places else "", []).append(index)
-    values = np.stack([numbers(table, rows, places[name], name) for name in columns.targets], 1)
-    covariates = [covariate(table, rows, places[name], name, columns) for name in columns.widths]
+        groups.setdefault(row[indices["item"]] if "item" in indices else "", []).append(index)
+    values = np.stack([numbers(table, rows, indices[name], name) for name in columns.targets], 1)
+    covariates = [covariate(table, rows, indices[name], name, columns) for name in columns.widths]
     beside = np.concatenate(covariates, 1) if covariates else np.zeros((len(rows), 0))
     return [
-        on_grid(table, rows, name, np.array(indices), None if parse is None else parse[0], values, beside,
+        on_grid(table, rows, name, np.array(lines), None if parse is None else parse[0], values, beside,
                 numbers_only=parse is not None and parse[1])
-        for name, indices in groups.items()
+        for name, lines in groups.items()
     ]  # fmt: skip
 
 
-def places_of(names: Sequence[str], columns: Columns, table: Table) -> dict[str, int]:
+def indices_of(names: Sequence[str], columns: Columns, table: Table) -> dict[str, int]:
     """The index of each column; targets of a table without names, or with as many numbers, are found by their order."""
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for role, name in (("date", columns.date), ("item", columns.item)):
         if name is not None and name in names:
-            places[role] = names.index(name)
+            indices[role] = names.index(name)
     wanted = (*columns.targets, *columns.widths)
     missing = [name for name in wanted if name not in names]
-    free = [i for i, name in enumerate(names) if i not in places.values()]
+    free = [i for i, name in enumerate(names) if i not in indices.values()]
     if missing and not columns.widths and len(free) == len(columns.targets):
-        return places | dict(zip(columns.targets, free, strict=True))
-    if missing and not columns.widths and "date" not in places and len(free) == len(columns.targets) + 1:
+        return indices | dict(zip(columns.targets, free, strict=True))
+    if missing and not columns.widths and "date" not in indices and len(free) == len(columns.targets) + 1:
         return {"date": free[0]} | dict(zip(columns.targets, free[1:], strict=True))
     if missing:
         shown = ", ".join(map(repr, names[:8])) + ", …" * (len(names) > 8)
         raise ValueError(f"{table.source} has no column {missing[0]!r}, which the model reads, only {shown}")
-    return places | {name: names.index(name) for name in wanted}
+    return indices | {name: names.index(name) for name in wanted}
 
 
 Rows = Sequence[tuple[int, list[str]]]
 
 
-def stamps_of(table: Table, rows: Rows, place: int | None) -> tuple[np.ndarray, bool] | None:
+def stamps_of(table: Table, rows: Rows, column: int | None) -> tuple[np.ndarray, bool] | None:
     """The date of each row, and whether dates are plain numbers; None without a column of dates."""
-    if place is None:
+    if column is None:
         return None
-    cells = [row[place] for _, row in rows]
+    cells = [row[column] for _, row in rows]
     found = reader_of(cells) or reader_of(cells[:1])
     if found is None:
         raise ValueError(f"{where(table, rows[0])}: {one_line(repr(cells[0]), 40)} is no date; write 2026-01-31 13:00")
@@ -248,30 +248,30 @@ def where(table: Table, row: tuple[int, list[str]]) -> str:
     return f"{table.source}, {table.unit} {row[0]}"
 
 
-def numbers(table: Table, rows: Rows, place: int, name: str) -> np.ndarray:
+def numbers(table: Table, rows: Rows, column: int, name: str) -> np.ndarray:
     """The numbers of a column, NaN where one is missing."""
     result = np.full(len(rows), np.nan)
     for index, row in enumerate(rows):
-        text = row[1][place]
+        text = row[1][column]
         if text.lower() in MISSING:
             continue
         try:
             value = float(text.replace(",", ".") if table.separator != "," and text.count(",") == 1 else text)
         except ValueError:
             fact = f"{one_line(repr(text), 40)} in {name!r} is no number"
-            raise ValueError(f"{where(table, row)}: {fact}; leave a missing one empty") from None
+            raise ValueError(f"{where(table, row)}: {fact}; write 1234.5, or leave a missing one empty") from None
         if not math.isfinite(value) or abs(value) > 1e30:
             raise ValueError(f"{where(table, row)}: {text} in {name!r} is infinite, or too large; leave it empty")
         result[index] = value
     return result
 
 
-def covariate(table: Table, rows: Rows, place: int, name: str, columns: Columns) -> np.ndarray:
+def covariate(table: Table, rows: Rows, column: int, name: str, columns: Columns) -> np.ndarray:
     """The numbers of a covariate: its own, or for words a 1 in the column of each value."""
     if name not in columns.categories:
-        return numbers(table, rows, place, name)[:, None]
+        return numbers(table, rows, column, name)[:, None]
     known = columns.categories[name]
-    held = np.array([row[place] for _, row in rows])
+    held = np.array([row[column] for _, row in rows])
     missing = np.array([text.lower() in MISSING for text in held])
     return np.where(missing[:, None], np.nan, held[:, None] == np.array(known)[None]).astype(np.float64)
 
@@ -291,9 +291,9 @@ def on_grid(
         cure = "keep one row for a date" + ("" if name else ", or name the series: --data.item NAME")
         raise ValueError(f"{where(table, rows[second])}: {fact}; {cure}")
     grid = grid_of(own, numbers=numbers_only)
-    places = grid.places(own)
-    whole = np.round(places).astype(np.int64)
-    if len(beside := np.flatnonzero(np.abs(places - whole) > 1e-6)):
+    steps = grid.steps(own)
+    whole = np.round(steps).astype(np.int64)
+    if len(beside := np.flatnonzero(np.abs(steps - whole) > 1e-6)):
         raise ValueError(
             f"{where(table, rows[order[beside[0]]])}: {label_of(int(own[beside[0]]), unit)}{of} is no whole number of "
             f"steps of a {grid.words} after {grid.label(0)}; give rows at equal steps"
@@ -313,10 +313,10 @@ def on_grid(
     return Series(name, spread(values[order], whole), spread(covariates[order], whole), grid)
 
 
-def spread(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Rows at their places, NaN between them."""
-    filled = np.full((int(places[-1]) + 1, rows.shape[1]), np.nan)
-    filled[places] = rows
+def spread(rows: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Rows at their steps, NaN between them."""
+    filled = np.full((int(steps[-1]) + 1, rows.shape[1]), np.nan)
+    filled[steps] = rows
     return filled
 
 

@@ -184,7 +184,7 @@ class SeriesSet:
     def windows(self, part: str) -> "Windows":
         """The windows whose horizon is in a part."""
         steps = [self.format.steps(each, len(each), self.horizon) for each in self.series]
-        places = []
+        origins = []
         for number, (each, end) in enumerate(zip(steps, self.ends, strict=True)):
             begin, stop = end[part]
             if part == "train":
@@ -194,8 +194,8 @@ class SeriesSet:
             there = ~np.isnan(each.truth).all(1)
             count = np.concatenate([[0], there.cumsum()])
             starts = starts[count[starts + self.horizon] > count[starts]]
-            places.append(np.stack([np.full_like(starts, number), starts], 1))
-        return Windows(self, steps, np.concatenate(places))
+            origins.append(np.stack([np.full_like(starts, number), starts], 1))
+        return Windows(self, steps, np.concatenate(origins))
 
 
 def parts_of(series: Series, horizon: int) -> dict[str, tuple[int, int]]:
@@ -228,32 +228,32 @@ def usual_season(series: Sequence[Series]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows of series: the places where their horizons begin."""
+    """Windows of series, by the steps at which their horizons begin."""
 
     set: SeriesSet
     steps: list[Steps]
-    places: np.ndarray
+    origins: np.ndarray
     """Number of the series, and the first step of the horizon."""
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.origins)
 
     def take(self, chosen: Any) -> "Windows":
         """The windows that a NumPy index selects."""
-        return replace(self, places=self.places[chosen])
+        return replace(self, origins=self.origins[chosen])
 
     def joined(self, other: "Windows") -> "Windows":
         """These windows and others of the same series."""
-        return replace(self, places=np.concatenate([self.places, other.places]))
+        return replace(self, origins=np.concatenate([self.origins, other.origins]))
 
     def batch(self, chosen: Sequence[int] | np.ndarray) -> Batch:
         """Some of the windows as tensors."""
         context, horizon, format = self.set.context, self.set.horizon, self.set.format
         calendar = self.steps[0].covariates.shape[1] - self.set.series[0].covariates.shape[1]
         known = calendar + format.known
-        places = self.places[chosen].tolist()
-        cut = [self.steps[n].window(start, context, horizon, known) for n, start in places]
-        truth = [self.steps[n].truth[start : start + horizon] for n, start in places]
+        origins = self.origins[chosen].tolist()
+        cut = [self.steps[n].window(start, context, horizon, known) for n, start in origins]
+        truth = [self.steps[n].truth[start : start + horizon] for n, start in origins]
         inputs = {"series": torch.from_numpy(np.stack([values for values, _, _ in cut]))}
         lengths = torch.tensor([length for _, _, length in cut])
         if (lengths < context).any():
