@@ -225,8 +225,9 @@ class Tokenizer:
     @cached_property
     def byte_ids(self) -> list[int]:
         """The ids of the tokens that are single bytes, of a byte-level vocabulary."""
-        found = {byte: self.inner.token_to_id(symbol) for symbol, byte in self._byte_of.items()}
-        return [found[bytes([byte])] for byte in range(256)]
+        symbols = {byte: symbol for symbol, byte in self._byte_of.items()}
+        ids = self.inner.get_vocab()
+        return [ids[symbols[bytes([byte])]] for byte in range(256)]
 
     @cached_property
     def sentinels(self) -> list[int]:

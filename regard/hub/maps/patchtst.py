@@ -69,9 +69,10 @@ def read(theirs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, 
 
 
 def write(ours: Any) -> dict[str, Any]:
-    words = {name: next(key for key in known if known[key] == value) for name, known, value in (
-        ("pooling_type", POOLINGS, ours.pooling), ("scaling", SCALINGS, ours.scaling),
-    )}  # fmt: skip
+    words = {
+        "pooling_type": next(key for key, value in POOLINGS.items() if value == ours.pooling),
+        "scaling": next(key for key, value in SCALINGS.items() if value == ours.scaling),
+    }
     further = dict(patch_stride=ours.step, positional_dropout=ours.dropout, positional_encoding_type="random")
     return {"architectures": ["PatchTSTForPrediction"], **words, **further}
 
